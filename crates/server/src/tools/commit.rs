@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use jiff::{Timestamp, Zoned};
+use serde_json::json;
 use zodium_tools::commit::commit;
 use zodium_tools::dump::{DumpReader, DumpTransaction};
 use zodium_tools::{ToolError, parse_tid};
@@ -24,6 +25,10 @@ pub(crate) struct CommitOptions {
 
     /// The transaction that the new one is based on, 16 hexadecimal digits or a time
     at: Option<String>,
+
+    /// Print the tid as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(options: &CommitOptions) -> Result<ExitCode> {
@@ -49,7 +54,10 @@ pub(super) fn run(options: &CommitOptions) -> Result<ExitCode> {
         }
     };
     let mut output = Output::new()?;
-    output.line(tid)?;
+    match options.json {
+        true => output.line(json!({ "tid": tid.to_string() }))?,
+        false => output.line(tid)?,
+    }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use serde_json::json;
 use zodium_client::{Client, ClientError, TransactionOptions};
 use zodium_explorer::{Explorer, ExplorerOptions, Hosts, Undo};
 use zodium_http::{HttpServer, Listener};
@@ -34,6 +35,10 @@ pub(crate) struct ExploreOptions {
     /// Offer to undo transactions, of a storage on a server
     #[arg(long)]
     allow_undo: bool,
+
+    /// Print where it listens as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
@@ -57,15 +62,19 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     let explorer = Explorer::new(ExplorerOptions { storage, name: shown.clone(), hosts, undo });
     let server = HttpServer::start(listener, "explorer", Arc::new(explorer));
     let server = server.with_context(|| format!("cannot serve pages on {address}"))?;
-    announce(&shown, bound)?;
+    announce(&shown, bound, options.json)?;
     wait_for_the_end()?;
     drop(server);
     Ok(ExitCode::SUCCESS)
 }
 
-fn announce(name: &str, bound: SocketAddr) -> Result<()> {
+fn announce(name: &str, bound: SocketAddr, json: bool) -> Result<()> {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "Exploring {name} at http://{bound}/")?;
+    let url = format!("http://{bound}/");
+    match json {
+        true => writeln!(output, "{}", json!({ "name": name, "url": url }))?,
+        false => writeln!(output, "Exploring {name} at {url}")?,
+    }
     output.flush()?;
     if !bound.ip().is_loopback() {
         eprintln!("zodium: {bound} is not only for this machine, and there is no password");

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use serde_json::json;
 use zodium_tools::ToolError;
 use zodium_tools::dump::DumpReader;
 use zodium_tools::load::{LocalRestore, Restore, restore};
@@ -27,6 +28,10 @@ pub(crate) struct LoadOptions {
     /// Print nothing but errors
     #[arg(long, short)]
     quiet: bool,
+
+    /// Print JSON: one object a line for each transaction
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(options: &LoadOptions) -> Result<ExitCode> {
@@ -34,11 +39,11 @@ pub(super) fn run(options: &LoadOptions) -> Result<ExitCode> {
     let mut output = Output::new()?;
     match options.storage.how().write(&name, true)? {
         Writable::Server(client) => {
-            load(Box::new(ServerRestore::new(client)), &mut output, options.quiet)?;
+            load(Box::new(ServerRestore::new(client)), &mut output, options)?;
         }
         Writable::Local(storage) => {
             let target = Box::new(LocalRestore::new(&*storage));
-            let loaded = load(target, &mut output, options.quiet);
+            let loaded = load(target, &mut output, options);
             // What was loaded before an error stays, and its index is saved.
             let closed = storage.close();
             loaded?;
@@ -48,24 +53,41 @@ pub(super) fn run(options: &LoadOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(mut target: Box<dyn Restore + '_>, output: &mut Output, quiet: bool) -> Result<()> {
+fn load(
+    mut target: Box<dyn Restore + '_>,
+    output: &mut Output,
+    options: &LoadOptions,
+) -> Result<()> {
     let mut reader = DumpReader::new(BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock()));
     let mut waiting = VecDeque::new();
-    let outcome = restore_all(&mut *target, &mut reader, &mut waiting, |tid| match quiet {
-        true => Ok(()),
-        false => output.line(tid),
-    });
+    let outcome =
+        restore_all(&mut *target, &mut reader, &mut waiting, |tid| print(tid, output, options));
     // Those before a broken one are whole, and are kept.
     let last = target.finish();
     if let Ok(last) = &last {
-        for tid in waiting.into_iter().filter(|tid| tid <= last && !quiet) {
-            output.line(tid)?;
+        for tid in waiting.into_iter().filter(|tid| tid <= last) {
+            print(tid, output, options)?;
         }
     }
     output.flush()?;
     outcome?;
     last?;
     Ok(())
+}
+
+/// Prints a tid. If the reader of the output has ended, the load goes on without it.
+fn print(tid: Tid, output: &mut Output, options: &LoadOptions) -> Result<()> {
+    let printed = match (options.quiet, options.json) {
+        (true, _) => Ok(()),
+        (false, true) => output.line(json!({ "tid": tid.to_string() })),
+        (false, false) => output.line(tid),
+    };
+    let is_closed =
+        |error: &anyhow::Error| error.downcast_ref().is_some_and(ToolError::is_closed_pipe);
+    match printed {
+        Err(error) if is_closed(&error) => Ok(()),
+        printed => printed,
+    }
 }
 
 /// Restores until the end of the dump, or an error, and tells `durable` of each transaction as soon

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -15,10 +16,14 @@ use zodium_sql::{Location, MariaAddress, NewCluster, Partitions, SqlOptions, Sql
 use zodium_storage::{LogItem, Read, Storage, StorageError};
 use zodium_tools::places::Place;
 use zodium_tools::{TidRange, ToolError, walk};
+use zodium_types::Address;
 
 use super::storage_name::StorageName;
 use crate::progress::Progress;
 use crate::reach::TlsArguments;
+
+/// How long a command waits for a server, also for one that it has lost.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The storage of a command.
 #[derive(Debug, Args)]
@@ -183,6 +188,10 @@ impl OpenArguments {
 
     fn connect(&self, options: &Options, access: Access) -> Result<(Arc<Client>, Options)> {
         let mut options = Options { access, cache_bytes: 0, ..options.clone() };
+        // A command that cannot go on says so soon, unless its URL asks for patience.
+        if options.wait_timeout == Options::new(Address::Unix(PathBuf::new())).wait_timeout {
+            options.wait_timeout = PATIENCE;
+        }
         if let Some(files) = self.tls.files(None)? {
             options.tls = Some(TlsOptions { files, server_name: self.tls.server_name() });
         }

@@ -14,6 +14,7 @@ use zodium_types::Tid;
 
 use super::open::{Readable, StorageArguments};
 use super::output::Output;
+use super::view::ViewArguments;
 
 /// Options of `zodium tail`.
 #[derive(Debug, Args)]
@@ -28,23 +29,37 @@ pub(crate) struct TailOptions {
     /// Print JSON: one object a line for each transaction
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    view: ViewArguments,
 }
 
 pub(super) fn run(options: &TailOptions) -> Result<ExitCode> {
     let readable = options.storage.how().read(&options.storage.alone()?)?;
+    let last = options.view.last(&*readable.storage)?;
     let mut output = Output::new()?;
     match &readable.file {
-        Some(file) => print_file(file, options, &mut output)?,
-        None => print_log(&readable, options, &mut output)?,
+        Some(file) => print_file(file, last, options, &mut output)?,
+        None => print_log(&readable, last, options, &mut output)?,
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_file(file: &FileStorage, options: &TailOptions, output: &mut Output) -> Result<()> {
+fn print_file(
+    file: &FileStorage,
+    last: Tid,
+    options: &TailOptions,
+    output: &mut Output,
+) -> Result<()> {
     let mut newest = file.reader().newest();
-    for _ in 0..options.count {
+    let mut left = options.count;
+    while left > 0 {
         let Some(placed) = newest.step().map_err(failed)? else { break };
+        if placed.transaction.tid > last {
+            continue;
+        }
+        left -= 1;
         let mut hash = PiecewiseSha1::default();
         newest.records_bytes(&placed, |piece| hash.add(piece)).map_err(failed)?;
         let PlacedTransaction { transaction, place, header_bytes } = placed;
@@ -86,8 +101,12 @@ struct Entry {
 }
 
 /// Without positions and hashes, which such a storage does not have.
-fn print_log(readable: &Readable, options: &TailOptions, output: &mut Output) -> Result<()> {
-    let last = readable.storage.last_tid();
+fn print_log(
+    readable: &Readable,
+    last: Tid,
+    options: &TailOptions,
+    output: &mut Output,
+) -> Result<()> {
     // A log is read forwards only: look at the last minute, the last half hour...
     let mut steps = 1_u64 << 32;
     let found = loop {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use jiff::Zoned;
 use serde_json::json;
-use zodium_client::Watcher;
+use zodium_client::{ServerStorage, Watcher};
 use zodium_filestorage::{FileStorage, FileStorageError};
-use zodium_storage::{LogItem, StorageError};
-use zodium_tools::{TidRange, ToolError, walk};
+use zodium_storage::{LogItem, Read, StorageError};
+use zodium_tools::{TidRange, ToolError, parse_tid, walk};
 use zodium_types::{Oid, Tid};
 
 use super::open::{OpenArguments, StorageArguments};
@@ -41,11 +42,18 @@ pub(crate) struct WatchOptions {
     /// Print JSON: one object a line for each transaction
     #[arg(long)]
     json: bool,
+
+    /// Begin after this transaction, or after this time: print what was committed since [default:
+    /// the last transaction]
+    #[arg(long, value_name = "TID|TIME")]
+    at: Option<String>,
 }
 
 pub(super) fn run(options: &WatchOptions) -> Result<ExitCode> {
     let (name, how) = (options.storage.alone()?, options.storage.how());
-    let printer = Printer { output: Output::new()?, verbose: options.verbose, json: options.json };
+    let at = options.at.as_ref().map(|text| parse_tid(text, &Zoned::now())).transpose()?;
+    let printer =
+        Printer { output: Output::new()?, verbose: options.verbose, json: options.json, at };
     match &name {
         StorageName::File(_) => watch_file(how, &name, printer)?,
         StorageName::Sqlite(_) | StorageName::Maria(_) | StorageName::Neo(_) => {
@@ -61,15 +69,40 @@ struct Printer {
     output: Output,
     verbose: bool,
     json: bool,
+    /// Where to begin, if not at the last transaction.
+    at: Option<Tid>,
 }
 
 impl Printer {
-    fn begin(&mut self, last: Tid) -> Result<()> {
+    /// Prints where it begins, and what was committed from there up to `last`.
+    fn begin(&mut self, storage: &dyn Read, last: Tid) -> Result<()> {
+        let at = self.at.unwrap_or(last).min(last);
         match self.json {
-            true => self.output.line(json!({ "at": last.to_string() }))?,
-            false => self.output.line(format_args!("# at {last}"))?,
+            true => self.output.line(json!({ "at": at.to_string() }))?,
+            false => self.output.line(format_args!("# at {at}"))?,
         }
+        self.log(storage, at, last)?;
         self.output.flush()
+    }
+
+    /// Prints the commits after `at`, up to `last`; the last one of them, or `at`.
+    fn log(&mut self, storage: &dyn Read, at: Tid, last: Tid) -> Result<Tid> {
+        if at >= last {
+            return Ok(at);
+        }
+        let mut commits: Vec<(Tid, Vec<Oid>)> = Vec::new();
+        walk(storage, TidRange { min: Some(at.next()), max: Some(last) }, &mut |item| {
+            match item {
+                LogItem::Transaction { tid, .. } => commits.push((tid, Vec::new())),
+                LogItem::Record { oid, .. } => {
+                    commits.iter_mut().last().into_iter().for_each(|(_, oids)| oids.push(oid));
+                }
+                LogItem::Skipped => {}
+            }
+            Ok(())
+        })?;
+        commits.iter().try_for_each(|(tid, oids)| self.commit(*tid, oids))?;
+        Ok(commits.last().map_or(at, |(tid, _)| *tid))
     }
 
     fn commit(&mut self, tid: Tid, oids: &[Oid]) -> Result<()> {
@@ -98,11 +131,10 @@ impl Printer {
 }
 
 fn watch_file(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> Result<()> {
-    let mut tail = match how.read(name)?.file {
-        Some(file) => FileStorage::follow(&file).map_err(StorageError::from)?,
-        None => bail!("this is no data file"),
-    };
-    printer.begin(tail.last_tid())?;
+    let Some(file) = how.read(name)?.file else { bail!("this is no data file") };
+    let mut tail = FileStorage::follow(&file).map_err(StorageError::from)?;
+    printer.begin(&*file, tail.last_tid())?;
+    drop(file);
     let mut doubts = 0;
     loop {
         match tail.step() {
@@ -124,7 +156,7 @@ fn watch_file(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> 
 fn watch_database(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> Result<()> {
     let opened = how.read(name)?.storage;
     let mut last = opened.last_tid();
-    printer.begin(last)?;
+    printer.begin(&*opened, last)?;
     loop {
         thread::sleep(DATABASE_INTERVAL);
         let storage = match name {
@@ -133,22 +165,7 @@ fn watch_database(how: &OpenArguments, name: &StorageName, mut printer: Printer)
             // What another process commits is seen by a storage that is opened anew.
             _ => how.read(name)?.storage,
         };
-        let range = TidRange { min: Some(last.next()), max: Some(storage.last_tid()) };
-        let mut commits: Vec<(Tid, Vec<Oid>)> = Vec::new();
-        walk(&*storage, range, &mut |item| {
-            match item {
-                LogItem::Transaction { tid, .. } => commits.push((tid, Vec::new())),
-                LogItem::Record { oid, .. } => {
-                    commits.iter_mut().last().into_iter().for_each(|(_, oids)| oids.push(oid));
-                }
-                LogItem::Skipped => {}
-            }
-            Ok(())
-        })?;
-        for (tid, oids) in commits {
-            last = tid;
-            printer.commit(tid, &oids)?;
-        }
+        last = printer.log(&*storage, last, storage.last_tid())?;
     }
 }
 
@@ -184,7 +201,7 @@ fn watch_server(how: &OpenArguments, name: &StorageName, mut printer: Printer) -
     let (sender, events) = sync_channel(COMMITS_MAX);
     let client = how.watched(name, Arc::new(Events(sender)))?;
     let last = client.last_tid();
-    printer.begin(last)?;
+    printer.begin(&ServerStorage::new(Arc::clone(&client), &[]), last)?;
     for event in events {
         match event {
             // Those that came before it was asked are part of it.
