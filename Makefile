@@ -45,7 +45,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera soak mutants clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera tools-speed soak mutants clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -356,6 +356,9 @@ endif
 
 galera: programs $(VENV)/ready ## Kill Galera nodes under commits, 100 times; GALERA='--kills 10' for fewer
 	$(VENV)/bin/python tests/galera/run.py $(GALERA)
+
+tools-speed: build $(VENV)/ready ## Measure the tools beside the stock ones on a file of 450 MB; SPEED='--mb 100', ZODBTOOLS=PYTHON
+	$(VENV)/bin/python tests/tools_speed/run.py $(BINARY) $(SPEED)
 
 shootout: programs $(VENV)/ready ## Run zodbshootout over Zodium, ZEO and RelStorage; SHOOTOUT='-c 2 cold add' with options
 	$(call install-package,$(SHOOTOUT_VENV),-r tests/shootout/requirements.txt)
