@@ -138,6 +138,19 @@ impl FileStorage {
         LogTail::new(Arc::clone(&self.file), Arc::clone(&log.file), log.end(), self.last_tid())
     }
 
+    /// Takes in what other programs have appended to a file that is open for reading only. `false`
+    /// if the path has another file by now, as after a pack: it must be opened anew.
+    ///
+    /// # Errors
+    /// [`FileStorageError::Corrupt`] for bytes that are no transaction. A writer may be in the
+    /// middle of them, so a caller may look once more.
+    pub fn refresh(&self) -> Result<bool, FileStorageError> {
+        match self.file.read_only {
+            true => self.appender.take_foreign_appends(&self.reader.log(), &self.oids),
+            false => Ok(true),
+        }
+    }
+
     /// Tid of the last transaction in the file; [`Tid::ZERO`] when there is none.
     pub fn last_tid(&self) -> Tid {
         self.appender.last_tid()

@@ -6,6 +6,7 @@ mod appended;
 mod appender;
 mod back_pointers;
 mod batch_writer;
+mod foreign_appends;
 mod foreign_change;
 mod oids;
 mod preparation;
