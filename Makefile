@@ -45,7 +45,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera tools-speed soak mutants clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera tools-speed soak mutants objectstores clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ serve: build ## Build, and serve DATA (var/Data.fs) on ADDRESS (127.0.0.1:8100)
 	$(BINARY) serve $(DATA) -a $(ADDRESS)
 
 build: ## Build the release binary
-	cargo build --release -p zodium
+	cargo build --release -p zodium --features object-stores
 
 # Tests and benchmarks use both. Beside the benchmarks two crates have more features: a `make build`
 # in between would build most of the server again.
@@ -75,12 +75,15 @@ install: build ## Install program, manual pages, completions and systemd unit be
 	    && $(BINARY) completions $${shell%%:*} > "$(INSTALLED)/$${shell#*:}" || exit 1; \
 	done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|@PREFIX@|$(PREFIX)|' packaging/zodium.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium.service
+	for unit in zodium zodium-backup; do \
+	  sed 's|@PREFIX@|$(PREFIX)|' packaging/$$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service || exit 1; \
+	done
 
 uninstall: ## Remove what `make install` installed
 	rm -f $(DESTDIR)$(PREFIX)/bin/zodium $(INSTALLED)/man/man1/zodium.1 $(INSTALLED)/man/man1/zodium-*.1 \
 	  $(foreach shell,$(COMPLETIONS),$(INSTALLED)/$(lastword $(subst :, ,$(shell)))) \
-	  $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium.service
+	  $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium.service \
+	  $(DESTDIR)$(PREFIX)/lib/systemd/system/zodium-backup.service
 
 # What is installed from: the program, its wheel and its sources.
 PACKAGES := target/packages
@@ -122,6 +125,14 @@ format: ## Check the formatting (cargo fmt --all mends it)
 	$(SAY) 'formatting'
 	cargo fmt --all --check
 	rustfmt --check --edition 2024 --config-path rustfmt.toml fuzz/fuzz_targets/*.rs
+
+# Apart from `make test`: the clients of object stores take the compiler minutes.
+objectstores: $(VENV)/ready ## Test backups in object stores, against a small store that fails
+	$(SAY) 'object stores'
+	cargo clippy -p zodium-backup -p zodium --features object-stores --all-targets -- -D warnings
+	cargo build -p zodium --features object-stores --target-dir target/object-stores
+	ZODIUM_OBJECT_STORES=$(CURDIR)/target/object-stores/debug/zodium $(VENV)/bin/python -m pytest \
+	  -c tests/pytest.ini tests/e2e/test_object_stores.py
 
 tidy: ## Check the repository's own rules
 	$(SAY) 'tidy'

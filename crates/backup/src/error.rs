@@ -24,6 +24,24 @@ pub enum BackupError {
     /// The storage that is backed up, or restored to.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// An object store does not do what it is asked.
+    #[error("{path}: cannot {what}: {error}")]
+    Unavailable {
+        /// What was tried.
+        what: &'static str,
+        /// The object.
+        path: String,
+        /// What the store answered.
+        error: String,
+    },
+    /// Another writer has taken the repository over; this one must not write any more.
+    #[error(
+        "{path}: another archiver or backup has taken the repository over; this one has stopped"
+    )]
+    Fenced {
+        /// The repository.
+        path: String,
+    },
     /// The backup is damaged.
     #[error("{path}: damaged: {what}")]
     Damaged {
@@ -48,7 +66,7 @@ impl BackupError {
         move |error| BackupError::Io { what, path, error }
     }
 
-    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> BackupError {
-        BackupError::Damaged { path: path.to_owned(), what: what.into() }
+    pub(crate) fn damaged(path: impl Into<PathBuf>, what: impl Into<String>) -> BackupError {
+        BackupError::Damaged { path: path.into(), what: what.into() }
     }
 }

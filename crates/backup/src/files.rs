@@ -1,7 +1,7 @@
 //! Files of a backup: written under another name, synced, and renamed.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::BackupError;
@@ -29,18 +29,30 @@ impl NewFile {
     }
 
     /// Brings it to stable storage, under its name.
-    pub(crate) fn finish(self) -> Result<(), BackupError> {
-        let path = self.path.clone();
-        self.finish_as(&path)
+    pub(crate) fn finish(mut self) -> Result<(), BackupError> {
+        self.sync()?;
+        let renamed = fs::rename(&self.temporary, &self.path);
+        renamed.map_err(BackupError::io("rename a file to it", &self.path))?;
+        sync_folder_of(&self.path)
     }
 
-    /// As [`NewFile::finish`], under a name that is known only now.
-    pub(crate) fn finish_as(mut self, path: &Path) -> Result<(), BackupError> {
+    /// As [`NewFile::finish`]; `false` if there is a file of that name, which stays.
+    pub(crate) fn finish_unless_there(mut self) -> Result<bool, BackupError> {
+        self.sync()?;
+        let is_new = match fs::hard_link(&self.temporary, &self.path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(BackupError::io("link a file to it", &self.path)(error)),
+        };
+        let removed = fs::remove_file(&self.temporary);
+        removed.map_err(BackupError::io("remove it", &self.temporary))?;
+        sync_folder_of(&self.path)?;
+        Ok(is_new)
+    }
+
+    fn sync(&mut self) -> Result<(), BackupError> {
         let written = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
-        written.map_err(BackupError::io("write to it", &self.temporary))?;
-        let renamed = fs::rename(&self.temporary, path);
-        renamed.map_err(BackupError::io("rename a file to it", path))?;
-        sync_folder_of(path)
+        written.map_err(BackupError::io("write to it", &self.temporary))
     }
 }
 

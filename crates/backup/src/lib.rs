@@ -3,6 +3,8 @@
 //! [`repozo`] reads and writes the folders that repozo has: copies of a data file and of what was
 //! appended to it. [`repository`] keeps transactions of any kind of storage in chunks, each once.
 //!
+//! A repository of our own is in a folder or in an object store ([`places`]), and may be encrypted.
+//!
 //! This crate knows folders and files of its own. It reads a storage through its traits, and a data
 //! file as bytes.
 
@@ -10,6 +12,7 @@
 
 mod error;
 mod files;
+pub mod places;
 pub mod repository;
 pub mod repozo;
 

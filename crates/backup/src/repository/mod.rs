@@ -4,20 +4,33 @@
 //! by the hash of what is in them. So what a pack did not touch is found again, and is not stored
 //! again. A restore point is written last, and lists all that it needs; nothing is ever changed.
 //!
-//! docs/format.md defines the files.
+//! docs/format.md defines the objects.
 
+mod archive;
 mod backup;
-mod blob_files;
+mod blobs;
 mod chunk_store;
 mod cutter;
+mod filling;
+mod hash;
 mod items;
+mod keyless;
+mod known;
+mod opened;
 mod point;
 mod prune;
 mod restore;
+mod sealing;
 mod verify;
+mod writer;
 
-pub use backup::{Backup, BackupSummary, BlobSource, backup};
-pub use point::{Point, is_repository, points};
+pub use archive::{Archiver, Step};
+pub use backup::{Backup, BackupSummary, backup};
+pub use keyless::{Listing, list};
+pub use opened::{Repository, is_repository};
+pub use point::{Point, points};
 pub use prune::{KeepRules, Pruned, prune};
 pub use restore::{BlobTarget, ReadBlob, RestoreTarget, restore};
+pub use sealing::Key;
 pub use verify::{Verified, verify};
+pub use writer::{BlobSource, Source};

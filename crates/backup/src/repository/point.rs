@@ -1,21 +1,24 @@
-//! Restore points: what a storage was when it was backed up.
+//! Restore points: what a storage was at a backup.
+//!
+//! Key decision: points of one writer are numbered without gaps, and a number is taken by creating
+//! the object. So a writer that another one has followed can never add a point: the number that it
+//! would take is not free.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
+use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use zodium_types::Tid;
 
-use super::blob_files::BlobName;
-use super::chunk_store::{ChunkStore, Hash, entries};
+use super::blobs::Blob;
+use super::chunk_store::{ChunkStore, Delta, tid_of};
+use super::hash::Hash;
+use super::opened::Repository;
 use crate::BackupError;
-use crate::files::sync_folder_of;
 
-/// The first line of the file that says what a folder is.
-const FORMAT: &str = "zodium backup 1\n";
-const FORMAT_FILE: &str = "zodium-backup";
 /// Chunks that one page lists.
 const PAGE_CHUNKS: usize = 1024;
+/// The folder of points, and the end of their names.
+const FOLDER: &str = "points";
+const SUFFIX: &str = ".json";
 
 /// A restore point.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,15 +29,39 @@ pub struct Point {
     /// When it was made, in seconds since 1970.
     pub seconds: i64,
     /// The first transaction; empty texts stand for none.
-    first: String,
+    pub(super) first: String,
     /// The last transaction.
-    last: String,
+    pub(super) last: String,
     /// Transactions.
     pub transactions: u64,
     /// Bytes of the content of all chunks.
     pub bytes: u64,
     /// Lists of chunks, with the bytes of their content.
     pages: Vec<(Hash, u64)>,
+    /// The point that this one continues: all of that one comes before the chunks of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    continues: Option<Link>,
+    /// What a point that continues another one adds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) chunks: Vec<Chunk>,
+    /// Random: no two writers write the same text.
+    draw: String,
+    /// The sum of its text.
+    #[serde(skip)]
+    sum: Option<Hash>,
+}
+
+/// A point that is to be written. After an error it can be written again: it may be there already.
+pub(super) struct Unwritten {
+    point: Point,
+    bytes: Vec<u8>,
+}
+
+/// Names a point, and says what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Link {
+    point: u64,
+    sum: Hash,
 }
 
 /// A chunk, as a page lists it.
@@ -46,7 +73,29 @@ pub(super) struct Chunk {
     pub(super) last: String,
     pub(super) transactions: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) blobs: Vec<BlobName>,
+    pub(super) blobs: Vec<Blob>,
+    /// How its content is stored, if not whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) delta: Option<Delta>,
+}
+
+impl Chunk {
+    /// Its items, verified.
+    pub(super) fn content(&self, store: &ChunkStore<'_>) -> Result<Vec<u8>, BackupError> {
+        match &self.delta {
+            None => store.get(&self.hash, self.bytes),
+            Some(delta) => store.get_delta(&self.hash, self.bytes, delta),
+        }
+    }
+
+    /// The objects that it needs, those of its blobs included.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Hash> {
+        let delta = self.delta.iter();
+        let whole = self.delta.is_none().then_some(&self.hash);
+        let stored =
+            delta.flat_map(|delta| delta.bases.iter().map(|(hash, _)| hash).chain([&delta.object]));
+        stored.chain(whole).chain(self.blobs.iter().flat_map(|blob| &blob.pieces))
+    }
 }
 
 impl Point {
@@ -55,9 +104,14 @@ impl Point {
         tid_of(&self.last)
     }
 
+    /// Whether it lists all of its chunks, and needs no other point.
+    pub fn is_complete(&self) -> bool {
+        self.continues.is_none()
+    }
+
     /// Stores the lists of chunks, and gives the point that refers to them.
-    pub(super) fn of(
-        store: &ChunkStore,
+    pub(super) fn complete(
+        store: &ChunkStore<'_>,
         number: u64,
         seconds: i64,
         chunks: &[Chunk],
@@ -71,7 +125,52 @@ impl Point {
         let last = chunks.last().map_or(String::new(), |chunk| chunk.last.clone());
         let transactions = chunks.iter().map(|chunk| chunk.transactions).sum();
         let bytes = chunks.iter().map(|chunk| chunk.bytes).sum();
-        Ok(Point { number, seconds, first, last, transactions, bytes, pages })
+        let (continues, chunks, sum, draw) = (None, Vec::new(), None, drawn()?);
+        Ok(Point {
+            number,
+            seconds,
+            first,
+            last,
+            transactions,
+            bytes,
+            pages,
+            continues,
+            chunks,
+            draw,
+            sum,
+        })
+    }
+
+    /// The point after this one, with one more chunk.
+    pub(super) fn continued(&self, seconds: i64, chunk: Chunk) -> Result<Point, BackupError> {
+        let Some(sum) = self.sum.clone() else {
+            let what = format!("restore point {} was never written", self.number);
+            return Err(BackupError::Refused(what));
+        };
+        let first = match self.first.is_empty() {
+            true => chunk.first.clone(),
+            false => self.first.clone(),
+        };
+        Ok(Point {
+            number: self.number + 1,
+            seconds,
+            first,
+            last: chunk.last.clone(),
+            transactions: self.transactions + chunk.transactions,
+            bytes: self.bytes + chunk.bytes,
+            pages: Vec::new(),
+            continues: Some(Link { point: self.number, sum }),
+            chunks: vec![chunk],
+            draw: drawn()?,
+            sum: None,
+        })
+    }
+
+    /// Whether this point continues that one.
+    pub(super) fn is_after(&self, before: &Point) -> bool {
+        self.continues.as_ref().is_some_and(|link| {
+            link.point == before.number && Some(&link.sum) == before.sum.as_ref()
+        })
     }
 
     /// The hashes of its pages.
@@ -79,130 +178,151 @@ impl Point {
         self.pages.iter().map(|(hash, _)| hash)
     }
 
-    /// All chunks, in the order of their transactions.
-    pub(super) fn chunks(&self, store: &ChunkStore) -> Result<Vec<Chunk>, BackupError> {
+    /// The chunks that it lists itself, in the order of their transactions.
+    pub(super) fn own_chunks(&self, store: &ChunkStore<'_>) -> Result<Vec<Chunk>, BackupError> {
         let mut chunks = Vec::new();
         for (hash, bytes) in &self.pages {
             let page: Vec<Chunk> =
                 serde_json::from_slice(&store.get(hash, *bytes)?).map_err(|error| {
-                    BackupError::Refused(format!("page {}: {error}", hash.as_str()))
+                    BackupError::damaged(store.path(hash), format!("no page: {error}"))
                 })?;
             chunks.extend(page);
         }
+        chunks.extend_from_slice(&self.chunks);
         Ok(chunks)
     }
 
+    /// Makes its text.
+    pub(super) fn prepare(self, repository: &Repository) -> Result<Unwritten, BackupError> {
+        let text = serde_json::to_string_pretty(&self).map_err(unwritable)? + "\n";
+        let sum = Hash::of(text.as_bytes());
+        let text = format!("{text}{}\n", sum.as_str()).into_bytes();
+        let sealer = repository.sealer();
+        let bytes = match sealer.is_encrypting() {
+            true => sealer.seal(&object_of(self.number), text)?,
+            false => text,
+        };
+        Ok(Unwritten { point: Point { sum: Some(sum), ..self }, bytes })
+    }
+
+    pub(super) fn remove(&self, repository: &Repository) -> Result<(), BackupError> {
+        repository.place().remove(&object_of(self.number))
+    }
+}
+
+impl Unwritten {
     /// Writes it; from then on it counts.
     ///
     /// # Errors
-    /// `Refused` if another backup has written this point.
-    pub(super) fn write(&self, repository: &Path) -> Result<(), BackupError> {
-        let folder = repository.join("points");
-        let text = serde_json::to_string_pretty(self).map_err(unwritable)? + "\n";
-        let sum = Hash::of(text.as_bytes());
-        let text = format!("{text}{}\n", sum.as_str());
-        let (path, temporary) = (path_of(repository, self.number), folder.join("tmp.tmp"));
-        let written = fs::write(&temporary, text).and_then(|()| {
-            fs::File::open(&temporary)?.sync_all()?;
-            // Fails if the point is there.
-            fs::hard_link(&temporary, &path)?;
-            fs::remove_file(&temporary)
-        });
-        match written {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(BackupError::Refused(format!(
-                    "{}: another backup to this repository was faster",
-                    path.display()
-                )))
-            }
-            Err(error) => Err(BackupError::io("write it", &path)(error)),
-            Ok(()) => sync_folder_of(&path),
+    /// `Fenced` if another writer has written this point. After any other error it may be there.
+    pub(super) fn write(&self, repository: &Repository) -> Result<Point, BackupError> {
+        let object = object_of(self.point.number);
+        let place = repository.place();
+        let is_ours = place.create(&object, self.bytes.clone())?
+            || place.get(&object)?.is_some_and(|bytes| bytes == self.bytes);
+        match is_ours {
+            true => Ok(self.point.clone()),
+            false => Err(BackupError::Fenced { path: repository.name() }),
         }
-    }
-
-    pub(super) fn remove(&self, repository: &Path) -> Result<(), BackupError> {
-        let path = path_of(repository, self.number);
-        fs::remove_file(&path).map_err(BackupError::io("remove it", &path))
-    }
-}
-
-/// The tid of a text in a list.
-pub(super) fn tid_of(text: &str) -> Tid {
-    Tid(u64::from_str_radix(text, 16).unwrap_or(0))
-}
-
-/// Whether a folder is a repository.
-pub fn is_repository(folder: &Path) -> bool {
-    folder.join(FORMAT_FILE).exists()
-}
-
-/// Makes a repository of an empty folder; refuses others.
-pub(super) fn prepare(folder: &Path) -> Result<(), BackupError> {
-    if is_repository(folder) {
-        return check_format(folder);
-    }
-    let is_leftover = |path: &PathBuf| path.ends_with("points") || path.ends_with("chunks");
-    if entries(folder)?.iter().any(|path| !is_leftover(path)) {
-        let what = format!("{}: no repository, and not empty", folder.display());
-        return Err(BackupError::Refused(what));
-    }
-    for name in ["points", "chunks"] {
-        let path = folder.join(name);
-        fs::create_dir_all(&path).map_err(BackupError::io("create it", &path))?;
-    }
-    let path = folder.join(FORMAT_FILE);
-    fs::write(&path, FORMAT).map_err(BackupError::io("write it", &path))?;
-    sync_folder_of(&path)
-}
-
-fn check_format(folder: &Path) -> Result<(), BackupError> {
-    let path = folder.join(FORMAT_FILE);
-    match fs::read(&path) {
-        Ok(text) if text == FORMAT.as_bytes() => Ok(()),
-        Ok(_) => Err(BackupError::Refused(format!("{}: another format", path.display()))),
-        Err(error) => Err(BackupError::io("read it", &path)(error)),
     }
 }
 
 /// All restore points, the oldest first.
 ///
 /// # Errors
-/// `Refused` if the folder is no repository; `Damaged`.
-pub fn points(repository: &Path) -> Result<Vec<Point>, BackupError> {
-    if !is_repository(repository) {
-        let what = format!("{}: no repository of backups", repository.display());
-        return Err(BackupError::Refused(what));
-    }
-    check_format(repository)?;
-    let mut points = Vec::new();
-    for path in entries(&repository.join("points"))? {
-        let stem = path.extension().is_some_and(|end| end == "json").then(|| path.file_stem());
-        let number = stem.flatten().and_then(|stem| stem.to_str()?.parse().ok());
-        if let Some(number) = number {
-            points.push(read(&path, number)?);
-        }
-    }
-    points.sort_by_key(|point| point.number);
-    Ok(points)
+/// `Damaged`.
+pub fn points(repository: &Repository) -> Result<Vec<Point>, BackupError> {
+    numbers(repository)?.into_iter().map(|number| read(repository, number)).collect()
 }
 
-fn read(path: &Path, number: u64) -> Result<Point, BackupError> {
-    let text = fs::read(path).map_err(BackupError::io("read it", path))?;
-    let damaged = |what: &str| BackupError::damaged(path, what);
-    let text = std::str::from_utf8(&text).map_err(|_| damaged("it is no text"))?;
+/// The newest point, and the chunks of the complete one that it continues.
+pub(super) fn newest(repository: &Repository) -> Result<Option<(Point, Vec<Chunk>)>, BackupError> {
+    let Some(last) = numbers(repository)?.pop() else { return Ok(None) };
+    let newest = read(repository, last)?;
+    let mut base = newest.clone();
+    while let Some(before) = before(repository, &base)? {
+        base = before;
+    }
+    let chunks = base.own_chunks(&repository.store())?;
+    Ok(Some((newest, chunks)))
+}
+
+/// All chunks of a point, in the order of their transactions.
+pub(super) fn chunks_of(repository: &Repository, point: &Point) -> Result<Vec<Chunk>, BackupError> {
+    let mut chain = vec![point.clone()];
+    while let Some(before) = chain.last().map(|point| before(repository, point)).transpose()? {
+        match before {
+            Some(before) => chain.push(before),
+            None => break,
+        }
+    }
+    let mut chunks = Vec::new();
+    for point in chain.iter().rev() {
+        chunks.extend(point.own_chunks(&repository.store())?);
+    }
+    Ok(chunks)
+}
+
+/// The point that another one continues.
+fn before(repository: &Repository, point: &Point) -> Result<Option<Point>, BackupError> {
+    let Some(link) = &point.continues else { return Ok(None) };
+    let before = read(repository, link.point)?;
+    let is_earlier = before.number < point.number;
+    match is_earlier && point.is_after(&before) {
+        true => Ok(Some(before)),
+        false => {
+            let path = repository.place().path(&object_of(point.number));
+            let what = format!("it continues another point {}", link.point);
+            Err(BackupError::damaged(path, what))
+        }
+    }
+}
+
+fn numbers(repository: &Repository) -> Result<Vec<u64>, BackupError> {
+    let listed = repository.place().list(FOLDER)?;
+    let mut numbers: Vec<_> = listed.iter().filter_map(|found| number_of(&found.object)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn read(repository: &Repository, number: u64) -> Result<Point, BackupError> {
+    let object = object_of(number);
+    let damaged = |what: &str| BackupError::damaged(repository.place().path(&object), what);
+    let bytes = repository.place().get(&object)?.ok_or_else(|| damaged("it is missing"))?;
+    let sealer = repository.sealer();
+    let bytes = match sealer.is_encrypting() {
+        true => sealer.open(&object, bytes).map_err(|what| damaged(&what))?,
+        false => bytes,
+    };
+    let text = std::str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;
     let (body, sum) = match text.trim_end_matches('\n').rfind('\n') {
         Some(end) => text.split_at(end + 1),
         None => return Err(damaged("it has no sum")),
     };
-    if format!("{}\n", Hash::of(body.as_bytes()).as_str()) != sum {
+    let expected = Hash::of(body.as_bytes());
+    if format!("{}\n", expected.as_str()) != sum {
         return Err(damaged("its sum differs"));
     }
     let point: Point = serde_json::from_str(body).map_err(|error| damaged(&error.to_string()))?;
-    Ok(Point { number, ..point })
+    Ok(Point { number, sum: Some(expected), ..point })
 }
 
-fn path_of(repository: &Path, number: u64) -> PathBuf {
-    repository.join("points").join(format!("{number:08}.json"))
+/// The number of the point that is an object.
+pub(super) fn number_of(object: &str) -> Option<u64> {
+    let name = object.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(SUFFIX)?;
+    let number = name.parse().ok()?;
+    (object_of(number) == object).then_some(number)
+}
+
+fn object_of(number: u64) -> String {
+    format!("{FOLDER}/{number:08}{SUFFIX}")
+}
+
+fn drawn() -> Result<String, BackupError> {
+    let mut bytes = [0; 8];
+    let drawn = SystemRandom::new().fill(&mut bytes);
+    drawn.map_err(|_| BackupError::Refused("cannot draw random bytes".to_owned()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn unwritable(error: serde_json::Error) -> BackupError {

@@ -1,18 +1,14 @@
 //! Removes restore points, and what only they need.
 
-use std::path::Path;
-
 use rustc_hash::FxHashSet;
 
-use super::blob_files::BlobFiles;
-use super::chunk_store::ChunkStore;
+use super::opened::Repository;
 use super::point::{Point, points};
 use crate::BackupError;
-use crate::files::lock;
 
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
-/// Which restore points are kept. The newest one always is.
+/// Which restore points are kept. The newest one always is, and what a kept one continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KeepRules {
     /// The newest ones.
@@ -64,33 +60,44 @@ impl KeepRules {
 /// `Refused` while a backup is under way; `Damaged` if a kept point cannot be read: nothing is
 /// removed then.
 pub fn prune(
-    repository: &Path,
+    repository: &Repository,
     rules: &KeepRules,
     now: i64,
     dry_run: bool,
 ) -> Result<Pruned, BackupError> {
-    let _lock = lock(repository)?;
+    let claim = repository.place().claim()?;
     let points = points(repository)?;
-    let kept = rules.kept(&points, now);
-    let store = ChunkStore::new(repository);
-    let (mut hashes, mut blobs) = (FxHashSet::default(), FxHashSet::default());
+    let kept = with_bases(&points, rules.kept(&points, now));
+    let store = repository.store();
+    let mut needed = FxHashSet::default();
     let mut pruned = Pruned::default();
     for (point, _) in points.iter().zip(&kept).filter(|(_, is_kept)| **is_kept) {
         pruned.kept += 1;
-        hashes.extend(point.pages().cloned());
-        for chunk in point.chunks(&store)? {
-            hashes.insert(chunk.hash);
-            blobs.extend(chunk.blobs);
+        needed.extend(point.pages().cloned());
+        for chunk in point.own_chunks(&store)? {
+            needed.extend(chunk.objects().cloned());
         }
     }
     pruned.removed = points.len() as u64 - pruned.kept;
     if dry_run {
         return Ok(pruned);
     }
-    for (point, _) in points.iter().zip(&kept).filter(|(_, is_kept)| !**is_kept) {
+    // The newest first, so that none is left without the one that it continues.
+    for (point, _) in points.iter().zip(&kept).rev().filter(|(_, is_kept)| !**is_kept) {
+        claim.check()?;
         point.remove(repository)?;
     }
-    pruned.freed_bytes = store.retain(&|hash| hashes.contains(hash))?
-        + BlobFiles::open(repository)?.retain(&|name| blobs.contains(name))?;
+    claim.check()?;
+    pruned.freed_bytes = store.retain(&|hash| needed.contains(hash))?;
     Ok(pruned)
+}
+
+/// Keeps what kept points continue, too.
+fn with_bases(points: &[Point], mut kept: Vec<bool>) -> Vec<bool> {
+    for place in (1..points.len()).rev() {
+        if kept[place] && !points[place].is_complete() {
+            kept[place - 1] = true;
+        }
+    }
+    kept
 }

@@ -1,14 +1,12 @@
 //! Restores a storage from a repository.
 
-use std::path::Path;
-
 use zodium_storage::LogItem;
 use zodium_types::{Oid, Tid};
 
-use super::blob_files::BlobFiles;
-use super::chunk_store::ChunkStore;
+use super::chunk_store::tid_of;
 use super::items::{Item, Items};
-use super::point::{Point, points, tid_of};
+use super::opened::Repository;
+use super::point::{Point, chunks_of, newest, points};
 use crate::BackupError;
 
 /// Takes the transactions of a backup.
@@ -36,38 +34,40 @@ pub type ReadBlob<'r> =
 /// # Errors
 /// `Refused` if there is no point; `Damaged`; those of the targets.
 pub fn restore(
-    repository: &Path,
+    repository: &Repository,
     at: Option<Tid>,
     target: &mut dyn RestoreTarget,
     blobs: Option<&dyn BlobTarget>,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(Point, u64), BackupError> {
-    let mut points = points(repository)?;
-    let found = at.and_then(|at| points.iter().position(|point| point.last() >= at));
-    let point = match found {
-        Some(place) => points.swap_remove(place),
-        None => points.pop().ok_or_else(|| {
-            BackupError::Refused(format!("{}: there is no restore point", repository.display()))
+    let covering = match at {
+        Some(at) => points(repository)?.into_iter().find(|point| point.last() >= at),
+        None => None,
+    };
+    let point = match covering {
+        Some(point) => point,
+        None => newest(repository)?.map(|(point, _)| point).ok_or_else(|| {
+            BackupError::Refused(format!("{}: there is no restore point", repository.name()))
         })?,
     };
-    let store = ChunkStore::new(repository);
-    let blob_files = BlobFiles::open(repository)?;
+    let store = repository.store();
     let until = at.unwrap_or(Tid::MAX);
     let (mut transactions, mut done) = (0, 0);
-    for chunk in point.chunks(&store)? {
+    for chunk in chunks_of(repository, &point)? {
         if tid_of(&chunk.first) > until {
             break;
         }
         if let Some(target) = blobs {
-            for name in &chunk.blobs {
-                if let Some((oid, tid)) = name.place().filter(|(_, tid)| *tid <= until) {
-                    target.put(oid, tid, &mut |visit| blob_files.read(name, visit))?;
+            for blob in &chunk.blobs {
+                let (oid, tid) = blob.place();
+                if tid <= until {
+                    target.put(oid, tid, &mut |visit| blob.read(&store, visit))?;
                 }
             }
         }
-        let content = store.get(&chunk.hash, chunk.bytes)?;
+        let content = chunk.content(&store)?;
         transactions += apply(&content, until, target).map_err(|error| match error {
-            None => BackupError::Refused(format!("chunk {}: no items", chunk.hash.as_str())),
+            None => BackupError::damaged(store.path(&chunk.hash), "it has no items"),
             Some(error) => error,
         })?;
         done += chunk.bytes;

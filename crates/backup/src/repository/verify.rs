@@ -1,13 +1,13 @@
 //! Verifies a repository.
 
-use std::path::Path;
-
 use rustc_hash::FxHashSet;
 
-use super::blob_files::BlobFiles;
-use super::chunk_store::ChunkStore;
+use super::chunk_store::{ChunkStore, hash_of};
+use super::hash::Hash;
 use super::items::Items;
-use super::point::points;
+use super::opened::Repository;
+use super::point::{Chunk, Point, points};
+use super::sealing::has_its_sum;
 use crate::BackupError;
 
 /// What was verified.
@@ -28,40 +28,71 @@ pub struct Verified {
 ///
 /// # Errors
 /// `Damaged`.
-pub fn verify(repository: &Path, quick: bool) -> Result<Verified, BackupError> {
-    let store = ChunkStore::new(repository);
-    let blob_files = BlobFiles::open(repository)?;
+pub fn verify(repository: &Repository, quick: bool) -> Result<Verified, BackupError> {
+    let store = repository.store();
     let (mut verified, mut seen) = (Verified::default(), FxHashSet::default());
+    let mut needed = FxHashSet::default();
+    let mut before: Option<Point> = None;
     for point in points(repository)? {
         verified.points += 1;
-        for chunk in point.chunks(&store)? {
-            if !seen.insert(chunk.hash.clone()) {
-                continue;
-            }
-            verified.chunks += 1;
-            verified.bytes += chunk.bytes;
-            match quick {
-                true if store.has(&chunk.hash)? => {}
-                _ => {
-                    let content = store.get(&chunk.hash, chunk.bytes)?;
-                    let mut items = Items::new(&content);
-                    while let Some(item) = items.step() {
-                        item.map_err(|()| {
-                            let what = format!("chunk {}: no items", chunk.hash.as_str());
-                            BackupError::damaged(repository, what)
-                        })?;
-                    }
-                }
-            }
-            for name in &chunk.blobs {
-                verified.blobs += 1;
-                let is_listed =
-                    name.place().is_some_and(|(oid, tid)| blob_files.find(oid, tid) == Some(name));
-                if !(quick && is_listed) {
-                    verified.bytes += blob_files.read(name, &mut |_| Ok(()))?;
-                }
+        let continues = before.as_ref().is_some_and(|before| point.is_after(before));
+        if !point.is_complete() && !continues {
+            let what =
+                format!("restore point {} does not continue the one before it", point.number);
+            return Err(BackupError::damaged(repository.name(), what));
+        }
+        for chunk in point.own_chunks(&store)? {
+            if seen.insert(chunk.hash.clone()) {
+                verify_chunk(&store, &chunk, quick, &mut verified)?;
+                needed.extend(chunk.objects().cloned());
             }
         }
+        needed.extend(point.pages().cloned());
+        before = Some(point);
+    }
+    if !quick {
+        verify_others(repository, &needed)?;
     }
     Ok(verified)
+}
+
+/// Holds the objects that no point needs against their checksums: the next backup may find that it
+/// needs them.
+fn verify_others(repository: &Repository, needed: &FxHashSet<Hash>) -> Result<(), BackupError> {
+    let place = repository.place();
+    for found in place.list("chunks")? {
+        if hash_of(&found.object).is_none_or(|hash| needed.contains(&hash)) {
+            continue;
+        }
+        if place.get(&found.object)?.is_some_and(|sealed| !has_its_sum(&sealed)) {
+            let what = "its checksum differs. No restore point needs it: remove it";
+            return Err(BackupError::damaged(place.path(&found.object), what));
+        }
+    }
+    Ok(())
+}
+
+fn verify_chunk(
+    store: &ChunkStore<'_>,
+    chunk: &Chunk,
+    quick: bool,
+    verified: &mut Verified,
+) -> Result<(), BackupError> {
+    verified.chunks += 1;
+    verified.blobs += chunk.blobs.len() as u64;
+    verified.bytes += chunk.bytes + chunk.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
+    if quick {
+        for hash in chunk.objects() {
+            if !store.has(hash)? {
+                return Err(BackupError::damaged(store.path(hash), "it is missing"));
+            }
+        }
+        return Ok(());
+    }
+    let content = chunk.content(store)?;
+    let mut items = Items::new(&content);
+    while let Some(item) = items.step() {
+        item.map_err(|()| BackupError::damaged(store.path(&chunk.hash), "it has no items"))?;
+    }
+    chunk.blobs.iter().try_for_each(|blob| blob.read(store, &mut |_| Ok(())).map(drop))
 }

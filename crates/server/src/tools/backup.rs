@@ -12,27 +12,42 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json;
 use zodium_backup::BackupError;
-use zodium_backup::repository::{self, Backup, BackupSummary, BlobSource, Verified};
-use zodium_backup::repozo::{self, Date, Done, RepozoOptions, Source};
+use zodium_backup::repository::{
+    self, Backup, BackupSummary, BlobSource, Listing, Repository, Source, Verified,
+};
+use zodium_backup::repozo::{self, Date, Done, RepozoOptions};
 use zodium_filestorage::FileStorage;
 use zodium_storage::StorageError;
 
+use super::archiving::{self, Task, WatchArguments};
 use super::blobs::Blobs;
 use super::open::OpenArguments;
 use super::output::Output;
+use super::repositories::{RepositoryArguments, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
 
 /// Options of `zodium backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupOptions {
-    /// The storage, and the folder of its backups, which is created if absent. With --verify only
-    /// the folder
+    /// The storage, and the repository of its backups, which is created if absent: a folder, or
+    /// s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER. With --verify only the
+    /// repository
     #[arg(value_name = "STORAGE REPOSITORY")]
     places: Vec<String>,
 
     #[command(flatten)]
     how: OpenArguments,
+
+    #[command(flatten)]
+    repository: RepositoryArguments,
+
+    /// Follow the storage: archive what is committed, until SIGTERM
+    #[arg(long, short, conflicts_with_all = ["verify", "full", "gzip", "kill_old_on_full"])]
+    watch: bool,
+
+    #[command(flatten)]
+    watching: WatchArguments,
 
     /// Verify what is backed up instead, by reading all of it: exit code 1 if it is damaged
     #[arg(long)]
@@ -77,15 +92,14 @@ enum Format {
 }
 
 impl Format {
-    /// That of a repository, or the one that is asked for.
-    fn of(repository: &Path, asked: Format) -> Format {
-        if repository::is_repository(repository) {
-            Format::Zodium
-        } else if repozo::is_repozo(repository) {
-            Format::Repozo
-        } else {
-            asked
-        }
+    /// The folder, if it has repozo's format, or none yet and that one is asked for.
+    fn repozo_folder(repository: &str, asked: Format) -> Option<&Path> {
+        let folder = folder_of(repository)?;
+        let is_repozo = match repository::is_repository(folder) {
+            true => false,
+            false => repozo::is_repozo(folder) || asked == Format::Repozo,
+        };
+        is_repozo.then_some(folder)
     }
 }
 
@@ -97,17 +111,30 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
     let [repository] = &rest[..] else {
         bail!("give the storage, and the folder of its backups");
     };
-    let repository = Path::new(repository);
-    let created = fs::create_dir_all(repository);
-    created.with_context(|| format!("cannot create {}", repository.display()))?;
     let mut output = Output::new()?;
-    match Format::of(repository, options.format) {
-        Format::Repozo => {
-            let done = repozo_backup(options, &name, repository)?;
+    match Format::repozo_folder(repository, options.format) {
+        Some(_) if options.watch => {
+            bail!("a repozo folder cannot follow a storage; use our format")
+        }
+        Some(folder) => {
+            let created = fs::create_dir_all(folder);
+            created.with_context(|| format!("cannot create {}", folder.display()))?;
+            let done = repozo_backup(options, &name, folder)?;
             print_repozo(options.json, &done, &mut output)?;
         }
-        Format::Zodium => {
-            let done = own_backup(options, &name, repository)?;
+        None => {
+            let repository = options.repository.open_or_create(repository)?;
+            if options.watch {
+                return archiving::run(&Task {
+                    name: &name,
+                    how: &options.how,
+                    blob_dir: options.blob_dir.as_deref(),
+                    repository: &repository,
+                    quick: options.quick,
+                    arguments: &options.watching,
+                });
+            }
+            let done = own_backup(options, &name, &repository)?;
             print_own(options.json, &done, &mut output)?;
         }
     }
@@ -156,19 +183,19 @@ fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()
 fn own_backup(
     options: &BackupOptions,
     name: &StorageName,
-    repository: &Path,
+    repository: &Repository,
 ) -> Result<BackupSummary> {
     let readable = options.how.read(name)?;
     let blobs = Blobs::of(readable.client.as_ref(), options.blob_dir.as_deref())?;
     let storage = &*readable.storage;
     let progress = Progress::of_log(format!("backing {} up", storage.name()), storage);
-    let backup = Backup {
+    let source = Source {
         storage,
         blobs: blobs.as_ref().map(|blobs| blobs as &dyn BlobSource),
-        quick: options.quick,
-        seconds: Timestamp::now().as_second(),
         progress: &|bytes| progress.advance(bytes),
     };
+    let seconds = Timestamp::now().as_second();
+    let backup = Backup { source, quick: options.quick, seconds };
     Ok(repository::backup(repository, &backup)?)
 }
 
@@ -183,7 +210,7 @@ fn repozo_backup(options: &BackupOptions, name: &StorageName, repository: &Path)
         Ok(_) => Err(BackupError::Refused("the index does not end with the file".to_owned())),
         Err(error) => Err(BackupError::Storage(StorageError::from(error))),
     };
-    let mut source = Source { path, file: &file, end, write_index: &mut write_index };
+    let mut source = repozo::Source { path, file: &file, end, write_index: &mut write_index };
     let repozo_options = RepozoOptions {
         full: options.full,
         quick: options.quick,
@@ -211,34 +238,55 @@ fn open_file(
 }
 
 fn verify(options: &BackupOptions) -> Result<ExitCode> {
-    let [repository] = &options.places[..] else { bail!("give the folder of the backups") };
-    let repository = Path::new(repository);
+    let [name] = &options.places[..] else { bail!("give the repository of the backups") };
     let mut output = Output::new()?;
-    match Format::of(repository, options.format) {
-        Format::Repozo => {
-            let files = repozo::verify(repository, options.quick)?;
-            match options.json {
-                true => output.line(json!({ "whole": true, "files": files }))?,
-                false => output.line(format_args!("whole: {files} files"))?,
-            }
+    if let Some(folder) = Format::repozo_folder(name, options.format) {
+        let files = repozo::verify(folder, options.quick)?;
+        match options.json {
+            true => output.line(json!({ "whole": true, "files": files }))?,
+            false => output.line(format_args!("whole: {files} files"))?,
         }
-        Format::Zodium => {
-            let found = repository::verify(repository, options.quick)?;
-            let Verified { points, chunks, blobs, bytes } = found;
-            match options.json {
-                true => output.line(json!({
-                    "whole": true,
-                    "points": points,
-                    "chunks": chunks,
-                    "blobs": blobs,
-                    "bytes": bytes,
-                }))?,
-                false => output.line(format_args!(
-                    "whole: {points} restore points, {chunks} chunks, {blobs} blobs"
-                ))?,
-            }
-        }
+    } else if is_locked(options, name)? {
+        let found = repository::list(&*options.repository.place(name)?, options.quick)?;
+        print_listing(options, &found, &mut output)?;
+    } else {
+        let found = repository::verify(&options.repository.open(name)?, options.quick)?;
+        print_verified(options.json, &found, &mut output)?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a repository is encrypted, and there is no key.
+fn is_locked(options: &BackupOptions, name: &str) -> Result<bool> {
+    let is_encrypted = Repository::is_encrypted(&*options.repository.place(name)?)?;
+    Ok(is_encrypted && options.repository.key()?.is_none())
+}
+
+fn print_verified(json: bool, found: &Verified, output: &mut Output) -> Result<()> {
+    let Verified { points, chunks, blobs, bytes } = found;
+    match json {
+        true => output.line(json!({
+            "whole": true,
+            "points": points,
+            "chunks": chunks,
+            "blobs": blobs,
+            "bytes": bytes,
+        })),
+        false => output
+            .line(format_args!("whole: {points} restore points, {chunks} chunks, {blobs} blobs")),
+    }
+}
+
+fn print_listing(options: &BackupOptions, found: &Listing, output: &mut Output) -> Result<()> {
+    let Listing { points, objects, bytes } = found;
+    match options.json {
+        true => output.line(json!({ "points": points, "objects": objects, "bytes": bytes })),
+        false => output.line(format_args!(
+            "{points} restore points, {objects} objects, {}; {}. The repository is encrypted: only \
+             its key shows whether all is there",
+            ByteSize(*bytes),
+            if options.quick { "only names were read" } else { "all have their checksums" },
+        )),
+    }
 }

@@ -4,6 +4,8 @@
 //! program that reads the output ends, so does the command, with 0.
 
 mod analyze;
+mod archive_status;
+mod archiving;
 mod backup;
 mod blobs;
 mod catobj;
@@ -16,6 +18,7 @@ mod compare;
 mod copy;
 mod dump;
 mod explore;
+mod following;
 mod gc;
 mod info;
 mod load;
@@ -25,6 +28,7 @@ mod output;
 mod prune;
 mod refs;
 mod remote;
+mod repositories;
 mod restore;
 mod shared;
 mod stats;
@@ -101,7 +105,7 @@ pub(crate) enum ToolCommand {
     /// Back a storage up, or verify a backup
     ///
     /// Copies what is not there yet. The storage may be served meanwhile. `zodium restore` makes a
-    /// storage of a backup.
+    /// storage of a backup. docs/backup.md describes repositories, keys and object stores.
     Backup(backup::BackupOptions),
     /// Remove restore points of a repository, and what only they need
     Prune(prune::PruneOptions),

@@ -1,6 +1,5 @@
 //! `zodium prune`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -11,6 +10,7 @@ use serde_json::json;
 use zodium_backup::repository::{KeepRules, Pruned, prune};
 
 use super::output::Output;
+use super::repositories::RepositoryArguments;
 use crate::pack::days;
 
 const SECONDS_PER_DAY: f64 = 24.0 * 60.0 * 60.0;
@@ -18,8 +18,12 @@ const SECONDS_PER_DAY: f64 = 24.0 * 60.0 * 60.0;
 /// Options of `zodium prune`.
 #[derive(Debug, Args)]
 pub(crate) struct PruneOptions {
-    /// The repository
-    repository: PathBuf,
+    /// The repository: a folder, or the URL of an object store
+    #[arg(value_name = "REPOSITORY")]
+    name: String,
+
+    #[command(flatten)]
+    repository: RepositoryArguments,
 
     /// Keep the newest N restore points
     #[arg(long, value_name = "N", default_value = "0")]
@@ -52,8 +56,8 @@ pub(super) fn run(options: &PruneOptions) -> Result<ExitCode> {
         bail!("say what to keep: --keep-last, --keep-daily or --keep-within");
     }
     let now = Timestamp::now().as_second();
-    let Pruned { kept, removed, freed_bytes } =
-        prune(&options.repository, &rules, now, options.dry_run)?;
+    let repository = options.repository.open(&options.name)?;
+    let Pruned { kept, removed, freed_bytes } = prune(&repository, &rules, now, options.dry_run)?;
     let mut output = Output::new()?;
     match options.json {
         true => {

@@ -1,6 +1,6 @@
 //! `zodium restore`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +19,7 @@ use zodium_types::{Oid, Tid};
 use super::blobs::BlobFolder;
 use super::open::{OpenArguments, Writable};
 use super::output::Output;
+use super::repositories::{RepositoryArguments, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
 
@@ -28,14 +29,18 @@ const TID_NANOS: i128 = 100;
 /// Options of `zodium restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreOptions {
-    /// The folder of the backups
-    repository: PathBuf,
+    /// The repository of the backups: a folder, or the URL of an object store
+    #[arg(value_name = "REPOSITORY")]
+    source: String,
 
     /// The storage to restore to, which must not exist: a data file or sqlite://PATH
     output: String,
 
     #[command(flatten)]
     how: OpenArguments,
+
+    #[command(flatten)]
+    repository: RepositoryArguments,
 
     /// Restore blobs too, to this blob directory
     #[arg(long, value_name = "DIRECTORY")]
@@ -54,18 +59,18 @@ pub(crate) struct RestoreOptions {
 }
 
 pub(super) fn run(options: &RestoreOptions) -> Result<ExitCode> {
-    match is_repository(&options.repository) {
-        true => restore_own(options),
-        false => restore_repozo(options),
+    match folder_of(&options.source) {
+        Some(folder) if !is_repository(folder) => restore_repozo(options, folder),
+        _ => restore_own(options),
     }
 }
 
-fn restore_repozo(options: &RestoreOptions) -> Result<ExitCode> {
+fn restore_repozo(options: &RestoreOptions, folder: &Path) -> Result<ExitCode> {
     let until = options.at.as_deref().map(date).transpose()?;
     let StorageName::File(path) = StorageName::parse(&options.output)? else {
         bail!("a repozo folder is restored to a data file; give its path");
     };
-    let restored = repozo::restore(&options.repository, until.as_ref(), &path)?;
+    let restored = repozo::restore(folder, until.as_ref(), &path)?;
     let mut output = Output::new()?;
     match options.json {
         true => output.line(json!({ "bytes": restored.bytes, "last": restored.last }))?,
@@ -84,6 +89,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     if !name.is_absent() {
         bail!("{} exists already; restore to another path", options.output);
     }
+    let repository = options.repository.open(&options.source)?;
     let Writable::Local(storage) = options.how.write(&name, true)? else {
         bail!("restore to a data file or to sqlite://PATH, and serve that");
     };
@@ -92,7 +98,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     let mut target = Target(LocalRestore::new(&*storage));
     let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
     let report = |done, total| progress.report(done, total);
-    let restored = restore(&options.repository, at, &mut target, blobs, &report);
+    let restored = restore(&repository, at, &mut target, blobs, &report);
     let finished = match &restored {
         Ok(_) => Box::new(target.0).finish(),
         Err(_) => Ok(Tid::ZERO),

@@ -1,0 +1,137 @@
+//! A repository in a folder.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::{Claim, Listed, Place};
+use crate::BackupError;
+use crate::files::{NewFile, lock, sync_folder_of};
+
+/// The name of a file that is not whole yet.
+const TEMPORARY: &str = "tmp.tmp";
+
+/// A folder whose files are the objects.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder at a path, which need not be there.
+    pub fn new(path: &Path) -> Folder {
+        Folder(path.to_owned())
+    }
+
+    fn file(&self, object: &str) -> PathBuf {
+        self.0.join(object)
+    }
+
+    /// Writes a file under its temporary name.
+    fn begin(&self, path: &Path, bytes: &[u8]) -> Result<NewFile, BackupError> {
+        let folder = path.parent().unwrap_or(&self.0);
+        if !folder.exists() {
+            fs::create_dir_all(folder).map_err(BackupError::io("create it", folder))?;
+            sync_folder_of(folder)?;
+        }
+        let mut file = NewFile::create(path, &self.0.join(TEMPORARY))?;
+        file.write(bytes)?;
+        Ok(file)
+    }
+}
+
+impl Place for Folder {
+    fn path(&self, object: &str) -> String {
+        match object {
+            "" => self.0.display().to_string(),
+            _ => self.file(object).display().to_string(),
+        }
+    }
+
+    fn get(&self, object: &str) -> Result<Option<Vec<u8>>, BackupError> {
+        let path = self.file(object);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(BackupError::io("read it", &path)(error)),
+        }
+    }
+
+    fn has(&self, object: &str) -> Result<bool, BackupError> {
+        Ok(self.file(object).exists())
+    }
+
+    fn put(&self, object: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
+        self.begin(&self.file(object), &bytes)?.finish()
+    }
+
+    fn settle(&self) -> Result<(), BackupError> {
+        Ok(())
+    }
+
+    fn create(&self, object: &str, bytes: Vec<u8>) -> Result<bool, BackupError> {
+        self.begin(&self.file(object), &bytes)?.finish_unless_there()
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Listed>, BackupError> {
+        let mut found = Vec::new();
+        list(&self.file(folder), folder, &mut found)?;
+        found.sort_by(|one, two| one.object.cmp(&two.object));
+        Ok(found)
+    }
+
+    fn is_empty(&self) -> Result<bool, BackupError> {
+        match fs::read_dir(&self.0) {
+            Ok(mut entries) => {
+                Ok(!entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != TEMPORARY)))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(BackupError::io("read it", &self.0)(error)),
+        }
+    }
+
+    fn remove(&self, object: &str) -> Result<(), BackupError> {
+        let path = self.file(object);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(BackupError::io("remove it", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn claim(&self) -> Result<Box<dyn Claim>, BackupError> {
+        fs::create_dir_all(&self.0).map_err(BackupError::io("create it", &self.0))?;
+        Ok(Box::new(Locked { _folder: lock(&self.0)? }))
+    }
+}
+
+/// A folder that is locked. The system frees it when the process ends, and not before.
+struct Locked {
+    _folder: File,
+}
+
+impl Claim for Locked {
+    fn check(&self) -> Result<(), BackupError> {
+        Ok(())
+    }
+}
+
+/// Lists the files below `folder`, whose names begin with `name`.
+fn list(folder: &Path, name: &str, found: &mut Vec<Listed>) -> Result<(), BackupError> {
+    let unreadable = || BackupError::io("read it", folder);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unreadable()(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(unreadable())?;
+        let (path, part) = (entry.path(), entry.file_name());
+        let Some(part) = part.to_str().filter(|part| *part != TEMPORARY) else { continue };
+        let object = if name.is_empty() { part.to_owned() } else { format!("{name}/{part}") };
+        let status = entry.metadata().map_err(BackupError::io("look at it", &path))?;
+        match status.is_dir() {
+            true => list(&path, &object, found)?,
+            false => found.push(Listed { object, bytes: status.len() }),
+        }
+    }
+    Ok(())
+}

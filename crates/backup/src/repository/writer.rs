@@ -1,0 +1,243 @@
+//! Reads a storage, and stores its transactions as chunks.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use rustc_hash::FxHashMap;
+use zodium_storage::{LogItem, Read};
+use zodium_types::{Oid, Tid};
+
+use super::blobs::Blob;
+use super::chunk_store::{ChunkStore, tid_of};
+use super::cutter;
+use super::filling::Filling;
+use super::items::encode;
+use super::known::Known;
+use super::point::Chunk;
+use crate::BackupError;
+
+/// Where blobs are.
+pub trait BlobSource {
+    /// Whether a record is that of a blob.
+    fn is_blob(&self, data: &[u8]) -> bool;
+
+    /// The blob that a transaction wrote for an object; `None` if there is none.
+    fn open(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn io::Read>>, BackupError>;
+}
+
+/// What is backed up.
+pub struct Source<'s> {
+    /// The storage.
+    pub storage: &'s dyn Read,
+    /// Its blobs, if it has any.
+    pub blobs: Option<&'s dyn BlobSource>,
+    /// Is called with numbers of bytes that were read.
+    pub progress: &'s dyn Fn(usize),
+}
+
+/// Cuts transactions into chunks, and stores these.
+pub(super) struct Writer<'r> {
+    store: ChunkStore<'r>,
+    /// Chunks that are stored already.
+    known: Known,
+    /// Blobs that are stored already.
+    known_blobs: FxHashMap<(Oid, Tid), Blob>,
+    /// The chunks that are whole.
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) stored_bytes: u64,
+    /// The chunk that is being filled, and whether it is to be stored.
+    open: Filling,
+    is_full: bool,
+    /// The transaction that is being read.
+    current: Filling,
+    /// What was read since the last restore point, if the storage is followed.
+    fresh: Option<Filling>,
+}
+
+impl<'r> Writer<'r> {
+    /// Begins behind the chunks `kept`. `known`: chunks of before, whose blobs are stored.
+    pub(super) fn new(store: ChunkStore<'r>, kept: &[Chunk], known: &[Chunk]) -> Writer<'r> {
+        let blobs = known.iter().flat_map(|chunk| &chunk.blobs);
+        Writer {
+            store,
+            known: Known::new(known),
+            known_blobs: blobs.map(|blob| (blob.place(), blob.clone())).collect(),
+            chunks: kept.to_vec(),
+            stored_bytes: 0,
+            open: Filling::default(),
+            is_full: false,
+            current: Filling::default(),
+            fresh: None,
+        }
+    }
+
+    /// The chunks that need not be read again. The last one of a point may go on; the one before it
+    /// shows whether the storage still agrees.
+    pub(super) fn agreed<'k>(
+        store: ChunkStore<'r>,
+        source: &Source<'_>,
+        known: &'k [Chunk],
+    ) -> Result<&'k [Chunk], BackupError> {
+        let Some((_, kept @ [.., probe])) = known.split_last() else { return Ok(&[]) };
+        let (first, last) = (tid_of(&probe.first), tid_of(&probe.last));
+        if last > source.storage.last_tid() {
+            return Ok(&[]);
+        }
+        let mut writer = Writer::new(store, &[], known);
+        writer.read(source, Some(first), last)?;
+        Ok(if writer.all_chunks()? == [probe.clone()] { kept } else { &[] })
+    }
+
+    /// Another one, that reads the storage from its beginning.
+    pub(super) fn starting_over(&self, store: ChunkStore<'r>) -> Writer<'r> {
+        let known_blobs = self.known_blobs.clone();
+        let fresh = Some(Filling::default());
+        Writer { known_blobs, fresh, ..Writer::new(store, &[], &self.chunks) }
+    }
+
+    /// The first transaction that is missing; `None` for the first one there is.
+    pub(super) fn next_tid(&self) -> Option<Tid> {
+        let last = self.open.last().or_else(|| self.chunks.last().map(|last| tid_of(&last.last)));
+        last.map(Tid::next)
+    }
+
+    /// Reads the storage from a transaction to another one, or until `fresh` has enough: `false`
+    /// then. After an error what was read of the last transaction is forgotten.
+    pub(super) fn read(
+        &mut self,
+        source: &Source<'_>,
+        start: Option<Tid>,
+        last: Tid,
+    ) -> Result<bool, BackupError> {
+        if start.is_some_and(|start| start > last) {
+            return Ok(true);
+        }
+        let read = self.walk(source, start, last);
+        let ended = read.and_then(|is_over| self.end_transaction().map(|()| is_over));
+        // After an error; it is read again.
+        self.current.clear();
+        ended
+    }
+
+    fn walk(
+        &mut self,
+        source: &Source<'_>,
+        start: Option<Tid>,
+        last: Tid,
+    ) -> Result<bool, BackupError> {
+        let mut cursor = source.storage.iterate(start, Some(last))?;
+        let mut outcome = Ok(true);
+        loop {
+            let is_over = cursor.read(true, &mut |item| match self.take(source, item) {
+                Ok(true) => ControlFlow::Continue(()),
+                stopped => {
+                    outcome = stopped;
+                    ControlFlow::Break(())
+                }
+            })?;
+            // A storage may pause before the end.
+            if is_over || !matches!(outcome, Ok(true)) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Takes an item; `false` if it is left for the next time.
+    fn take(&mut self, source: &Source<'_>, item: LogItem<'_>) -> Result<bool, BackupError> {
+        let mut is_copy = false;
+        match item {
+            LogItem::Transaction { tid, .. } => {
+                self.end_transaction()?;
+                if self.fresh.as_ref().is_some_and(|fresh| fresh.content.len() >= FRESH_BYTES_MAX) {
+                    return Ok(false);
+                }
+                self.current.begin(tid);
+            }
+            LogItem::Record { oid, data, data_tid } => {
+                if let Some(earlier) = data_tid {
+                    is_copy = source.storage.record(oid, earlier)?.is_some();
+                }
+                if let Some(data) = data {
+                    self.take_blob(source, oid, data)?;
+                    (source.progress)(data.len());
+                }
+            }
+            LogItem::Skipped => {}
+        }
+        encode(item, is_copy, &mut self.current.content);
+        Ok(true)
+    }
+
+    fn take_blob(&mut self, source: &Source<'_>, oid: Oid, data: &[u8]) -> Result<(), BackupError> {
+        let Some(blobs) = source.blobs.filter(|blobs| blobs.is_blob(data)) else { return Ok(()) };
+        let Some(tid) = self.current.last() else { return Ok(()) };
+        if let Some(blob) = self.known_blobs.get(&(oid, tid)) {
+            self.current.blobs.push(blob.clone());
+        } else if let Some(mut input) = blobs.open(oid, tid)? {
+            let (blob, stored) = Blob::store(&self.store, oid, tid, &mut *input)?;
+            self.stored_bytes += stored;
+            self.known_blobs.insert((oid, tid), blob.clone());
+            self.current.blobs.push(blob);
+        }
+        Ok(())
+    }
+
+    /// Adds the transaction that was read, and ends the chunk if it ends with this transaction.
+    fn end_transaction(&mut self) -> Result<(), BackupError> {
+        let Some(tid) = self.current.last() else { return Ok(()) };
+        self.store_full()?;
+        let bytes = self.current.content.len();
+        self.is_full = cutter::is_end(tid, bytes, self.open.content.len() + bytes);
+        self.open.append(&self.current);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.append(&self.current);
+        }
+        self.current.clear();
+        self.store_full()
+    }
+
+    /// Stores the chunk if it has its end. After an error it is stored the next time.
+    fn store_full(&mut self) -> Result<(), BackupError> {
+        if self.is_full
+            && let Some((chunk, stored)) = self.open.store(&self.store, &self.known)?
+        {
+            self.stored_bytes += stored;
+            self.chunks.push(chunk);
+            self.open.clear();
+        }
+        self.is_full = false;
+        Ok(())
+    }
+
+    /// Stores the chunk that is being filled as it is; all chunks.
+    pub(super) fn all_chunks(&mut self) -> Result<Vec<Chunk>, BackupError> {
+        self.store_full()?;
+        let mut chunks = self.chunks.clone();
+        if let Some((chunk, stored)) = self.open.store(&self.store, &self.known)? {
+            self.stored_bytes += stored;
+            chunks.push(chunk);
+        }
+        Ok(chunks)
+    }
+
+    /// From now on keeps what is read, for [`Writer::store_fresh`].
+    pub(super) fn follow(&mut self) {
+        self.fresh = Some(Filling::default());
+    }
+
+    /// Stores what was read since the last time as a chunk of its own; the bytes that were written.
+    pub(super) fn store_fresh(&mut self) -> Result<Option<(Chunk, u64)>, BackupError> {
+        match &self.fresh {
+            Some(fresh) => fresh.store(&self.store, &Known::default()),
+            None => Ok(None),
+        }
+    }
+
+    /// Forgets what was read since the last time: a restore point has it.
+    pub(super) fn forget_fresh(&mut self) {
+        self.fresh.iter_mut().for_each(Filling::clear);
+    }
+}
+
+/// Bytes after which what is followed becomes a restore point, even if there is more to read.
+const FRESH_BYTES_MAX: usize = 4 << 20;

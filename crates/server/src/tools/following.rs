@@ -1,0 +1,83 @@
+//! A storage that is read again and again while others write to it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use zodium_backup::repository::{BlobSource, Source};
+use zodium_filestorage::FileStorageError;
+use zodium_storage::{Read, StorageError};
+
+use super::blobs::Blobs;
+use super::open::{OpenArguments, Readable};
+use super::storage_name::StorageName;
+
+/// How often a database is opened anew, to see what other processes have committed.
+const DATABASE_INTERVAL: Duration = Duration::from_secs(1);
+/// Looks at bytes of a file that are no transaction, before they are damage.
+const LOOKS_MAX: u32 = 20;
+
+/// A storage that others write to.
+pub(super) struct Followed {
+    readable: Readable,
+    blobs: Option<Blobs>,
+    size: u64,
+    opened: Instant,
+    /// Looks in a row that met unfinished bytes.
+    doubts: u32,
+}
+
+impl Followed {
+    pub(super) fn open(
+        how: &OpenArguments,
+        name: &StorageName,
+        blob_directory: Option<&Path>,
+    ) -> Result<Followed> {
+        let readable = how.read(name)?;
+        let blobs = Blobs::of(readable.client.as_ref(), blob_directory)?;
+        let (size, opened) = (readable.storage.size(), Instant::now());
+        Ok(Followed { readable, blobs, size, opened, doubts: 0 })
+    }
+
+    /// The storage as it is now.
+    pub(super) fn storage(&self) -> Arc<dyn Read> {
+        Arc::clone(&self.readable.storage)
+    }
+
+    /// What a backup reads.
+    pub(super) fn source<'s>(
+        &'s self,
+        storage: &'s Arc<dyn Read>,
+        progress: &'s dyn Fn(usize),
+    ) -> Source<'s> {
+        let blobs = self.blobs.as_ref().map(|blobs| blobs as &dyn BlobSource);
+        Source { storage: &**storage, blobs, progress }
+    }
+
+    /// Makes what was committed since visible; whether the storage was packed.
+    pub(super) fn refresh(&mut self, how: &OpenArguments, name: &StorageName) -> Result<bool> {
+        let is_same = match (name, &self.readable.file) {
+            (StorageName::File(_), Some(file)) => match file.refresh() {
+                // A writer may be in the middle of it.
+                Err(FileStorageError::Corrupt { .. }) if self.doubts < LOOKS_MAX => {
+                    self.doubts += 1;
+                    return Ok(false);
+                }
+                refreshed => refreshed.map_err(StorageError::from)?,
+            },
+            (StorageName::Sqlite(_) | StorageName::Maria(_), _) => {
+                self.opened.elapsed() < DATABASE_INTERVAL
+            }
+            // These tell their clients.
+            _ => true,
+        };
+        self.doubts = 0;
+        if !is_same {
+            self.readable = how.read(name)?;
+            self.opened = Instant::now();
+        }
+        let before = std::mem::replace(&mut self.size, self.readable.storage.size());
+        Ok(self.size < before)
+    }
+}
