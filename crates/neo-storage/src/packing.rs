@@ -32,6 +32,8 @@ pub(crate) struct Packing {
     waits_for_replicas: bool,
     /// Whether a step, or a question to the master or to the database, is under way.
     is_busy: bool,
+    /// Whether cells or orders have changed since the database was asked.
+    has_changed: bool,
 }
 
 /// A cell to pack, and how far it is.
@@ -74,13 +76,20 @@ impl Node {
             let last = self.packing.last;
             return self.tell_completed(last);
         }
-        let (Some(own), false) = (self.id, self.packing.is_busy) else { return };
-        self.packing.is_busy = true;
+        if self.packing.is_busy {
+            self.packing.has_changed = true;
+            return;
+        }
+        let Some(own) = self.id else { return };
+        (self.packing.is_busy, self.packing.has_changed) = (true, false);
         self.write_lazily(
             move |database| database.cells(own),
             |node, cells| {
                 node.packing.is_busy = false;
-                node.pack_cells(&cells);
+                match node.packing.has_changed {
+                    true => node.look_for_packs(),
+                    false => node.pack_cells(&cells),
+                }
             },
         );
     }
@@ -133,7 +142,12 @@ impl Node {
         let Some(Asked::PackOrders(after)) = asked else { return };
         self.packing.is_busy = false;
         let approved = orders.into_iter().find(|order| order.approved == Some(true));
-        let Some(order) = approved else { return };
+        let Some(order) = approved else {
+            if self.packing.has_changed {
+                self.look_for_packs();
+            }
+            return;
+        };
         info!(order = %order.id, until = %order.tid, is_partial = order.partial, "packing");
         self.packing.order = Some(order);
         self.packing.asked_after = Some(after);

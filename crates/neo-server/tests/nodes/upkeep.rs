@@ -1,6 +1,6 @@
 //! Undo, packs, truncation, dropped partitions.
 
-use zodium_neo::CellState::{Discarded, OutOfDate, UpToDate};
+use zodium_neo::CellState::{Discarded, Feeding, OutOfDate, UpToDate};
 use zodium_neo::messages::*;
 use zodium_neo::{Checksum, NodeType, Partition, TableId};
 use zodium_neo_storage::{ConnectionId, Loaded};
@@ -118,6 +118,28 @@ fn a_pack_drops_old_revisions_and_the_master_is_told() {
     pack(&mut bench, one, None);
     assert_eq!(revisions(&mut bench, one), 1);
     assert!(bench.load(one, 2).contains("serial: Tid(33)"));
+}
+
+#[test]
+fn a_cell_that_goes_while_the_node_looks_for_packs_holds_up_no_pack() {
+    let rows = [vec![(1, UpToDate)], vec![(1, Feeding), (2, OutOfDate)]];
+    let mut bench = Bench::operating(1, &rows);
+    let (id, until) = (Tid(71), Tid(51));
+    bench.master_tells(NotifyPackSigned { approved: vec![id], rejected: Vec::new() });
+    let asked = bench.asked("AskPackOrders");
+    let order = PackOrder { id, approved: Some(true), partial: false, oids: None, tid: until };
+    bench.tell(bench.master, asked, AnswerPackOrders { orders: vec![order] });
+    assert_eq!(texts(&mut bench), [""; 0], "a cell is left that is not packed");
+    bench.hold();
+    let change = |number, partition, node, state| {
+        let changes = vec![CellChange { partition: Partition(partition), node, state }];
+        NotifyPartitionChanges { table: TableId(number), replicas: 0, changes }
+    };
+    bench.master_tells(change(2, 0, storage(1), UpToDate));
+    bench.master_tells(change(3, 1, storage(2), UpToDate));
+    bench.master_tells(change(4, 1, storage(1), Discarded));
+    bench.release();
+    assert_eq!(texts(&mut bench), ["NotifyPackCompleted(NotifyPackCompleted { id: Tid(47) })"]);
 }
 
 #[test]
