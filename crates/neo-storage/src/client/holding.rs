@@ -4,12 +4,10 @@
 //! storage that has the only cell of the metadata decides alone, with its lock: before it, nothing
 //! of the transaction need be durable here. Parts on other storages are dropped if it is lost.
 //!
-//! Key decision: when the whole transaction is on this node, its rows stay in memory until the
-//! lock, which commits them in one change of the database. When other storages have parts of it,
-//! the vote writes the rows unsynced, and the lock syncs and commits them: a killed process loses
-//! no vote then, only a power cut does. Large transactions, those that the database may refuse,
-//! and all when the disk is nearly full, are written at the vote, too: there, a client can still
-//! give them up. In a cluster with replicas votes are synced.
+//! Key decision: on such a storage the rows stay in memory until the lock, which commits them in
+//! one change of the database. Large transactions, those that the database may refuse, and all when
+//! the disk is nearly full, are written at the vote, too: there, a client can still give them up.
+//! In a cluster with replicas votes are synced.
 
 use zodium_neo::{CellState, Partition};
 use zodium_types::Tid;
@@ -37,19 +35,13 @@ impl Node {
         transaction: &Transaction,
         metadata: Option<&NewTransaction>,
     ) -> Way {
-        let Some(NewTransaction { oids, pack: None, .. }) = metadata else { return Way::Durable };
-        let table = self.table.as_ref();
-        if !self.is_alone_in(table.and_then(|table| table.partition_of_tid(ttid))) {
+        let Some(NewTransaction { pack: None, .. }) = metadata else { return Way::Durable };
+        let partition = self.table.as_ref().and_then(|table| table.partition_of_tid(ttid));
+        if !self.is_alone_in(partition) {
             return Way::Durable;
         }
-        let oids = oids.iter().chain(transaction.objects.keys());
-        let is_whole = || {
-            let mut partitions =
-                oids.map(|oid| table.and_then(|table| table.partition_of_oid(*oid)));
-            partitions.all(|partition| self.is_alone_in(partition))
-        };
         let may_fail = self.may_refuse_data || !self.has_room;
-        match transaction.is_plain() && !may_fail && is_whole() {
+        match transaction.is_plain() && !may_fail {
             true => Way::Hold,
             false => Way::Unsynced,
         }
