@@ -4,6 +4,7 @@
 
 mod checking;
 mod commits;
+mod endings;
 mod fetching;
 mod holding;
 mod hostile;

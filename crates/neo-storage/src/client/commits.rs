@@ -230,10 +230,11 @@ impl Node {
         self.transactions.of_client(client).into_iter().for_each(|ttid| self.abort(ttid));
     }
 
-    /// A client's connection has ended. The client may take part in the end of what it has voted.
-    /// It may also have connected again, and store on the new connection already.
+    /// A client's connection has ended. The client may take part in the end of what it has voted,
+    /// unless that was over already. It may also have connected again, and store on the new
+    /// connection already.
     pub(crate) fn client_lost(&mut self, connection: ConnectionId) {
-        self.transactions.unvoted_of(connection).into_iter().for_each(|ttid| self.abort(ttid));
+        self.transactions.lost_with(connection).into_iter().for_each(|ttid| self.abort(ttid));
     }
 
     fn forget(&mut self, ttid: Tid) {

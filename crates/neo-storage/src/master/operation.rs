@@ -70,7 +70,13 @@ impl Node {
         let is_first = self.phase == Phase::Starting;
         self.write(
             move |database| {
-                let (saved, _) = database.pending()?;
+                let (saved, truncate) = database.pending()?;
+                if let Some(after) = truncate {
+                    // The node was away when the cluster was truncated, or the cluster was not.
+                    // What its cells lack then, which are all out of date, they fetch.
+                    info!(%after, "truncating the database, as was ordered before");
+                    database.truncate(own, after)?;
+                }
                 let tid = match (backup, saved) {
                     (false, _) => None,
                     (true, Some(tid)) => Some(tid),
@@ -111,8 +117,9 @@ impl Node {
         self.backup_tid = None;
     }
 
-    /// A transaction that was in progress when replication began is over.
+    /// A transaction is over, in which this node may have no part.
     fn end_unfinished(&mut self, ttid: Tid, max_tid: Option<Tid>) {
+        self.transactions.note_end(ttid);
         self.abort(ttid);
         self.transaction_finished(ttid, max_tid);
     }

@@ -36,8 +36,8 @@ pub(crate) struct Replication {
     sources: BTreeMap<Partition, BackupSource>,
     /// Transactions that were in progress when the master was asked.
     unfinished: BTreeSet<Tid>,
-    /// Questions for unfinished transactions, and the partitions of each.
-    questions: BTreeMap<u64, Vec<Partition>>,
+    /// Questions for unfinished transactions.
+    questions: BTreeMap<u64, Question>,
     last_question: u64,
     /// The partition that is being replicated.
     current: Option<Current>,
@@ -50,6 +50,15 @@ pub(crate) struct Replication {
     /// Partitions whose data are being dropped.
     dropping: BTreeSet<Partition>,
     is_dropping: bool,
+}
+
+/// A question for unfinished transactions.
+#[derive(Debug, Default)]
+struct Question {
+    /// The cells that it is for.
+    partitions: Vec<Partition>,
+    /// Transactions that were not locked here: those that the answer leaves out are over.
+    known: Vec<Tid>,
 }
 
 /// How far a cell is.

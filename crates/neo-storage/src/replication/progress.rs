@@ -5,7 +5,7 @@ use zodium_neo::messages::{AskUnfinishedTransactions, CellChange};
 use zodium_neo::{CellState, Partition};
 use zodium_types::Tid;
 
-use super::{Cell, UNKNOWN};
+use super::{Cell, Question, UNKNOWN};
 use crate::Node;
 use crate::database::CellProgress;
 use crate::peer::Asked;
@@ -52,7 +52,9 @@ impl Node {
         self.transactions.replicating.extend(&partitions);
         self.replication.last_question += 1;
         let question = self.replication.last_question;
-        self.replication.questions.insert(question, partitions.clone());
+        let known = self.transactions.unlocked();
+        let asked = Question { partitions: partitions.clone(), known };
+        self.replication.questions.insert(question, asked);
         self.ask_master(AskUnfinishedTransactions { partitions }, Asked::Unfinished(question));
     }
 
@@ -60,7 +62,8 @@ impl Node {
     pub(crate) fn unfinished_told(&mut self, asked: Option<Asked>, max_tid: Tid, ttids: &[Tid]) {
         let Some(Asked::Unfinished(question)) = asked else { return };
         let replication = &mut self.replication;
-        let partitions = replication.questions.remove(&question).unwrap_or_default();
+        let Question { partitions, known } =
+            replication.questions.remove(&question).unwrap_or_default();
         replication.unfinished.extend(ttids);
         for partition in partitions {
             if let Some(cell) = replication.cells.get_mut(&partition) {
@@ -68,6 +71,10 @@ impl Node {
                 replication.wanted.insert(partition, max_tid);
             }
         }
+        // Others may have ended when this node had none of their cells, or was not ready for them.
+        let over = self.transactions.note_in_progress(max_tid, ttids);
+        let aborted = known.into_iter().filter(|ttid| !ttids.contains(ttid));
+        over.into_iter().chain(aborted).for_each(|ttid| self.abort(ttid));
         self.replicate_next();
     }
 

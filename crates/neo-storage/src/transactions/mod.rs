@@ -1,5 +1,6 @@
 //! Transactions in progress, and the locks of their objects. No messages: see `client`.
 
+mod ended;
 mod locking;
 mod reading;
 mod rows;
@@ -12,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_neo::{NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
+use self::ended::Ended;
 pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
 pub(crate) use self::reading::{DelayedRead, Read};
 pub(crate) use self::rows::{Held, Rows};
@@ -36,6 +38,8 @@ pub(crate) struct Transactions {
     /// Partitions that have all data, and are not readable for the master yet. Until they are
     /// announced: up to which transaction.
     pub(crate) replicated: BTreeMap<Partition, Option<Tid>>,
+    /// Transactions that the master has ended.
+    ended: Ended,
     /// Numbers requests and checks.
     last: u64,
 }
@@ -137,11 +141,31 @@ impl Transactions {
         self.such(|transaction| transaction.client == client && transaction.tid.is_none())
     }
 
-    /// The transactions that began on a connection and are not voted.
-    pub(crate) fn unvoted_of(&self, connection: ConnectionId) -> Vec<Tid> {
-        self.such(|transaction| {
-            transaction.connection == connection && transaction.vote == Vote::No
-        })
+    /// Notes that the master has ended a transaction.
+    pub(crate) fn note_end(&mut self, ttid: Tid) {
+        self.ended.note(ttid);
+    }
+
+    /// The transactions that began on a connection and are over with it: those that are not voted,
+    /// and those that were voted after their end.
+    pub(crate) fn lost_with(&self, connection: ConnectionId) -> Vec<Tid> {
+        let own = self.all.iter().filter(|(_, transaction)| transaction.connection == connection);
+        let is_over = |ttid: &Tid, vote: Vote| vote == Vote::No || self.ended.contains(*ttid);
+        let lost = own.filter(|(ttid, transaction)| is_over(ttid, transaction.vote));
+        lost.map(|(ttid, _)| *ttid).collect()
+    }
+
+    /// Notes what the master tells of transactions in progress; those here that are over.
+    pub(crate) fn note_in_progress(&mut self, committed: Tid, ttids: &[Tid]) -> Vec<Tid> {
+        self.ended.note_in_progress(committed, ttids);
+        let mut over = self.unlocked();
+        over.retain(|ttid| self.ended.contains(*ttid));
+        over
+    }
+
+    /// The transactions that are not locked.
+    pub(crate) fn unlocked(&self) -> Vec<Tid> {
+        self.such(|transaction| transaction.tid.is_none())
     }
 
     fn such(&self, is_such: impl Fn(&Transaction) -> bool) -> Vec<Tid> {
