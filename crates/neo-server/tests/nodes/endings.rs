@@ -2,7 +2,7 @@
 
 use zodium_neo::CellState::{Discarded, OutOfDate, UpToDate};
 use zodium_neo::messages::*;
-use zodium_neo::{Partition, TableId};
+use zodium_neo::{Checksum, Partition, TableId};
 use zodium_neo_storage::ConnectionId;
 use zodium_types::{Oid, Tid};
 
@@ -107,4 +107,49 @@ fn a_truncation_that_a_node_was_away_for_is_made_up_for() {
     assert!(cells.iter().all(|cell| cell.replicated <= Some(Tid(105))), "{cells:?}");
     let records = bench.database.read(|reads| reads.records(HERE, (Tid(0), Tid::MAX), Oid(0), 9));
     assert_eq!(records.unwrap().unwrap(), [(Tid(103), Oid(5))]);
+}
+
+#[test]
+fn an_object_that_was_committed_lately_is_compared_without_the_database() {
+    let mut bench = two_cells();
+    let one = bench.client(1);
+    bench.store(one, 101, 5, 0, b"data");
+    bench.commit(one, 101, 103, &[5]);
+    bench.hold_reads();
+    let said = bench.store(one, 111, 5, 0, b"outdated");
+    assert!(said[0].contains("conflict: Some(Tid(67))"), "{said:?}");
+    let (checksum, data, data_serial) = (Checksum::ZERO, &b""[..], None);
+    let (serial, compression, ttid) = (Tid(103), 0, Some(Tid(111)));
+    let oid = Oid(5);
+    let deletion = AskStoreObject { oid, serial, compression, checksum, data, data_serial, ttid };
+    bench.tell(one, 1, deletion);
+    assert!(bench.take()[0].1.contains("conflict: None"));
+    bench.commit(one, 111, 113, &[5]);
+    // A pack may have removed the deletion.
+    assert!(bench.store(one, 121, 5, 113, b"again").is_empty());
+}
+
+#[test]
+fn what_a_replication_brings_is_compared() {
+    let mut bench =
+        Bench::operating(2, &[vec![(2, UpToDate)], vec![(1, UpToDate), (2, OutOfDate)]]);
+    let one = bench.client(1);
+    bench.store(one, 100, 5, 0, b"data");
+    bench.vote_and_lock(one, 100, 102, &[5]);
+    bench.master_tells(NotifyUnlockInformation { ttid: Tid(100) });
+    bench.tell(bench.master, 2, AnswerUnfinishedTransactions { max_tid: Tid(110), ttids: vec![] });
+    let source = bench.source();
+    let id = bench.asked("AskFetchTransactions");
+    let (next_tid, deleted, completed_pack) = (None, Vec::new(), Some(Tid(0)));
+    bench.tell(source, id, AnswerFetchTransactions { next_tid, deleted, completed_pack });
+    let id = bench.asked("AskFetchObjects");
+    let (oid, serial, data) = (Oid(5), Tid(110), &b"later"[..]);
+    let (compression, checksum, data_serial) = (0, crate::support::checksum(data), None);
+    let record = AddObject { oid, serial, compression, checksum, data, data_serial };
+    bench.tell(source, id, record);
+    let (next_oid, deleted) = (None, Default::default());
+    bench.tell(source, id, AnswerFetchObjects { next_tid, next_oid, deleted });
+    assert!(bench.names().contains(&"NotifyReplicationDone".to_owned()));
+    let said = bench.store(one, 120, 5, 110, b"next");
+    assert!(said[0].contains("conflict: None"), "{said:?}");
 }

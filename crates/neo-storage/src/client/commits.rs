@@ -208,6 +208,7 @@ impl Node {
 
     fn unlocked(&mut self, ttid: Tid) {
         self.counts.commits += 1;
+        self.transactions.note_serials(ttid);
         self.forget(ttid);
     }
 

@@ -152,11 +152,18 @@ impl Node {
     }
 
     /// Asks the database for the serial of an object, and for the record that an undo refers to.
+    /// The serial may be known.
     fn ask_database(&mut self, request: LockRequest, compares: bool) {
         let LockRequest { ttid, oid, from, .. } = request;
         let (number, undo) = (self.transactions.number(), request.data_serial());
         if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
             transaction.checking.insert(oid, number);
+        }
+        if undo.is_none()
+            && let Some(serial) = self.transactions.last_serial(oid)
+        {
+            let found = Found { serial: Some(serial), has_undo_record: false };
+            return self.database_says(request, number, compares, found);
         }
         self.read_shortly(
             move |database| database.current(oid, undo),
@@ -202,7 +209,10 @@ impl Node {
         let LockRequest { ttid, oid, serial, wish, .. } = request;
         let Some(transaction) = self.transactions.all.get_mut(&ttid) else { return };
         let stored = match wish {
-            LockWish::Store { data, data_serial } => Some(Stored { data, data_serial }),
+            LockWish::Store { data, data_serial } => {
+                let is_deletion = data.is_none() && data_serial.is_none();
+                Some(Stored { data, is_deletion, data_serial })
+            }
             LockWish::Check if !transaction.objects.contains_key(&oid) => None,
             LockWish::Check | LockWish::Relock => return,
         };

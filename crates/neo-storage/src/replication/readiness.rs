@@ -17,6 +17,7 @@ impl Node {
     /// A cell has everything up to a transaction, and takes part in all later ones.
     pub(super) fn replicated(&mut self, partition: Partition, tid: Tid) {
         self.transactions.replicating.remove(&partition);
+        self.transactions.forget_serials();
         self.transactions.replicated.insert(partition, Some(tid));
         self.announce_replicated();
     }

@@ -4,6 +4,7 @@ mod ended;
 mod locking;
 mod reading;
 mod rows;
+mod serials;
 mod transaction;
 mod unvoted;
 
@@ -17,6 +18,7 @@ use self::ended::Ended;
 pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
 pub(crate) use self::reading::{DelayedRead, Read};
 pub(crate) use self::rows::{Held, Rows};
+use self::serials::Serials;
 pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
 pub(crate) use self::unvoted::{Kept, Moved};
 use crate::ConnectionId;
@@ -40,6 +42,7 @@ pub(crate) struct Transactions {
     pub(crate) replicated: BTreeMap<Partition, Option<Tid>>,
     /// Transactions that the master has ended.
     ended: Ended,
+    serials: Serials,
     /// Numbers requests and checks.
     last: u64,
 }
@@ -111,6 +114,7 @@ impl Transactions {
     ) -> Vec<Oid> {
         self.replicating.retain(|partition| !partitions.contains(partition));
         self.replicated.retain(|partition, _| !partitions.contains(partition));
+        self.serials.clear();
         let mut oids: Vec<_> = self.locks.keys().copied().filter(|oid| is_in(*oid)).collect();
         oids.sort_unstable();
         self.locks.retain(|oid, _| !is_in(*oid));
@@ -139,6 +143,30 @@ impl Transactions {
     /// The transactions of a client that are not locked.
     pub(crate) fn of_client(&self, client: NodeId) -> Vec<Tid> {
         self.such(|transaction| transaction.client == client && transaction.tid.is_none())
+    }
+
+    /// Notes the serials of a transaction that is committed.
+    pub(crate) fn note_serials(&mut self, ttid: Tid) {
+        let Some((tid, transaction)) =
+            self.all.get(&ttid).and_then(|transaction| Some((transaction.tid?, transaction)))
+        else {
+            return;
+        };
+        for (oid, object) in &transaction.objects {
+            if let Some(stored) = &object.stored {
+                self.serials.note(*oid, tid, stored.is_deletion);
+            }
+        }
+    }
+
+    /// The last serial of an object, if it was committed here lately.
+    pub(crate) fn last_serial(&self, oid: Oid) -> Option<Tid> {
+        self.serials.get(oid)
+    }
+
+    /// A cell has data that no commit of this node has brought.
+    pub(crate) fn forget_serials(&mut self) {
+        self.serials.clear();
     }
 
     /// Notes that the master has ended a transaction.

@@ -65,6 +65,8 @@ pub(crate) struct Object {
 pub(crate) struct Stored {
     /// The data; `None` for a deletion, and after the vote.
     pub(crate) data: Option<Kept>,
+    /// Whether the object is deleted.
+    pub(crate) is_deletion: bool,
     /// Of an undo: the transaction that has the same data.
     pub(crate) data_serial: Option<Tid>,
 }
