@@ -39,6 +39,27 @@ fn acknowledged_commits_are_on_every_readable_cell_whatever_happens() {
     assert!(usual.into_iter().chain(rare).chain(ways).all(|count| count > 0), "{total}");
 }
 
+/// Seeds that have found something.
+const FOUND: [(u64, &str); 9] = [
+    (20061, "a storage is away while the others are truncated"),
+    (20312, "a commit ends without a storage whose cells were taken away"),
+    (20327, "a client stores for a transaction of an operation that has ended"),
+    (20474, "a commit ends without a storage whose cells were taken away"),
+    (21115, "a commit ends without a storage whose cells were taken away"),
+    (30034, "a storage is away while the others are truncated"),
+    (1003081, "a commit ends without a storage that came back meanwhile"),
+    (1001473, "a commit is refused at its end, after votes on lost connections"),
+    (700654, "a cell is taken away while a storage looks for cells to pack"),
+];
+
+#[test]
+fn what_seeds_have_found_is_mended() {
+    for (seed, what) in FOUND {
+        let options = ClusterOptions { seed, steps: 3_000, trace: false, bug: ClusterBug::None };
+        run_cluster(&options).unwrap_or_else(|violation| panic!("{what}: {violation}"));
+    }
+}
+
 #[test]
 fn a_seed_of_a_cluster_gives_the_same_run_again() {
     for seed in 1..4 {

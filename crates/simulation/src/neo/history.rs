@@ -61,8 +61,10 @@ pub(super) struct History {
     outcomes: BTreeMap<Tid, Outcome>,
     /// The last partition table that a master has sent.
     pub(super) last_table: Option<TableId>,
-    /// Some storages may have been told to truncate, and others not: all must take part.
+    /// Some storages may have been told to truncate, and others not.
     pub(super) is_truncating: bool,
+    /// Some storages may have truncated, and others not: all must take part.
+    pub(super) is_cut: bool,
 }
 
 impl History {

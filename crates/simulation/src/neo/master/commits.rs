@@ -129,7 +129,9 @@ impl Master {
         };
         let (number, failed) = (transaction.number, transaction.failed.clone());
         if !self.could_lose(|node| failed.contains(&node)) {
-            self.give_up(context, ttid, &[]);
+            // The client says nothing more to the storages that it has lost.
+            let all: Vec<_> = self.storages().into_iter().map(|(_, node)| node).collect();
+            self.give_up(context, ttid, &all);
             let code = ErrorCode::IncompleteTransaction;
             context.net.answer(End::Master, wire, id, ErrorMessage { code, message: "" });
             return;

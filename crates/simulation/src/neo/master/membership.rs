@@ -1,5 +1,7 @@
 //! Nodes that come and go.
 
+use std::collections::BTreeMap;
+
 use zodium_neo::messages::{
     AcceptIdentification, AskRecovery, NodeInformation, NotifyNodeInformation, NotifyPackSigned,
     RequestIdentification, SendPartitionTable, StartOperation, StopOperation, Truncate,
@@ -152,13 +154,17 @@ impl Master {
             context.net.close(End::Master, wire);
             self.peers.remove(&wire);
         }
-        self.nodes.retain(|_, node| node.node_type == NodeType::Storage);
+        let is_storage = |node: &NodeInformation| node.node_type == NodeType::Storage;
+        let (nodes, mut gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.nodes).into_iter().partition(|(_, node)| is_storage(node));
+        gone.values_mut().for_each(|client| client.state = NodeState::Unknown);
+        self.nodes = nodes;
         let Master { table, peers, mut nodes, last_client, .. } =
             std::mem::replace(self, Master::new());
         let running = nodes.values_mut().filter(|node| node.state == NodeState::Running);
         running.for_each(|node| node.state = NodeState::Pending);
         (self.table, self.peers, self.nodes, self.last_client) = (table, peers, nodes, last_client);
-        let nodes: Vec<_> = self.nodes.values().cloned().collect();
+        let nodes: Vec<_> = self.nodes.values().chain(gone.values()).cloned().collect();
         self.tell_phase(context, ClusterState::Recovering);
         for (wire, _) in self.storages() {
             context.net.send(End::Master, wire, StopOperation {});

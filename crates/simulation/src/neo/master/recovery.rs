@@ -11,6 +11,7 @@ use zodium_types::Tid;
 
 use super::{Master, Phase};
 use crate::neo::context::Context;
+use crate::neo::history::History;
 use crate::neo::net::{End, WireId};
 use crate::neo::storage::id_of;
 
@@ -92,6 +93,14 @@ impl Master {
         }
     }
 
+    /// Whether all storages must be there: some may be truncated, or may have been told to.
+    fn needs_all(&self, context: &Context) -> bool {
+        let History { is_truncating, is_cut, .. } = context.history;
+        let is_ordered = self.recovery.answers.values().any(|(_, truncate)| truncate.is_some());
+        // A cluster that has packed since cannot be truncated, as a late order might have it.
+        is_ordered || is_cut || (is_truncating && context.plan.packs > 0)
+    }
+
     /// Begins with the table, if the storages that have the last one are there.
     fn recover(&mut self, context: &mut Context) {
         let Recovery { answers, asked } = &self.recovery;
@@ -101,7 +110,7 @@ impl Master {
         let last = answers.values().filter_map(|(table, _)| *table).max();
         let are_all_here = answers.len() == context.plan.storages;
         let may_start = are_all_here
-            || (!context.history.is_truncating
+            || (!self.needs_all(context)
                 && last.is_some()
                 && last == context.history.last_table
                 && context.chance.permille(500));
@@ -135,6 +144,10 @@ impl Master {
         }
         let answers = &self.recovery.answers;
         let is_here = |node| answers.contains_key(&node);
+        if answers.len() < context.plan.storages && self.needs_all(context) {
+            // One has gone since.
+            return;
+        }
         if self.table.as_ref().is_some_and(|table| table.is_operational(is_here)) {
             self.begin_verification(context);
         }
@@ -291,6 +304,7 @@ impl Master {
         if let Some(tid) = truncate {
             context.event("truncated", &[tid.0]);
             context.history.truncate(tid);
+            context.history.is_cut = true;
         }
         for (wire, node) in self.storages() {
             let own = self.recovery.answers.get(&node).and_then(|(_, truncate)| *truncate);
@@ -306,7 +320,7 @@ impl Master {
         context.event("run", &[]);
         self.phase = Phase::Running;
         self.last_tid = self.verification.last_tid;
-        context.history.is_truncating = false;
+        (context.history.is_truncating, context.history.is_cut) = (false, false);
         let (last, committed) = (self.last_tid, context.history.last_tid());
         if last != committed {
             context.violate(format!(
