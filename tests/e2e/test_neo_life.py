@@ -224,6 +224,60 @@ def test_a_replication_ends_whatever_is_killed(cluster, tmp_path):
     assert transactions >= 61 and records >= 30_060
 
 
+# ------------------------------------------------------------- what operators order
+
+
+def test_replicas_are_equal_after_a_truncation_a_tweak_and_a_drop(cluster):
+    made = cluster(storages=3, partitions=6, replicas=1)
+    made.start()
+    client = made.client()
+    client.call("fill", count=20)
+    last = client.call("last")
+    client.call("set", a=1)
+    assert made.neoctl("truncate", f"tid:0x{last}").returncode == 0
+    made.wait_running()
+    wait_for(lambda: made.nodes().count("RUNNING") == 3, "all storages run")
+    client = made.client()
+    assert client.call("get") == {} and client.call("last") == last
+    client.call("set", a=2)
+    assert made.neoctl("tweak", "S3").returncode == 0
+    wait_for(lambda: all("OUT_OF_DATE" not in row for row in made.cells()), "copied")
+    client.call("set", b=3)
+    assert made.neoctl("kill", "S3").returncode == 0
+    assert made.storages[2].process.wait(10) == 0
+    assert made.neoctl("drop", "S3").returncode == 0
+    made.wait_up_to_date(2)
+    assert made.client().call("get") == {"a": 2, "b": 3}
+    assert made.client().call("filled") == list(range(20))
+    for storage in made.storages[:2]:
+        assert storage.stop() == 0
+    first, second = made.databases()[:2]
+    assert differing([first, second]) == []
+    assert counts(first) == counts(second)
+
+
+def test_an_order_to_pack_some_objects_outlives_a_kill_of_all_nodes(cluster):
+    made = cluster(storages=1, partitions=3)
+    made.storages = [made.storage_node(1, "--disable-pack")]
+    made.start()
+    client = made.client()
+    for value in range(3):
+        client.call("set", a=value)
+    client.call("order_pack_of_root")
+    assert client.call("history") == 4
+    client.close()
+    # The master learns the order from the storage.
+    made.storages[0].kill()
+    made.master_nodes[0].kill()
+    made.master_nodes[0].start()
+    made.storages[0] = made.storage_node(1)
+    made.storages[0].start()
+    made.wait_running()
+    client = made.client()
+    wait_for(lambda: client.call("history") == 1, "the root is packed")
+    assert client.call("get") == {"a": 2}
+
+
 # --------------------------------------------------------------- rolling replacement
 
 

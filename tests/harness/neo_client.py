@@ -157,6 +157,10 @@ class Application:
         self.storage.app.wait_for_pack = True
         self.database.pack(time.time() + 1)
 
+    def order_pack_of_root(self):
+        """Orders a pack of the root alone; returns when it is ordered."""
+        self.storage.app.pack(self.storage.lastTransaction(), [p64(0)])
+
     def last(self):
         """The last tid, in hexadecimal digits."""
         return self.storage.lastTransaction().hex()
