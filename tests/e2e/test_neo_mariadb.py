@@ -28,7 +28,7 @@ from harness.neo_databases import (
 from harness.process import ServerFailed
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
-from ZODB.POSException import POSKeyError
+from ZODB.POSException import POSKeyError, StorageError
 from ZODB.utils import p64, u64
 
 pytestmark = [
@@ -186,6 +186,27 @@ def test_a_second_process_is_refused(serve, open_database, maria):
     run = run_neo("read", f"mysql:{maria.neo(name)}")
     assert run is None or run.returncode != 0
     set_value(database, a=2)
+
+
+def test_a_process_that_was_taken_over_never_commits_again(serve, open_database, maria):
+    """As on two nodes of Galera, which both grant the lock."""
+    name = maria.database()
+    server = serve(maria.url(name))
+    database = open_database(server)
+    set_value(database, a=1)
+    other = "00000000000000ff 99 0"
+    maria.run(f"UPDATE config SET value = '{other}' WHERE name = 'zodium'", name)
+    refusals = "taken the database over|an earlier write failed"
+    for _ in range(2):
+        with pytest.raises(StorageError, match=refusals):
+            set_value(database, a=2)
+    assert [other] in maria.run("SELECT value FROM config WHERE name = 'zodium'", name)
+    assert "taken the database over" in server.log_path.read_text()
+    assert "will be reopened" not in server.log_path.read_text()
+    server.kill()
+    again = open_database(serve(maria.url(name)))
+    assert values_of(again) == {"a": 1}
+    set_value(again, a=3)
 
 
 def test_passwords_are_not_shown(serve, open_database, maria, tmp_path):

@@ -295,7 +295,7 @@ pub enum SqlError {
     /// On a server, a process that came later writes to it now.
     #[error(
         "{path}: another process has taken the database over, and this one must not write any \
-         more; have one process for a database",
+         more: end it, as it shows old data; have one process for a database",
         path = path.display()
     )]
     TakenOver {
@@ -347,9 +347,9 @@ impl From<SqlError> for StorageError {
                 StorageError::Corrupt(error.into())
             }
             SqlError::NotADatabase { .. } => StorageError::Corrupt(error.into()),
-            SqlError::Failed { .. } | SqlError::TakenOver { .. } => {
-                StorageError::Failed(error.into())
-            }
+            SqlError::Failed { .. } => StorageError::Failed(error.into()),
+            // Nothing that this process does makes it the owner again.
+            SqlError::TakenOver { .. } => StorageError::Changed(error.into()),
             SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {
                 StorageError::ReadOnly(error.into())
             }
