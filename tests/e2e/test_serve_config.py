@@ -315,6 +315,22 @@ def test_check_tells_what_only_the_machine_shows(tmp_path, config):
     assert str(tmp_path / "nowhere") in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('[[storage]]\nmysql = "mysql://me:se%20cret@db/neo?engine=InnoDB"', "mysql://me@db/neo"),
+        ('[neo-storage]\ncluster = "c"\nadapter = "mysql"\ndatabase = "me:secret@neo"', "me@neo"),
+    ],
+    ids=["served", "node"],
+)
+def test_passwords_are_not_shown(config, text, shown):
+    done = config("show", text, name="zodium.toml")
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+    assert "cret" not in done.stdout + done.stderr
+    assert "ZODIUM_MYSQL_PASSWORD" in done.stderr
+
+
 def test_what_is_converted_means_the_same(tmp_path, config):
     shown = config("show", ZEO_CONF)
     converted = config("convert", ZEO_CONF)

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
-use zodium_configuration::{Configuration, ConfigurationError, Warning};
+use zodium_configuration::{Configuration, ConfigurationError, NodeAdapter, StorageKind, Warning};
 use zodium_disk::explain_denied;
+use zodium_sql::MariaAddress;
 
 /// Options of `zodium config`.
 #[derive(Debug, Args)]
@@ -42,7 +43,14 @@ enum ConfigCommand {
 pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
     match &options.command {
         ConfigCommand::Check { file } => check(file),
-        ConfigCommand::Show { file } => print(read(file)?),
+        ConfigCommand::Show { file } => {
+            let (mut configuration, warnings) = read(file)?;
+            if hide_passwords(&mut configuration) {
+                let variable = MariaAddress::PASSWORD_VARIABLE;
+                eprintln!("a password of a database is not shown: give it in {variable}");
+            }
+            print((configuration, warnings))
+        }
         ConfigCommand::Convert { file } => print(zodium_configuration::read_zeo_conf(file)?),
     }
 }
@@ -81,6 +89,23 @@ fn check(file: &Path) -> Result<ExitCode> {
     let names: Vec<_> = configuration.storages.iter().map(|storage| &*storage.name).collect();
     writeln!(std::io::stdout(), "{}: can be served: {}", file.display(), names.join(", "))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes the passwords of databases; whether there were any.
+fn hide_passwords(configuration: &mut Configuration) -> bool {
+    let urls = configuration.storages.iter_mut().filter_map(|storage| match &mut storage.kind {
+        StorageKind::Maria { url } => Some(url),
+        _ => None,
+    });
+    let nodes = configuration.neo_storage.iter_mut();
+    let nodes = nodes.filter(|node| node.adapter == NodeAdapter::Mysql);
+    let mut is_any = false;
+    for text in urls.chain(nodes.map(|node| &mut node.database)) {
+        if let Some((without, _)) = MariaAddress::split_password(text) {
+            (*text, is_any) = (without, true);
+        }
+    }
+    is_any
 }
 
 fn print((configuration, warnings): (Configuration, Vec<Warning>)) -> Result<ExitCode> {
