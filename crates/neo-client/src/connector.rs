@@ -21,8 +21,11 @@ use crate::connection::{Connection, Receiver};
 use crate::reads::Reads;
 use crate::session::Session;
 
-/// Interval between two attempts at the same master.
-const RETRY: Duration = Duration::from_secs(1);
+/// Interval between the first attempts at the same master. A cluster that has lost its primary one
+/// has another after some 100 ms.
+const RETRY: Duration = Duration::from_millis(50);
+/// Each further interval is twice the one before, but at most this.
+const RETRY_MAX: Duration = Duration::from_secs(1);
 /// So many times in a row a master's word that another one is primary is followed at once.
 const REDIRECTIONS_MAX: u32 = 5;
 
@@ -33,6 +36,7 @@ struct Search {
     /// What another master said.
     hint: Option<Address>,
     redirections: u32,
+    pause: Duration,
 }
 
 /// What a master sends without being asked.
@@ -45,7 +49,7 @@ struct MasterReceiver {
 /// Runs until the client is closed.
 pub(crate) fn run(cluster: &Arc<Cluster>) {
     let masters = cluster.options.masters.clone();
-    let mut search = Search { masters, next: 0, hint: None, redirections: 0 };
+    let mut search = Search::new(masters);
     while !cluster.is_over() {
         let address = search.take();
         let (ended, end) = channel();
@@ -75,7 +79,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                 debug!(master = %address, %error, "not connected");
                 cluster.disconnected(&error.to_string());
                 if !search.redirect(receiver.other.lock().take()) {
-                    cluster.sleep(RETRY);
+                    cluster.sleep(search.take_pause());
                 }
             }
         }
@@ -83,6 +87,10 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
 }
 
 impl Search {
+    fn new(masters: Vec<Address>) -> Search {
+        Search { masters, next: 0, hint: None, redirections: 0, pause: RETRY }
+    }
+
     /// The next master to try.
     fn take(&mut self) -> Address {
         if let Some(hint) = self.hint.take() {
@@ -95,10 +103,16 @@ impl Search {
 
     /// Notes the primary master: it is tried first when it is lost.
     fn found(&mut self, address: &Address) {
-        self.redirections = 0;
+        (self.redirections, self.pause) = (0, RETRY);
         if let Some(place) = self.masters.iter().position(|one| one == address) {
             self.next = place;
         }
+    }
+
+    /// How long to wait before the next round.
+    fn take_pause(&mut self) -> Duration {
+        let next = (self.pause * 2).min(RETRY_MAX);
+        std::mem::replace(&mut self.pause, next)
     }
 
     /// Follows what a master said; whether to try at once.
@@ -289,7 +303,7 @@ mod tests {
 
     fn search(ports: &[u16]) -> Search {
         let masters = ports.iter().map(|port| address(*port)).collect();
-        Search { masters, next: 0, hint: None, redirections: 0 }
+        Search::new(masters)
     }
 
     fn not_primary(primary: Option<u32>, ports: &[u16]) -> Option<NotPrimaryMaster> {

@@ -17,7 +17,7 @@ use crate::phase::Phase;
 use crate::{ConnectionId, Node, Settings};
 
 /// Pause before a master is dialled again.
-const DIAL_PAUSE: Duration = Duration::from_millis(200);
+const DIAL_PAUSE: Duration = Duration::from_millis(50);
 
 impl Node {
     /// Dials the next master.
