@@ -101,6 +101,8 @@ class Cluster:
         masters=1,
         tls=None,
         upstream=None,
+        begins_as_backup=False,
+        autostart=None,
         marks_corrupted_cells=False,
         monitors=(),
         own_masters=None,
@@ -110,15 +112,18 @@ class Cluster:
         addresses = [f"{HOST}:{free_port()}" for _ in range(masters)]
         self.masters, self.admin_address = " ".join(addresses), f"{HOST}:{free_port()}"
         shape = ["--partitions", str(partitions), "--replicas", str(replicas)]
+        if autostart:
+            shape += ["--autostart", str(autostart)]
         if upstream:
             shape += ["--upstream-cluster", upstream.name, "--upstream-masters", upstream.masters]
+            shape += ["--backup"] if begins_as_backup else []
             self.name = "zodium_backup"
         self.master_nodes = [
             self.neo_node("neomaster", f"master-{number}", "--bind", address, *shape)
             for number, address in enumerate(addresses, 1)
         ]
         # The numbers of masters, from 1, that are ours.
-        is_own = OWN_MASTERS and not upstream and not marks_corrupted_cells
+        is_own = OWN_MASTERS and not marks_corrupted_cells
         everyone = range(1, masters + 1) if is_own else ()
         for number in everyone if own_masters is None else own_masters:
             self.master_nodes[number - 1] = self.master_node(number, addresses[number - 1], *shape)
@@ -182,6 +187,12 @@ class Cluster:
         wait_for(lambda: self.nodes().count("PENDING") >= count, "storages are pending")
         wait_for(lambda: self.neoctl("start").returncode == 0, "the cluster starts")
         self.wait_running()
+
+    def wait_autostarted(self, state):
+        """Starts all nodes of a cluster that starts without an operator."""
+        for node in [*self.master_nodes, *self.storages, self.admin]:
+            node.start()
+        self.wait_state(state)
 
     def wait_running(self):
         self.wait_state("RUNNING")

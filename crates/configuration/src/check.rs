@@ -116,9 +116,19 @@ impl Problems {
         self.add_if(master.cluster.is_empty(), "`cluster` is missing", advice);
         let advice = "a cluster has one at least";
         self.add_if(master.partitions == 0, "`partitions` is 0", advice);
-        let advice = "run neomaster for a backup cluster; storages and admins may be ours";
-        let is_backup = master.upstream_cluster.is_some() || !master.upstream_masters.is_empty();
-        self.add_if(is_backup, "`upstream-cluster` is not implemented", advice);
+        let is_named = master.upstream_cluster.is_some();
+        let is_part = is_named == master.upstream_masters.is_empty();
+        let advice = "a backup cluster needs both, or leave both out";
+        self.add_if(
+            is_part,
+            "only one of `upstream-cluster` and `upstream-masters` is given",
+            advice,
+        );
+        let advice = "give the cluster to follow: `upstream-cluster` and `upstream-masters`";
+        self.add_if(master.backup && !is_named, "`backup` without an upstream cluster", advice);
+        let is_own = master.upstream_cluster.as_deref() == Some(&*master.cluster);
+        let advice = "a backup is a cluster of its own, with another name";
+        self.add_if(is_named && is_own, "`upstream-cluster` is this cluster", advice);
         self.node_tls([("ca", &master.ca), ("cert", &master.cert), ("key", &master.key)]);
     }
 

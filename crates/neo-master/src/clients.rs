@@ -25,6 +25,9 @@ impl Master {
             self.answer(connection, id, ErrorMessage { code, message });
             return Ok(());
         }
+        if self.backup.is_some() && self.backup_client_says(connection, id, &message) {
+            return Ok(());
+        }
         match message {
             Message::AskFinishTransaction(message) => {
                 return self.finish(connection, id, client, message);

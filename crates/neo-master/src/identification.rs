@@ -2,7 +2,10 @@
 
 use tracing::{info, warn};
 use zodium_neo::messages::{AcceptIdentification, CellChange, RequestIdentification};
-use zodium_neo::{CellState, ConnectionId, Message, NodeId, NodeState, NodeType, Partition, Value};
+use zodium_neo::{
+    CellState, ClusterState, ConnectionId, ErrorCode, Message, NodeId, NodeState, NodeType,
+    Partition, Value,
+};
 
 use crate::Master;
 use crate::Phase;
@@ -12,6 +15,7 @@ use crate::peer::Role;
 
 /// A node that comes too early tries again.
 const NOT_READY: &str = "Retry Later";
+const BACKING_UP: &str = "read-write access requested but cluster is backing up";
 
 impl Master {
     /// Handles a message of a node that has not introduced itself.
@@ -109,8 +113,13 @@ impl Master {
         id: u32,
         request: &RequestIdentification<'_>,
     ) -> Handled {
-        if !matches!(self.phase, Phase::Service) {
-            return Err(Refusal::not_ready(NOT_READY));
+        match (&self.phase, self.state) {
+            (Phase::Service, _) => {}
+            (Phase::Backup, ClusterState::BackingUp) if request.is_read_only() => {}
+            (Phase::Backup, ClusterState::BackingUp) => {
+                return Err(Refusal::answer(ErrorCode::ReadOnlyAccess, BACKING_UP));
+            }
+            _ => return Err(Refusal::not_ready(NOT_READY)),
         }
         let about = About {
             backup: request.backup().map(<[u8]>::to_vec),
@@ -137,6 +146,7 @@ impl Master {
         let admin = self.admit(connection, id, request.id, node)?;
         self.set_role(connection, Role::Admin(admin));
         self.notify(connection, self.table.message());
+        self.tell_upstream_admin(Some(connection));
         Ok(())
     }
 
@@ -146,6 +156,9 @@ impl Master {
         id: u32,
         request: &RequestIdentification<'_>,
     ) -> Handled {
+        if matches!(self.phase, Phase::Backup) && self.state == ClusterState::StoppingBackup {
+            return Err(Refusal::not_ready(NOT_READY));
+        }
         let cloned = partitions(request, "new_nid");
         if request.address.is_none() {
             if matches!(self.phase, Phase::Recovery(_)) {
@@ -179,7 +192,7 @@ impl Master {
             self.ask_recovery(connection);
         } else {
             self.notify(connection, self.table.message());
-            if matches!(self.phase, Phase::Service) && state == NodeState::Running {
+            if matches!(self.phase, Phase::Service | Phase::Backup) && state == NodeState::Running {
                 self.start_storage(storage);
             }
         }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod administration;
+mod backup;
 mod broadcast;
 mod clients;
 mod clock;
@@ -39,7 +40,7 @@ mod verification;
 
 pub use master::Master;
 pub(crate) use phase::{Phase, Stop};
-pub use settings::Settings;
+pub use settings::{Settings, UpstreamSettings};
 pub use status::Status;
 pub use zodium_neo::Output;
 use zodium_neo::handling;

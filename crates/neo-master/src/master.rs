@@ -9,6 +9,7 @@ use zodium_neo::{Address, ClusterState, ConnectionId, ErrorCode, Message, NodeId
 use zodium_types::Tid;
 
 use crate::Output;
+use crate::backup::{Backup, Upstream};
 use crate::clock::Clock;
 use crate::handling::{Handled, Refusal};
 use crate::members::Members;
@@ -43,12 +44,16 @@ pub struct Master {
     pub(crate) table: Table,
     /// The cluster starts without all storages that it could have.
     pub(crate) may_start: bool,
+    /// An operator has started the cluster: one without a table is a new one.
+    pub(crate) may_create: bool,
     /// The last committed transaction.
     pub(crate) last_tid: Tid,
     /// All storages cut their databases after this transaction before they start.
     pub(crate) truncate_tid: Option<Tid>,
-    /// Of the database of a backup cluster: how far it is complete.
-    pub(crate) backup_tid: Option<Tid>,
+    /// Of a backup cluster: how far it is.
+    pub(crate) backup: Option<Backup>,
+    /// The cluster that this one may be a backup of.
+    pub(crate) upstream: Option<Upstream>,
     pub(crate) readiness: Readiness,
     pub(crate) transactions: Transactions,
     pub(crate) packs: Packs,
@@ -78,9 +83,11 @@ impl Master {
             is_state_told: false,
             table: Table::new(settings.partitions, settings.replicas),
             may_start: false,
+            may_create: false,
             last_tid: Tid::ZERO,
             truncate_tid: None,
-            backup_tid: None,
+            backup: None,
+            upstream: settings.upstream.clone().map(Upstream::new),
             readiness: Readiness::default(),
             transactions: Transactions::default(),
             packs: Packs::default(),
@@ -113,6 +120,7 @@ impl Master {
         match self.peers.get(connection).map(|peer| &peer.role) {
             Some(Role::Rival { .. }) => self.identify_as_master(connection, Some(self.election)),
             Some(Role::Primary { .. }) => self.identify_as_master(connection, None),
+            Some(Role::Upstream) => self.identify_upstream(connection),
             _ => {}
         }
     }
@@ -145,6 +153,7 @@ impl Master {
             Role::Secondary { .. } => self.any_says(connection, id, &message),
             Role::Rival { .. } => self.rival_says(connection, id, message),
             Role::Primary { .. } => self.primary_says(connection, id, message),
+            Role::Upstream => self.upstream_says(connection, id, message),
         }
     }
 
@@ -172,6 +181,7 @@ impl Master {
         match self.phase {
             Phase::Recovery(_) => self.advance_recovery(),
             Phase::Verification(_) => self.advance_verification(),
+            Phase::Backup => self.advance_backup(),
             Phase::Stopping => self.advance_stopping(),
             Phase::Secondary(_) | Phase::Service => false,
         }
@@ -283,6 +293,7 @@ impl Master {
             Role::Secondary { address } => self.secondary_left(address),
             Role::Rival { .. } => self.rival_left(),
             Role::Primary { is_accepted, .. } => self.primary_left(connection, *is_accepted),
+            Role::Upstream => self.upstream_left(connection),
             Role::Storage(storage) => self.storage_left(connection, *storage),
             Role::Client(client) => self.client_lost(connection, *client),
             Role::Admin(admin) => self.admin_left(*admin),

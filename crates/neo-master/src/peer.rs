@@ -20,6 +20,8 @@ pub(crate) enum Role {
     Rival { address: Address },
     /// The primary master, which this secondary master dialled.
     Primary { address: Address, is_accepted: bool },
+    /// A master of the upstream cluster, which this one dialled.
+    Upstream,
     /// A storage that has identified itself.
     Storage(NodeId),
     /// A client that has identified itself.
@@ -49,4 +51,8 @@ pub(crate) enum Asked {
     Packs,
     /// AskPackOrders, of packs that are completed, for the question with this number.
     OldPacks(u64),
+    /// AskLastTransaction, to the upstream cluster.
+    UpstreamLast,
+    /// AskPackOrders, to the upstream cluster; storages hear of those from this one on.
+    UpstreamPacks(Tid),
 }

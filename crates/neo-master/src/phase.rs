@@ -17,6 +17,8 @@ pub(crate) enum Phase {
     Verification(Verification),
     /// Clients read and write.
     Service,
+    /// The cluster follows another one.
+    Backup,
     /// The cluster shuts down.
     Stopping,
 }
@@ -28,4 +30,6 @@ pub(crate) enum Stop {
     NotOperational,
     /// The database is cut after a transaction.
     Truncate(Tid),
+    /// The cluster is no backup any more: what is after this transaction is not complete.
+    LeaveBackup(Tid),
 }

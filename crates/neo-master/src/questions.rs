@@ -24,7 +24,7 @@ impl Master {
             }
             Message::AskRecovery(_) => {
                 let (table, truncate_tid) = (self.table.id(), self.truncate_tid);
-                let answer = AnswerRecovery { table, backup_tid: self.backup_tid, truncate_tid };
+                let answer = AnswerRecovery { table, backup_tid: self.backup_tid(), truncate_tid };
                 self.answer(connection, id, answer);
             }
             Message::AskLastIDs(_) => {

@@ -12,6 +12,7 @@ use zodium_types::Tid;
 
 use crate::Master;
 use crate::Phase;
+use crate::backup::Backup;
 use crate::handling::{Handled, Refusal};
 use crate::members::Node;
 use crate::peer::Asked;
@@ -38,7 +39,8 @@ struct Told {
 impl Master {
     pub(crate) fn begin_recovery(&mut self) {
         self.phase = Phase::Recovery(Recovery::default());
-        (self.truncate_tid, self.backup_tid) = (None, None);
+        (self.truncate_tid, self.backup) = (None, None);
+        self.leave_upstream();
         self.table = Table::new(self.settings.partitions, self.settings.replicas);
         self.set_state(ClusterState::Recovering);
         for (_, connection) in self.members.identified(NodeType::Storage) {
@@ -105,7 +107,7 @@ impl Master {
         recovery.is_loaded = true;
         recovery.sources.clear();
         let told = recovery.told.get(&storage);
-        self.backup_tid = told.and_then(|told| told.backup_tid);
+        self.backup = told.and_then(|told| told.backup_tid).map(Backup::found);
         self.truncate_tid = told.and_then(|told| told.truncate_tid);
         let mut added = Vec::new();
         for node in table.nodes() {
@@ -116,10 +118,10 @@ impl Master {
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
-        if self.backup_tid.is_some() {
+        if self.backup.is_some() && self.upstream.is_none() {
             error!(
-                "this is the database of a backup cluster, which masters of ours do not run: \
-                run neomaster"
+                "the cluster does not start: this is the database of a backup cluster. Give \
+                --upstream-cluster and --upstream-masters"
             );
         }
         self.table = table;
@@ -171,6 +173,10 @@ impl Master {
         let members = &self.members;
         let changes = self.table.outdate(None, |id| members.is_running(id));
         self.tell_cells_to_admins(changes);
+        if let Phase::Recovery(recovery) = &mut self.phase {
+            let told = std::mem::take(&mut recovery.told);
+            self.restore_backup(|node| told.get(&node).and_then(|told| told.backup_tid));
+        }
         self.begin_verification();
         true
     }
@@ -178,7 +184,7 @@ impl Master {
     /// The storages that the cluster starts with, if it may start.
     fn storages_to_start(&self) -> Option<BTreeSet<NodeId>> {
         let is_pending = |id: NodeId| self.members.state(id) == Some(NodeState::Pending);
-        if self.backup_tid.is_some() {
+        if self.backup.is_some() && self.upstream.is_none() {
             return None;
         }
         if self.table.id().is_some() && self.table.is_filled() {
@@ -194,8 +200,9 @@ impl Master {
         let identified = self.members.identified(NodeType::Storage);
         let enough =
             self.settings.autostart.is_some_and(|count| identified.len() >= count as usize);
-        // A table that a storage is still asked for makes the cluster an old one.
-        (self.table.id().is_none() && (self.may_start || enough))
+        // A table that a storage is still asked for makes the cluster an old one. And after a loss of
+        // storages the one with the table may be away: only an operator can know.
+        (self.table.id().is_none() && (self.may_create || enough))
             .then(|| identified.into_iter().map(|(id, _)| id).collect())
     }
 

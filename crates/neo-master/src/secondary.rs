@@ -14,7 +14,7 @@ use crate::packs::Packs;
 use crate::peer::Role;
 
 /// Pause before the primary master that has closed the connection is dialled again.
-const DIAL_PAUSE: Duration = Duration::from_millis(100);
+const DIAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a secondary master knows.
 #[derive(Debug, Default)]
@@ -48,7 +48,8 @@ impl Master {
         self.transactions.reset();
         self.readiness.reset();
         self.packs = Packs::default();
-        (self.stops, self.is_state_told) = (None, false);
+        (self.stops, self.is_state_told, self.backup) = (None, false, None);
+        self.leave_upstream();
         let failed = vec![self.settings.address.clone()];
         let secondary = Secondary { primary: None, is_accepted: false, failed, connection };
         self.phase = Phase::Secondary(secondary);

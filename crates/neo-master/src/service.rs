@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tracing::{info, warn};
 use zodium_neo::messages::{StartOperation, StopOperation, Truncate};
 use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeState, NodeType};
+use zodium_types::Tid;
 
 use crate::Master;
 use crate::{Phase, Stop};
@@ -77,11 +78,19 @@ impl Readiness {
 }
 
 impl Master {
-    /// Clients are served from now on.
-    pub(crate) fn begin_service(&mut self) {
-        info!(last_tid = %self.last_tid, "the cluster is running");
-        self.phase = Phase::Service;
-        self.set_state(ClusterState::Running);
+    /// Clients are served from now on, or the cluster follows another one.
+    pub(crate) fn begin_operation(&mut self) {
+        let is_empty = self.last_tid == Tid::ZERO;
+        if self.backup.is_none() && self.settings.begins_as_backup && is_empty {
+            self.become_empty_backup();
+        }
+        if self.backup.is_some() {
+            self.begin_backup();
+        } else {
+            info!(last_tid = %self.last_tid, "the cluster is running");
+            self.phase = Phase::Service;
+            self.set_state(ClusterState::Running);
+        }
         for (storage, _) in self.members.identified(NodeType::Storage) {
             if self.members.is_running(storage) {
                 self.start_storage(storage);
@@ -91,9 +100,17 @@ impl Master {
 
     /// Tells a storage to operate.
     pub(crate) fn start_storage(&mut self, storage: NodeId) {
-        let Some(connection) = self.members.connection_of(storage) else { return };
-        self.readiness.start(storage);
-        self.notify(connection, StartOperation { backup: false });
+        if self.members.connection_of(storage).is_some() {
+            self.readiness.start(storage);
+            self.tell_operation(storage);
+        }
+    }
+
+    /// Tells a storage whether it operates in a backup cluster.
+    pub(crate) fn tell_operation(&mut self, storage: NodeId) {
+        if let Some(connection) = self.members.connection_of(storage) {
+            self.notify(connection, StartOperation { backup: self.backup.is_some() });
+        }
     }
 
     /// A storage operates.
@@ -101,13 +118,14 @@ impl Master {
         if !self.readiness.set_ready(storage) {
             return;
         }
-        let signed = self.packs.signed(zodium_types::Tid::ZERO);
+        let signed = self.packs.signed(Tid::ZERO);
         if let Some(connection) = self.members.connection_of(storage)
             && !(signed.approved.is_empty() && signed.rejected.is_empty())
         {
             self.notify(connection, signed);
         }
         self.retry_delayed();
+        self.order_all();
     }
 
     /// A storage does not take part any more. The table says so already.
@@ -117,6 +135,7 @@ impl Master {
         self.left_packs(connection);
         self.packs_may_be_completed();
         self.retry_delayed();
+        self.order_all();
     }
 
     pub(crate) fn is_operational(&self) -> bool {
@@ -132,7 +151,7 @@ impl Master {
     /// Ends operation, and recovers the cluster again.
     pub(crate) fn stop_operation(&mut self, stop: Stop) {
         let truncate = match stop {
-            Stop::Truncate(tid) => Some(tid),
+            Stop::Truncate(tid) | Stop::LeaveBackup(tid) => Some(tid),
             Stop::NotOperational => None,
         };
         if truncate.is_none() {
@@ -142,11 +161,16 @@ impl Master {
             // What is being committed cannot be any more.
             return self.transactions.reset();
         }
-        if !matches!(self.phase, Phase::Service | Phase::Verification(_)) {
+        if !matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_)) {
             return;
         }
         // But not if storages that are away could keep what is cut.
-        self.may_start = truncate.is_none() && self.truncate_tid.is_none();
+        self.may_start = match stop {
+            Stop::NotOperational => self.truncate_tid.is_none(),
+            Stop::Truncate(_) => false,
+            Stop::LeaveBackup(tid) => tid >= self.last_tid,
+        };
+        self.may_create = false;
         self.packs = Default::default();
         self.readiness.reset();
         self.transactions.reset();

@@ -19,4 +19,17 @@ pub struct Settings {
     pub partitions: u32,
     /// A new cluster starts without an operator when so many storages are there.
     pub autostart: Option<u32>,
+    /// The cluster that this one may be a backup of.
+    pub upstream: Option<UpstreamSettings>,
+    /// An empty cluster becomes a backup at once.
+    pub begins_as_backup: bool,
+}
+
+/// The cluster that another one is a backup of.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// Its name.
+    pub cluster: String,
+    /// Its masters.
+    pub masters: Vec<Address>,
 }

@@ -26,12 +26,12 @@ impl Master {
             if let Some(node) = self.members.get_mut(storage) {
                 node.completed_pack = Some(completed.id);
             }
-            if matches!(self.phase, Phase::Service) {
+            if matches!(self.phase, Phase::Service | Phase::Backup) {
                 self.packs_may_be_completed();
             }
             return Ok(());
         }
-        let is_serving = matches!(self.phase, Phase::Service | Phase::Stopping);
+        let is_serving = matches!(self.phase, Phase::Service | Phase::Backup | Phase::Stopping);
         match message {
             Message::AnswerInformationLocked(answer) if is_serving => {
                 self.locked(storage, answer.ttid)
@@ -97,19 +97,22 @@ impl Master {
             Message::NotifyReady(_) => self.storage_ready(storage),
             Message::AskUnfinishedTransactions(question) => {
                 let ttids = self.transactions.notify_storage(storage);
-                let answer = AnswerUnfinishedTransactions { max_tid: self.last_tid, ttids };
+                let max_tid = self.common_backup_tid().unwrap_or(self.last_tid);
+                let answer = AnswerUnfinishedTransactions { max_tid, ttids };
                 self.answer(connection, id, answer);
                 self.table.set_updatable(storage, &question.partitions);
             }
             Message::NotifyReplicationDone(done) => {
+                self.backup_replicated(storage, done.partition, done.tid);
                 let Some(changes) = self.table.set_up_to_date(done.partition, storage) else {
                     return Err(Refusal::protocol("Non-assigned partition"));
                 };
-                if changes.is_empty() {
+                if changes.is_empty() && self.backup.is_none() {
                     let partition = done.partition;
                     info!(%storage, %partition, "ignoring a late end of a replication");
                 }
                 self.tell_cells(changes, false);
+                self.order([done.partition].into_iter());
             }
             Message::NotifyPartitionCorrupted(message) => {
                 self.corrupted(message.partition, &message.nodes);

@@ -54,8 +54,11 @@ impl Master {
             self.notify(storage, self.table.message());
         }
         // Cells that are out of date count for nothing: what they had locked, others have, too.
+        // Nothing is locked in a backup cluster.
         for storage in self.readable_connections() {
-            self.ask_and_wait(storage, AskLockedTransactions {}, Asked::Locked);
+            if self.backup.is_none() {
+                self.ask_and_wait(storage, AskLockedTransactions {}, Asked::Locked);
+            }
         }
     }
 
@@ -157,7 +160,7 @@ impl Master {
                 self.truncate_tid = None;
                 self.ask_packs();
             }
-            Step::Packs => self.begin_service(),
+            Step::Packs => self.begin_operation(),
         }
         true
     }

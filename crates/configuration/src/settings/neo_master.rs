@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::kinds::{Count, File, List, Text};
+use super::kinds::{Count, File, List, Switch, Text};
 use super::neo_admin::Nid;
 
 /// Headings of options on the command line.
@@ -75,18 +75,25 @@ settings! {
             option: "autostart", short: Some('A'), value: "N", heading: NEW
         }
 
-        /// Not implemented, so it is refused: run neomaster for a backup cluster
+        /// Name of the cluster that this one can be a backup of
         upstream_cluster: Option<String> = None, {
             Text;
             key: "upstream-cluster", elsewhere: "`upstream_cluster`", option: "upstream-cluster",
             value: "NAME", heading: BACKUP
         }
 
-        /// Not implemented, so it is refused: run neomaster for a backup cluster
+        /// Addresses of masters of that cluster
         upstream_masters: Vec<String> = Vec::new(), {
             List(Text);
             key: "upstream-masters", elsewhere: "`upstream_masters`", option: "upstream-masters",
             short: Some('M'), value: "ADDRESSES", separator: Some(' '), heading: BACKUP
+        }
+
+        /// Make an empty cluster a backup at its start, without an operator
+        backup: bool = false, {
+            Switch;
+            key: "backup", elsewhere: "`backup`", option: "backup", short: Some('B'), flag: "true",
+            heading: BACKUP
         }
 
         /// Certificates of the cluster's authority, in PEM format

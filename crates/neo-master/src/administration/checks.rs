@@ -16,19 +16,31 @@ impl Master {
         id: u32,
         message: &CheckReplicas,
     ) -> Handled {
-        self.require_running("checkReplicas")?;
-        let max_tid = message.max_tid.unwrap_or(self.last_tid);
+        self.require_operating("checkReplicas")?;
+        let partitions = message.references.0.iter().map(|(partition, _)| *partition);
+        let complete = self.common_backup_tid_of(partitions).unwrap_or(self.last_tid);
+        let max_tid = message.max_tid.unwrap_or(complete);
         let min_tid = message.min_tid;
         if min_tid > max_tid {
             warn!(%min_tid, %max_tid, "nothing to check");
         } else {
             let mut checking = BTreeSet::new();
             for (partition, source) in &message.references.0 {
-                let Some(node) = self.checker(*partition, &checking) else { continue };
+                // A backup is compared with the upstream cluster, unless a storage is named.
+                let upstream = self.upstream.as_ref().filter(|_| self.backup.is_some());
+                let upstream = upstream.filter(|_| source.is_none());
+                let upstream = upstream
+                    .and_then(|one| Some((one.cluster().to_owned(), one.storage_of(*partition)?)));
+                let others = usize::from(upstream.is_some());
+                let Some(node) = self.checker(*partition, others, &checking) else { continue };
                 checking.insert(node);
-                let address = source.and_then(|source| self.members.get(source)?.address.clone());
+                let own = source.and_then(|source| self.members.get(source)?.address.clone());
                 if let Some(storage) = self.members.connection_of(node) {
-                    let source = CheckSource { upstream: "", address };
+                    let (upstream, address) = match upstream {
+                        Some((cluster, address)) => (cluster, Some(address)),
+                        None => (String::new(), own),
+                    };
+                    let source = CheckSource { upstream: &upstream, address };
                     let partition = *partition;
                     self.notify(storage, CheckPartition { partition, source, min_tid, max_tid });
                 }
@@ -39,10 +51,16 @@ impl Master {
     }
 
     /// The storage that compares a partition: one that compares others already, if there is one.
-    fn checker(&self, partition: Partition, checking: &BTreeSet<NodeId>) -> Option<NodeId> {
+    /// `others` storages of another cluster have it, too.
+    fn checker(
+        &self,
+        partition: Partition,
+        others: usize,
+        checking: &BTreeSet<NodeId>,
+    ) -> Option<NodeId> {
         let readable = self.table.row(partition).iter().filter(|cell| cell.is_readable());
         let nodes: Vec<_> = readable.map(|cell| cell.node).collect();
-        if nodes.len() < 2 {
+        if nodes.len() + others < 2 {
             return None;
         }
         nodes.iter().find(|node| checking.contains(node)).or(nodes.last()).copied()

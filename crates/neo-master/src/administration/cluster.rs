@@ -10,7 +10,6 @@ use crate::peer::Role;
 use crate::{Phase, Stop};
 
 const CHANGED: &str = "Cluster state changed";
-const NO_UPSTREAM: &str = "this master does not back up other clusters; run neomaster for that";
 
 impl Master {
     pub(super) fn set_cluster_state(
@@ -32,7 +31,15 @@ impl Master {
                 self.begin_stopping();
             }
             ClusterState::StartingBackup if matches!(self.phase, Phase::Service) => {
-                return Err(Refusal::denied(NO_UPSTREAM));
+                self.become_backup()?;
+                self.acknowledge(connection, id, CHANGED);
+            }
+            ClusterState::StoppingBackup
+                if matches!(self.phase, Phase::Backup) && self.state != state =>
+            {
+                self.stop_backup_asked()?;
+                self.acknowledge(connection, id, CHANGED);
+                self.stop_backup();
             }
             ClusterState::StartingBackup | ClusterState::StoppingBackup => {
                 return Err(Refusal::denied("Can not switch to this state"));
@@ -56,7 +63,7 @@ impl Master {
                 "Cannot exit recovery now: node {storage} is entering cluster"
             )));
         }
-        self.may_start = true;
+        (self.may_start, self.may_create) = (true, true);
         Ok(())
     }
 

@@ -45,6 +45,14 @@ impl Master {
         self.answer(connection, id, ErrorMessage { code: ErrorCode::Ack, message: text });
     }
 
+    /// Refuses a command for storages while they do not operate.
+    fn require_operating(&self, command: &str) -> Handled {
+        match self.state {
+            ClusterState::StartingBackup | ClusterState::BackingUp => Ok(()),
+            _ => self.require_running(command),
+        }
+    }
+
     /// Refuses a command while the cluster does not run.
     fn require_running(&self, command: &str) -> Handled {
         if self.state == ClusterState::Running {

@@ -77,7 +77,8 @@ impl Master {
     fn ended(&mut self, connection: Option<ConnectionId>, storage: NodeId) {
         let Some(connection) = connection else { return };
         self.left_verification(connection);
-        let is_serving = matches!(self.phase, Phase::Service | Phase::Verification(_));
+        let is_serving =
+            matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_));
         if is_serving && !self.is_operational() {
             self.stops = Some(Stop::NotOperational);
         } else if is_serving {
@@ -119,7 +120,7 @@ impl Master {
         id: u32,
         wanted: &[NodeId],
     ) -> Handled {
-        self.require_running("addPendingNodes")?;
+        self.require_operating("addPendingNodes")?;
         let pending = self.members.of(NodeType::Storage);
         let pending =
             pending.filter(|(one, node)| node.state == NodeState::Pending && wanted.contains(one));

@@ -15,7 +15,7 @@ impl Master {
         id: u32,
         replicas: u32,
     ) -> Handled {
-        self.require_running("setNumReplicas")?;
+        self.require_operating("setNumReplicas")?;
         self.table.set_replicas(replicas);
         self.tell_cells(Vec::new(), true);
         self.acknowledge(connection, id, "");
@@ -28,7 +28,7 @@ impl Master {
         id: u32,
         message: &TweakPartitionTable,
     ) -> Handled {
-        self.require_running("tweakPartitionTable")?;
+        self.require_operating("tweakPartitionTable")?;
         let mut excluded = BTreeSet::new();
         for (storage, node) in self.members.of(NodeType::Storage) {
             if message.excluded.contains(&storage) || node.state == NodeState::Pending {
@@ -45,6 +45,7 @@ impl Master {
         if !message.dry_run {
             self.table = table;
             self.tell_cells(changes, false);
+            self.order_all();
         }
         self.answer(connection, id, AnswerTweakPartitionTable { changed, rows });
         Ok(())

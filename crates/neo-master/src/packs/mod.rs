@@ -68,6 +68,17 @@ impl Packs {
         is_approved
     }
 
+    /// The first order that is open.
+    pub(crate) fn first_open(&self) -> Option<Tid> {
+        self.orders.iter().find(|(_, pack)| pack.approved.is_none()).map(|(id, _)| *id)
+    }
+
+    /// Notes what another cluster has decided; `false` if the order is not known here.
+    pub(crate) fn sign(&mut self, id: Tid, is_approved: bool) -> bool {
+        let pack = self.orders.get_mut(&id);
+        pack.map(|pack| pack.approved = Some(is_approved)).is_some()
+    }
+
     pub(crate) fn is_approved(&self, id: Tid) -> bool {
         self.orders.get(&id).is_some_and(|pack| pack.approved == Some(true))
     }

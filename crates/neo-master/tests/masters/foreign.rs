@@ -1,7 +1,11 @@
 //! Messages that have no place: whatever a node says in whatever phase, the master goes on.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
 use zodium_neo::{ConnectionId, NodeType};
+use zodium_types::Tid;
 
+use crate::backups::following;
 use crate::support::*;
 
 /// A message of each kind, as NEO/py has written it.
@@ -20,7 +24,8 @@ fn benches() -> Vec<(Bench, Vec<ConnectionId>)> {
     let mut verifying = Bench::new(settings(101));
     verifying.verifying(1);
     let (running, _) = Bench::running(2);
-    let benches = [recovering, verifying, running].into_iter();
+    let (backing_up, ..) = following(Tid(1000));
+    let benches = [recovering, verifying, running, backing_up].into_iter();
     benches
         .map(|mut bench| {
             let mut nodes = vec![bench.master.accepted("a stranger".to_owned())];
@@ -55,6 +60,29 @@ fn all_messages_of_one_connection_are_handled() {
             for message in &messages() {
                 bench.hand_in(node, message);
             }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    #[test]
+    fn any_sequence_of_messages_is_handled(
+        phase in 0..4_usize,
+        steps in vec((0..8_usize, any::<prop::sample::Index>(), 0..20_u8), 1..60),
+    ) {
+        let messages = messages();
+        let (mut bench, mut nodes) = benches().swap_remove(phase);
+        let dialled = bench.dialled.clone();
+        nodes.extend(dialled);
+        for (node, message, what) in steps {
+            let node = nodes[node % nodes.len()];
+            match what {
+                0 => bench.lose(node),
+                1 => bench.connect(node),
+                _ => bench.hand_in(node, &messages[message.index(messages.len())]),
+            }
+            bench.master.status();
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Bench {
     /// What was sent and not taken yet.
     sent: Vec<(ConnectionId, Vec<u8>)>,
     pub(crate) closed: Vec<ConnectionId>,
+    /// Connections that the master makes.
+    pub(crate) dialled: Vec<ConnectionId>,
     pub(crate) has_ended: bool,
 }
 
@@ -39,6 +41,8 @@ pub(crate) fn settings(port: u16) -> Settings {
         replicas: 0,
         partitions: 2,
         autostart: None,
+        upstream: None,
+        begins_as_backup: false,
     }
 }
 
@@ -48,8 +52,8 @@ impl Bench {
         let now = Duration::from_secs(1_700_000_000);
         master.set_time(now);
         master.start();
-        let (sent, closed) = (Vec::new(), Vec::new());
-        let mut bench = Bench { master, now, sent, closed, has_ended: false };
+        let (sent, closed, dialled) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bench = Bench { master, now, sent, closed, dialled, has_ended: false };
         bench.work();
         bench
     }
@@ -164,6 +168,12 @@ impl Bench {
         self.work();
     }
 
+    /// A connection that the master makes is there.
+    pub(crate) fn connect(&mut self, connection: ConnectionId) {
+        self.master.connected(connection);
+        self.work();
+    }
+
     /// A connection has ended.
     pub(crate) fn lose(&mut self, connection: ConnectionId) {
         self.master.closed(connection);
@@ -178,7 +188,7 @@ impl Bench {
                 }
                 Output::Close { connection } => self.closed.push(connection),
                 Output::Exit => self.has_ended = true,
-                Output::Dial { .. } => {}
+                Output::Dial { connection, .. } => self.dialled.push(connection),
                 Output::Wake { .. } => panic!("masters set no alarms"),
             }
         }
@@ -223,6 +233,11 @@ impl Bench {
     pub(crate) fn names(&self, connection: ConnectionId) -> Vec<&'static str> {
         let sent = self.sent.iter().filter(|(to, _)| *to == connection);
         sent.map(|(_, bytes)| packet(bytes).message.name()).collect()
+    }
+
+    /// Forgets what was sent to others.
+    pub(crate) fn forget_sent_but(&mut self, kept: ConnectionId) {
+        self.sent.retain(|(connection, _)| *connection == kept);
     }
 
     /// Forgets what was sent.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use anyhow::Result;
 use zodium_configuration::{AdminOptions, Configuration, NeoNode};
 use zodium_neo::{Address, ClusterState, NodeId};
 use zodium_neo_admin::{Settings, Status};
@@ -42,15 +43,15 @@ impl LightKind for Admin {
     type Settings = Settings;
     type Status = Status;
 
-    fn settings(admin: &AdminOptions, masters: Vec<Address>, address: Address) -> Settings {
-        Settings {
+    fn settings(admin: &AdminOptions, masters: Vec<Address>, address: Address) -> Result<Settings> {
+        Ok(Settings {
             cluster: admin.cluster.clone(),
             masters,
             address,
             node: admin.nid.and_then(NodeId::new),
             backups: admin.monitor_backup.clone(),
             lag_seconds_max: admin.monitor_maxlag.as_secs_f64(),
-        }
+        })
     }
 
     async fn serve(admin: ServeAdmin, stop: impl Future<Output = ()>) -> io::Result<()> {

@@ -55,7 +55,7 @@ fn prepare<K: LightKind>(
     let masters = common.masters(K::MAY_BE_ALONE.then(|| bind.into()))?;
     let (listener, address) = listen(bind)?;
     info!(%address, cluster = common.cluster, "starting {} of a NEO cluster", K::ONE);
-    let settings = K::settings(table, masters, address.into());
+    let settings = K::settings(table, masters, address.into())?;
     Ok(ServeLight { settings, listener, tls, watch, masters_told: common.masters_told() })
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use anyhow::Result;
 use zodium_neo::Address;
 use zodium_neo_server::ServeLight;
 
@@ -19,7 +20,11 @@ pub(super) trait LightKind: NodeKind {
     type Status: Clone + Default + Send + 'static;
 
     /// Makes those settings of the command's.
-    fn settings(table: &Self::Table, masters: Vec<Address>, address: Address) -> Self::Settings;
+    fn settings(
+        table: &Self::Table,
+        masters: Vec<Address>,
+        address: Address,
+    ) -> Result<Self::Settings>;
 
     /// Serves it to its end.
     fn serve(

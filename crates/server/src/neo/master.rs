@@ -2,11 +2,13 @@
 
 use std::io;
 
+use anyhow::Result;
 use zodium_configuration::{Configuration, MasterOptions, NeoNode};
 use zodium_neo::{Address, ClusterState, NodeId};
-use zodium_neo_master::{Settings, Status};
+use zodium_neo_master::{Settings, Status, UpstreamSettings};
 use zodium_neo_server::{ServeMaster, serve_master};
 
+use super::addresses;
 use super::light_kind::LightKind;
 use super::node_kind::{Common, NodeKind};
 use crate::setting_arguments::OfMaster;
@@ -42,8 +44,12 @@ impl LightKind for Master {
     type Settings = Settings;
     type Status = Status;
 
-    fn settings(master: &MasterOptions, masters: Vec<Address>, address: Address) -> Settings {
-        Settings {
+    fn settings(
+        master: &MasterOptions,
+        masters: Vec<Address>,
+        address: Address,
+    ) -> Result<Settings> {
+        Ok(Settings {
             cluster: master.cluster.clone(),
             masters,
             address,
@@ -51,17 +57,19 @@ impl LightKind for Master {
             replicas: master.replicas,
             partitions: master.partitions,
             autostart: master.autostart,
-        }
+            upstream: upstream_of(master)?,
+            begins_as_backup: master.backup,
+        })
     }
 
     async fn serve(master: ServeMaster, stop: impl Future<Output = ()>) -> io::Result<()> {
         serve_master(master, stop).await
     }
 
-    /// The primary master serves, and others know a primary one.
+    /// The primary master serves or follows, and others know a primary one.
     fn failure(status: &Status) -> Option<String> {
         match (status.state, &status.primary) {
-            (Some(ClusterState::Running), _) | (None, Some(_)) => None,
+            (Some(ClusterState::Running | ClusterState::BackingUp), _) | (None, Some(_)) => None,
             (Some(state), _) => Some(format!("the cluster is {state}")),
             (None, None) => Some("looking for the primary master".to_owned()),
         }
@@ -70,6 +78,13 @@ impl LightKind for Master {
     fn storages_down(status: &Status) -> u64 {
         status.storages_down as u64
     }
+}
+
+/// The cluster to follow, if one is named.
+fn upstream_of(master: &MasterOptions) -> Result<Option<UpstreamSettings>> {
+    let Some(cluster) = master.upstream_cluster.clone() else { return Ok(None) };
+    let masters = addresses::masters(&master.upstream_masters)?;
+    Ok(Some(UpstreamSettings { cluster, masters }))
 }
 
 #[cfg(test)]
@@ -95,6 +110,9 @@ mod tests {
         assert_eq!(master.masters, ["b:1", "c:2"]);
         assert_eq!((master.partitions, master.replicas, master.autostart), (12, 1, Some(3)));
         assert_eq!(master.nid, Some(-268_435_455));
+        let master = configuration("-c|a|--upstream-cluster|b|-M|c:1 d:2|-B").unwrap();
+        assert_eq!((master.upstream_cluster.as_deref(), master.backup), (Some("b"), true));
+        assert_eq!(master.upstream_masters, ["c:1", "d:2"]);
         let master = configuration("-c|a").unwrap();
         assert_eq!((&*master.bind, master.partitions), ("127.0.0.1:10000", 100));
     }
