@@ -45,7 +45,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera tools-speed soak mutants objectstores clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera tools-speed soak mutants objectstores neo-kills clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -364,6 +364,9 @@ else
 	  if [ -f $(RESULTS)/$$kind.json ]; then files="$$files $(RESULTS)/$$kind.json"; fi; done; \
 	$(BENCHMARKS) report $$files -o $(RESULTS)/report.html
 endif
+
+neo-kills: programs $(VENV)/ready ## Kill primary masters of NEO under commits, 100 times; NEO_KILLS='--kills 10' for fewer
+	$(VENV)/bin/python tests/neo_kills/run.py $(NEO_KILLS)
 
 galera: programs $(VENV)/ready ## Kill Galera nodes under commits, 100 times; GALERA='--kills 10' for fewer
 	$(VENV)/bin/python tests/galera/run.py $(GALERA)
