@@ -6,5 +6,6 @@ mod backups;
 mod commits;
 mod elections;
 mod foreign;
+mod simulation;
 mod starts;
 mod support;
