@@ -31,7 +31,10 @@ pub(crate) fn new_transaction(
 }
 
 /// The extension as Data.fs stores it: a pickle, or no bytes if it is empty.
-fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
+///
+/// # Errors
+/// When it is no dict of plain data.
+pub fn extension_bytes(extension: Value<'_>) -> Result<Vec<u8>, Exception> {
     match extension {
         Value::None => Ok(Vec::new()),
         Value::Bytes(pickled) if pickled.is_empty() => Ok(Vec::new()),

@@ -9,11 +9,11 @@ use zodium_types::{Oid, Tid};
 
 /// An exception for a client, which creates the Python exception of that name.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Exception {
+pub struct Exception {
     /// Module and class.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The arguments as a tuple, or the attributes as a dict if the client expects that.
-    pub(crate) payload: Value<'static>,
+    pub payload: Value<'static>,
 }
 
 impl Exception {
@@ -46,7 +46,8 @@ impl Exception {
         }
     }
 
-    pub(crate) fn transaction_error(text: impl Into<String>) -> Exception {
+    /// The error of a call that does not fit the state of its transaction.
+    pub fn transaction_error(text: impl Into<String>) -> Exception {
         Exception::new("ZODB.POSException.StorageTransactionError", text)
     }
 
@@ -54,7 +55,8 @@ impl Exception {
         Exception::new("ZODB.FileStorage.FileStorage.FileStorageError", text)
     }
 
-    pub(crate) fn undo(reason: impl Into<String>) -> Exception {
+    /// The error of a transaction that cannot be undone.
+    pub fn undo(reason: impl Into<String>) -> Exception {
         Exception {
             name: "ZODB.POSException.UndoError",
             payload: Value::dict([("_reason", text_value(reason)), ("_oid", Value::None)]),
@@ -73,7 +75,7 @@ impl Exception {
 
     /// The exception for a conflict that the client cannot resolve. `class_name` is
     /// `module.Class`, if known.
-    pub(crate) fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
+    pub fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
         let (name, message) = match conflict.kind {
             ConflictKind::Missing => return Exception::missing_key(conflict.oid),
             ConflictKind::Read => {

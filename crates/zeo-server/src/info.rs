@@ -1,5 +1,6 @@
 //! What a client learns of a storage: its name, its size and its features.
 
+use zodium_engine::Database;
 use zodium_pickle::Value;
 
 use crate::call::OWN_METHODS;
@@ -19,8 +20,7 @@ const INTERFACES: [&str; 6] = [
 ];
 
 /// The answer to `get_info`.
-pub(crate) fn info(peer: &Peer) -> Value<'static> {
-    let storage = peer.storage();
+pub(crate) fn info(storage: &Database) -> Value<'static> {
     let (blobs, storage) = (storage.blobs(), storage.reader());
     let read_only = storage.is_read_only();
     let blobs = blobs.into_iter().flat_map(|_| BLOB_INTERFACES);

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod begin;
 mod blob_download;
 mod blob_upload;
@@ -46,7 +47,11 @@ mod undo_log;
 mod vote;
 mod voting;
 
+pub use answers::answer;
+pub use begin::extension_bytes;
+pub use exception::Exception;
 pub use inspection::SessionMetrics;
 pub use reports::{Inspection, SessionReport, TransactionReport, WorkerReport};
 pub use server::{Config, ServedStorage, Server};
 pub use service::ZeoService;
+pub use undo_log::tid_of_undo_id;

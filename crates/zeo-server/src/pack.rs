@@ -40,7 +40,8 @@ pub(crate) fn pack(
     Ok(Reply::Later)
 }
 
-fn run(storage: &Arc<Database>, pack_tid: Tid, peer: &str) -> Result<(), StorageError> {
+/// Packs a storage; `peer` asked for it.
+pub(crate) fn run(storage: &Arc<Database>, pack_tid: Tid, peer: &str) -> Result<(), StorageError> {
     let packed = storage.pack(pack_tid);
     if let Err(error) = &packed {
         tracing::error!(peer, file = %storage.reader().name(), %error, "not packed");
@@ -49,7 +50,7 @@ fn run(storage: &Arc<Database>, pack_tid: Tid, peer: &str) -> Result<(), Storage
 }
 
 /// The tid of a time in seconds since the Unix epoch, exactly as ZODB computes it.
-fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
+pub(crate) fn tid_of_time(time: &Value<'_>) -> Result<Tid, Exception> {
     let seconds = match time {
         Value::Float(seconds) => Some(*seconds),
         value => value.as_int().map(|seconds| seconds as f64),

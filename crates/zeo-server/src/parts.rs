@@ -122,7 +122,7 @@ impl Parts {
     ) -> Result<Reply, Exception> {
         let Parts { peer, stores, uploads, votes, iterators, .. } = self;
         match to.method {
-            Method::GetInfo => Ok(Reply::Value(info(peer))),
+            Method::GetInfo => Ok(Reply::Value(info(peer.storage()))),
             Method::LastTransaction => Ok(Reply::Value(tid_value(peer.subscriber.last_seen()))),
             Method::GetInvalidations => reads::invalidations(peer, to, arguments),
             Method::LoadBefore => {

@@ -5,14 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use zodium_pickle::Value;
-use zodium_storage::HistoryEntry;
 use zodium_types::{Oid, Tid};
 
+use crate::answers;
 use crate::call::Arguments;
-use crate::exception::{Exception, oid_value, text_value, tid_value};
+use crate::exception::{Exception, oid_value, tid_value};
 use crate::peer::Peer;
 use crate::replies::{Reply, ReplyTo};
-use crate::undo_log::{LISTED_MAX, extension_entries, metadata_entries, too_many_listed};
 
 /// Most oids allocated at once, as in ZEO.
 const NEW_OIDS_MAX: i64 = 100;
@@ -23,11 +22,7 @@ pub(crate) fn load_serial(
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
     let (oid, serial) = (arguments.oid()?, arguments.tid()?);
-    Ok(peer.ask(to, move |storage| {
-        let data = storage.reader().load_serial(oid, serial)?;
-        let data = data.ok_or_else(|| Exception::missing_key(oid))?;
-        Ok(Value::Bytes(Vec::from(data).into()))
-    }))
+    Ok(peer.ask(to, move |storage| answers::load_serial(storage, oid, serial)))
 }
 
 pub(crate) fn current_tid(
@@ -36,10 +31,7 @@ pub(crate) fn current_tid(
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
     let oid = arguments.oid()?;
-    Ok(peer.ask(to, move |storage| {
-        let serial = storage.reader().serial_of_living(oid)?;
-        serial.map(tid_value).ok_or_else(|| Exception::missing_key(oid))
-    }))
+    Ok(peer.ask(to, move |storage| answers::current_tid(storage, oid)))
 }
 
 pub(crate) fn history(
@@ -48,19 +40,7 @@ pub(crate) fn history(
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
     let (oid, count) = (arguments.oid()?, arguments.integer_or(1)?);
-    let count = usize::try_from(count).unwrap_or(0);
-    Ok(peer.ask(to, move |storage| {
-        // An unknown object is an error even if no entries are requested.
-        let entries = storage.reader().history(oid, count.clamp(1, LISTED_MAX + 1))?;
-        if entries.len() > LISTED_MAX {
-            return Err(too_many_listed());
-        }
-        if entries.is_empty() {
-            return Err(Exception::missing_key(oid));
-        }
-        let entries = entries.iter().take(count).map(history_value);
-        Ok(Value::List(entries.collect::<Result<_, Exception>>()?))
-    }))
+    Ok(peer.ask(to, move |storage| answers::history(storage, oid, count)))
 }
 
 pub(crate) fn next_object(
@@ -68,25 +48,8 @@ pub(crate) fn next_object(
     to: &ReplyTo,
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
-    let from = arguments.value();
-    let from = match &from {
-        Value::None => Oid(0),
-        value => value.as_oid().ok_or_else(|| {
-            Exception::value_error("record_iternext(): expected an oid of 8 bytes or None")
-        })?,
-    };
-    Ok(peer.ask(to, move |storage| {
-        let Some(step) = storage.reader().next_object(from)? else {
-            return Err(Exception::value_error("no key satisfies the conditions"));
-        };
-        let data = step.data.ok_or_else(|| Exception::missing_key(step.oid))?;
-        Ok(Value::tuple([
-            oid_value(step.oid),
-            tid_value(step.serial),
-            Value::Bytes(Vec::from(data).into()),
-            step.following.map_or(Value::None, oid_value),
-        ]))
-    }))
+    let from = answers::first_oid(&arguments.value())?;
+    Ok(peer.ask(to, move |storage| answers::next_object(storage, from)))
 }
 
 pub(crate) fn new_oids(
@@ -144,13 +107,4 @@ pub(crate) fn invalidations(
 
 fn invalidations_value(tid: Tid, oids: Vec<Oid>) -> Value<'static> {
     Value::tuple([tid_value(tid), Value::list(oids.into_iter().map(oid_value))])
-}
-
-fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
-    let transaction = &entry.transaction;
-    let mut entries = metadata_entries(transaction);
-    entries.push((text_value("tid"), tid_value(transaction.tid)));
-    entries.push((text_value("size"), Value::Int(entry.size.into())));
-    entries.extend(extension_entries(transaction)?);
-    Ok(Value::Dict(entries))
 }

@@ -24,7 +24,8 @@ pub(crate) const EXTENSION_LIMITS: Limits =
 /// Most transactions or revisions in one answer.
 pub(crate) const LISTED_MAX: usize = 100_000;
 
-type Entries = Vec<(Value<'static>, Value<'static>)>;
+/// The entries of a dict.
+pub(crate) type Entries = Vec<(Value<'static>, Value<'static>)>;
 
 /// Answers `undoLog`. `places` are those for logs that are being read.
 pub(crate) fn undo_log(
@@ -46,23 +47,28 @@ pub(crate) fn undo_info(
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
     let window = Window::new(arguments.integer_or(0)?, arguments.integer_or(-20)?);
-    let specification = match arguments.owned() {
-        Value::Dict(entries) => entries,
-        _ => Vec::new(),
-    };
+    let specification = specification(arguments.owned());
     let gone = peer.jobs.gone();
     Ok(peer.search(to, places, move |storage| list(storage, &window, &specification, &gone)))
 }
 
+/// The entries that a transaction must have to be listed.
+pub(crate) fn specification(given: Value<'static>) -> Entries {
+    match given {
+        Value::Dict(entries) => entries,
+        _ => Vec::new(),
+    }
+}
+
 /// The range of matching transactions to give, newest first.
-struct Window {
+pub(crate) struct Window {
     first: usize,
     last: usize,
 }
 
 impl Window {
     /// The range of `undoLog(first, last)`: a negative `last` is a count.
-    fn new(first: i64, last: i64) -> Window {
+    pub(crate) fn new(first: i64, last: i64) -> Window {
         let first = usize::try_from(first).unwrap_or(0);
         let last = match usize::try_from(last) {
             Ok(last) => last,
@@ -74,7 +80,7 @@ impl Window {
 
 /// Lists transactions. A filter that matches few reads the whole log, so it ends when the
 /// connection has ended.
-fn list(
+pub(crate) fn list(
     storage: &Database,
     window: &Window,
     specification: &[(Value<'static>, Value<'static>)],
@@ -188,7 +194,7 @@ pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Ex
 }
 
 /// The tid in an undo id: base64 of its 8 bytes, with or without a newline.
-pub(crate) fn tid_of_undo_id(id: &[u8]) -> Option<Tid> {
+pub fn tid_of_undo_id(id: &[u8]) -> Option<Tid> {
     Tid::from_slice(&STANDARD.decode(id.trim_ascii()).ok()?)
 }
 

@@ -1,0 +1,122 @@
+//! Answers to reading requests, which also callers of the same process may ask for.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use zodium_engine::Database;
+use zodium_pickle::Value;
+use zodium_storage::HistoryEntry;
+use zodium_types::{Oid, Tid};
+
+use crate::call::{Arguments, Method};
+use crate::exception::{Exception, oid_value, text_value, tid_value};
+use crate::info;
+use crate::pack::{self, tid_of_time};
+use crate::undo_log::{
+    self, LISTED_MAX, Window, extension_entries, metadata_entries, too_many_listed,
+};
+
+/// Answers a call of a method that reads or packs, as a session does. Blocking.
+///
+/// # Errors
+/// The exception that a client would get.
+pub fn answer(
+    storage: &Arc<Database>,
+    name: &str,
+    arguments: Vec<Value<'_>>,
+) -> Result<Value<'static>, Exception> {
+    let unknown = || Exception::type_error(format!("{name}() cannot be called without a server"));
+    let method = Method::parse(name).ok_or_else(unknown)?;
+    let mut arguments = Arguments::new(method, name, arguments, None)?;
+    match method {
+        Method::GetInfo => Ok(info::info(storage)),
+        Method::LoadSerial => load_serial(storage, arguments.oid()?, arguments.tid()?),
+        Method::GetTid => current_tid(storage, arguments.oid()?),
+        Method::History => history(storage, arguments.oid()?, arguments.integer_or(1)?),
+        Method::RecordIternext => next_object(storage, first_oid(&arguments.value())?),
+        Method::UndoLog => {
+            let window = Window::new(arguments.integer()?, arguments.integer()?);
+            undo_log::list(storage, &window, &[], &AtomicBool::new(false))
+        }
+        Method::UndoInfo => {
+            let window = Window::new(arguments.integer_or(0)?, arguments.integer_or(-20)?);
+            let specification = undo_log::specification(arguments.owned());
+            undo_log::list(storage, &window, &specification, &AtomicBool::new(false))
+        }
+        Method::Pack => {
+            let until = tid_of_time(&arguments.value())?;
+            pack::run(storage, until, "this process").map_err(Exception::from)?;
+            Ok(Value::None)
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// The data that a transaction wrote for an object.
+pub(crate) fn load_serial(
+    storage: &Database,
+    oid: Oid,
+    serial: Tid,
+) -> Result<Value<'static>, Exception> {
+    let data = storage.reader().load_serial(oid, serial)?;
+    let data = data.ok_or_else(|| Exception::missing_key(oid))?;
+    Ok(Value::Bytes(Vec::from(data).into()))
+}
+
+/// The serial of an object that is there.
+pub(crate) fn current_tid(storage: &Database, oid: Oid) -> Result<Value<'static>, Exception> {
+    let serial = storage.reader().serial_of_living(oid)?;
+    serial.map(tid_value).ok_or_else(|| Exception::missing_key(oid))
+}
+
+/// The newest revisions of an object.
+pub(crate) fn history(
+    storage: &Database,
+    oid: Oid,
+    count: i64,
+) -> Result<Value<'static>, Exception> {
+    let count = usize::try_from(count).unwrap_or(0);
+    // An unknown object is an error even if no entries are requested.
+    let entries = storage.reader().history(oid, count.clamp(1, LISTED_MAX + 1))?;
+    if entries.len() > LISTED_MAX {
+        return Err(too_many_listed());
+    }
+    if entries.is_empty() {
+        return Err(Exception::missing_key(oid));
+    }
+    let entries = entries.iter().take(count).map(history_value);
+    Ok(Value::List(entries.collect::<Result<_, Exception>>()?))
+}
+
+/// Where a step of a walk over all objects begins.
+pub(crate) fn first_oid(from: &Value<'_>) -> Result<Oid, Exception> {
+    match from {
+        Value::None => Ok(Oid(0)),
+        value => value.as_oid().ok_or_else(|| {
+            Exception::value_error("record_iternext(): expected an oid of 8 bytes or None")
+        }),
+    }
+}
+
+/// One step of a walk over all objects.
+pub(crate) fn next_object(storage: &Database, from: Oid) -> Result<Value<'static>, Exception> {
+    let Some(step) = storage.reader().next_object(from)? else {
+        return Err(Exception::value_error("no key satisfies the conditions"));
+    };
+    let data = step.data.ok_or_else(|| Exception::missing_key(step.oid))?;
+    Ok(Value::tuple([
+        oid_value(step.oid),
+        tid_value(step.serial),
+        Value::Bytes(Vec::from(data).into()),
+        step.following.map_or(Value::None, oid_value),
+    ]))
+}
+
+fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
+    let transaction = &entry.transaction;
+    let mut entries = metadata_entries(transaction);
+    entries.push((text_value("tid"), tid_value(transaction.tid)));
+    entries.push((text_value("size"), Value::Int(entry.size.into())));
+    entries.extend(extension_entries(transaction)?);
+    Ok(Value::Dict(entries))
+}
