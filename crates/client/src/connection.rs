@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use zodium_pickle::Value;
-use zodium_transport::{TlsSide, Transport};
+use zodium_transport::{TICK, TlsSide, Transport};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::encode_frame;
 use zodium_zeo::codec::{
@@ -26,7 +26,6 @@ use zodium_zeo::codec::{
 };
 
 use crate::input::Input;
-use crate::interrupt::TICK;
 use crate::promise::Promise;
 use crate::table::{Call, LoadKey, Loaded, Role, Table, Then};
 use crate::{ClientError, Interrupt, Revision};

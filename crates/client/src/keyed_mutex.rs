@@ -5,7 +5,7 @@ use std::hash::Hash;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashSet;
 
-use crate::interrupt::TICK;
+use zodium_transport::TICK;
 
 /// Locks keys of type `T`.
 pub(crate) struct KeyedMutex<T> {

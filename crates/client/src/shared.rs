@@ -10,13 +10,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::warn;
 use zodium_disk::RealDisk;
 use zodium_pickle::Value;
-use zodium_transport::TlsSide;
+use zodium_transport::{TICK, TlsSide};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::LoadReply;
 
 use crate::cache::{Cache, CacheFile, Stream};
 use crate::connection::{Connection, Receiver};
-use crate::interrupt::TICK;
 use crate::keyed_mutex::KeyedMutex;
 use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};

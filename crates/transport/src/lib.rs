@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod input_buffer;
+mod interrupt;
 mod socket;
 mod transport;
 
 pub use input_buffer::InputBuffer;
+pub use interrupt::{Interrupt, TICK};
 pub use socket::{ConnectError, Socket, connect_socket};
 pub use transport::{OpenError, TlsSide, Transport};

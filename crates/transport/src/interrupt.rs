@@ -4,10 +4,10 @@ use std::time::Duration;
 
 /// Interval between interrupt checks of a waiting thread: long enough to cost nothing, short enough
 /// after Ctrl-C.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+pub const TICK: Duration = Duration::from_millis(100);
 
-/// Tells waiting threads when to stop waiting. Their calls fail with
-/// [`ClientError::Interrupted`](crate::ClientError::Interrupted), while the request itself goes on.
+/// Tells waiting threads when to stop waiting. Their calls fail, while the
+/// request itself goes on.
 ///
 /// It is not asked if the reply comes within a tick. The asking thread holds no lock, so the
 /// implementation may use the same client.
