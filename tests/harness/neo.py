@@ -264,6 +264,24 @@ class Cluster:
             print(f"--- {node.name}\n{node.log()[-6000:]}")
 
 
+class OwnCluster(Cluster):
+    """A cluster of our nodes only, which needs no NEO/py."""
+
+    def __init__(self, folder, masters=1, **shape):
+        everyone = range(1, masters + 1)
+        super().__init__(folder, masters=masters, own_masters=everyone, **shape)
+        self.admin = self.admin_node(self.admin_address)
+
+    def neoctl(self, *words, admin=None):
+        return self.ctl(*words, admin=admin)
+
+    def url(self, query="wait=20"):
+        if self.tls:
+            authority, certificate, key = self.tls
+            query += f"&ca={authority}&cert={certificate}&key={key}"
+        return f"neo://{self.name}@{self.masters.replace(' ', ',')}?{query}"
+
+
 class Failed(Exception):
     """What a client raised: the name of the exception and its text."""
 

@@ -135,6 +135,18 @@ impl Database {
         self.store.shared().is_some()
     }
 
+    /// Waits until all mailboxes have what is committed by now, by other programs too. Blocking if
+    /// the storage [is shared](Database::is_shared).
+    ///
+    /// # Errors
+    /// When the storage cannot be reached.
+    pub fn catch_up(&self) -> Result<(), StorageError> {
+        match self.store.following() {
+            Some(following) if self.is_shared() => following.catch_up(),
+            _ => Ok(()),
+        }
+    }
+
     /// Hands out `count` oids never used before, ascending; `None` when no more are left. Blocking
     /// if the storage [is shared](Database::is_shared).
     pub fn new_oids(&self, count: u64) -> Option<std::ops::RangeInclusive<u64>> {

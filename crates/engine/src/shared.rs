@@ -17,7 +17,7 @@ use zodium_types::{Oid, Tid};
 use crate::commit::{CommitError, Conflict, ConflictKind, TransactionNumber, WriteKind};
 use crate::notice::{Commit, Commits, Notice};
 use crate::resolve::{ConflictResolution, Resolved};
-use crate::transaction::{Transaction, Voted};
+use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::undo::UndoOutcome;
 use crate::undoing::Undoing;
 use crate::vote::{found_conflicts, leading_stores};
@@ -62,7 +62,10 @@ impl Database {
         let mut writes = self.shared_writes(transaction)?;
         writes.extend(undone);
         let mut reads = reads_beside(transaction, &writes);
-        let mut open = shared.begin(&transaction.metadata)?;
+        let mut open = match transaction.explicit_tid {
+            Some(tid) => shared.begin_copy(&transaction.metadata, tid)?,
+            None => shared.begin(&transaction.metadata)?,
+        };
         let mut resolved = Resolved::default();
         for _ in 0..ROUNDS_MAX {
             let conflicts = open.store(&writes, &reads)?;
@@ -131,8 +134,17 @@ impl Database {
 
     /// The writes of the client.
     fn shared_writes(&self, transaction: &Transaction) -> Result<Vec<SharedWrite>, VoteError> {
-        let serials: FxHashMap<Oid, Tid> =
-            transaction.writes.iter().map(|write| (write.oid, write.serial)).collect();
+        let mut serials: FxHashMap<Oid, Tid> = FxHashMap::default();
+        for write in &transaction.writes {
+            let serial = match write.body {
+                // A copied record is not checked: it comes with its own serial.
+                WriteBody::Restore { .. } => {
+                    self.store.current_serial(write.oid)?.unwrap_or(Tid::ZERO)
+                }
+                WriteBody::Store(_) | WriteBody::Delete => write.serial,
+            };
+            serials.insert(write.oid, serial);
+        }
         let records = self.new_records(transaction, &Resolved::default())?;
         // Of several records of an object only the last one is kept.
         let mut places = FxHashMap::default();
@@ -222,13 +234,7 @@ impl Database {
 
 /// What such a storage cannot do, if the transaction asks for it.
 fn not_offered(transaction: &Transaction) -> Option<&'static str> {
-    if transaction.has_blobs() {
-        return Some("this kind of storage has no blobs");
-    }
-    if transaction.is_copy() || transaction.explicit_tid.is_some() {
-        return Some("it gives tids itself, and does not take copied transactions");
-    }
-    None
+    transaction.has_blobs().then_some("this kind of storage has no blobs")
 }
 
 /// How each object is used, for the conflicts that are found.

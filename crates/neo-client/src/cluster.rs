@@ -17,6 +17,7 @@ use zodium_types::Tid;
 use crate::cache::CurrentRevisions;
 use crate::commits::Commits;
 use crate::connection::{Connection, Receiver};
+use crate::patience::Patience;
 use crate::routing::Routing;
 use crate::session::Session;
 use crate::storage_links::StorageLinks;
@@ -29,7 +30,8 @@ pub(crate) const IDENTIFICATION_TIME_MAX: Duration = Duration::from_secs(15);
 /// What all threads of a client share.
 pub(crate) struct Cluster {
     pub(crate) options: Options,
-    pub(crate) tls: Option<TlsSide>,
+    tls: Option<TlsSide>,
+    pub(crate) patience: Patience,
     phase: Mutex<Phase>,
     changed: Condvar,
     pub(crate) routing: RwLock<Routing>,
@@ -56,12 +58,13 @@ struct StorageReceiver {
 
 impl Cluster {
     /// A cluster that is not connected.
-    pub(crate) fn new(options: Options) -> Result<Cluster, NeoError> {
+    pub(crate) fn new(options: Options, patience: Patience) -> Result<Cluster, NeoError> {
         let tls = options.tls.as_ref().map(tls_side).transpose()?;
         let current = Arc::new(CurrentRevisions::new(options.cache_bytes));
         Ok(Cluster {
             options,
             tls,
+            patience,
             phase: Mutex::new(Phase::Connecting("it is being looked for".into())),
             changed: Condvar::new(),
             routing: RwLock::default(),
@@ -72,6 +75,11 @@ impl Cluster {
         })
     }
 
+    /// What a connection needs besides its address.
+    pub(crate) fn security(&self) -> (Option<&TlsSide>, &Patience) {
+        (self.tls.as_ref(), &self.patience)
+    }
+
     /// The moment until which a call that begins now waits.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.options.wait
@@ -79,21 +87,31 @@ impl Cluster {
 
     /// The session, for which it waits until the deadline.
     pub(crate) fn session(&self, deadline: Instant) -> Result<Arc<Session>, NeoError> {
-        let mut phase = self.phase.lock();
-        loop {
-            match &*phase {
-                Phase::Connected(session) => return Ok(Arc::clone(session)),
-                Phase::Over(error) => return Err(error.clone()),
-                Phase::Connecting(reason) => {
-                    let reason = Arc::clone(reason);
-                    if self.changed.wait_until(&mut phase, deadline).timed_out() {
-                        let cluster = self.options.cluster.as_str().into();
-                        let seconds = self.options.wait.as_secs();
-                        return Err(NeoError::NoPrimary { cluster, seconds, reason });
+        let found = self.patience.wait(Some(deadline), |until| {
+            let mut phase = self.phase.lock();
+            loop {
+                match &*phase {
+                    Phase::Connected(session) => return Some(Ok(Arc::clone(session))),
+                    Phase::Over(error) => return Some(Err(error.clone())),
+                    Phase::Connecting(_) => {
+                        let until = until.unwrap_or(deadline);
+                        if self.changed.wait_until(&mut phase, until).timed_out() {
+                            return None;
+                        }
                     }
                 }
             }
-        }
+        })?;
+        found.unwrap_or_else(|| Err(self.no_primary()))
+    }
+
+    fn no_primary(&self) -> NeoError {
+        let reason = match &*self.phase.lock() {
+            Phase::Connecting(reason) => Arc::clone(reason),
+            _ => "it has only now been found".into(),
+        };
+        let cluster = self.options.cluster.as_str().into();
+        NeoError::NoPrimary { cluster, seconds: self.options.wait.as_secs(), reason }
     }
 
     /// Whether there is a session.
@@ -169,7 +187,7 @@ impl Cluster {
         let stopped = || NeoError::lost(&name.as_str().into(), "the storage is not running");
         let address = self.routing.read().address(node).ok_or_else(stopped)?;
         let receiver = Arc::new(StorageReceiver { cluster: Arc::downgrade(self) });
-        let opened = Connection::open((&name, Some(node)), &address, self.tls.as_ref(), receiver)?;
+        let opened = Connection::open((&name, Some(node)), &address, self.security(), receiver)?;
         let identified = identify(&opened, self, session, node).and_then(|()| session.check());
         if let Err(error) = identified {
             opened.end(&error.to_string());

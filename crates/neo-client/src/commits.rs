@@ -23,6 +23,7 @@ pub(crate) struct Commits {
     /// Stored with Release after what makes answers stale, loaded with Acquire.
     last_tid: AtomicU64,
     last_oid: AtomicU64,
+    last_committed_oid: AtomicU64,
 }
 
 #[derive(Default)]
@@ -46,8 +47,13 @@ pub(crate) struct Unresolved {
 impl Commits {
     /// Before the first session. Each commit takes its objects out of `current`.
     pub(crate) fn new(current: Arc<CurrentRevisions>) -> Commits {
-        let (last_tid, last_oid) = (AtomicU64::new(0), AtomicU64::new(0));
-        Commits { state: Mutex::default(), current, last_tid, last_oid }
+        Commits {
+            state: Mutex::default(),
+            current,
+            last_tid: AtomicU64::new(0),
+            last_oid: AtomicU64::new(0),
+            last_committed_oid: AtomicU64::new(0),
+        }
     }
 
     /// The last transaction that was told of.
@@ -58,6 +64,11 @@ impl Commits {
     /// The largest oid that was seen.
     pub(crate) fn last_oid(&self) -> Oid {
         Oid(self.last_oid.load(Ordering::Relaxed))
+    }
+
+    /// The largest oid of the commits that were seen.
+    pub(crate) fn last_committed_oid(&self) -> Oid {
+        Oid(self.last_committed_oid.load(Ordering::Relaxed))
     }
 
     /// Notes an oid that is in use.
@@ -171,6 +182,7 @@ impl Commits {
         }
         if let Some(oid) = committed.oids.iter().max() {
             self.note_oid(*oid);
+            self.last_committed_oid.fetch_max(oid.0, Ordering::Relaxed);
         }
         self.current.note_commit(&committed.oids);
         self.last_tid.store(committed.tid.0, Ordering::Release);

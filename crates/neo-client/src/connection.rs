@@ -22,6 +22,7 @@ use zodium_transport::{InputBuffer, TlsSide, Transport};
 use zodium_types::Address;
 
 use crate::NeoError;
+use crate::patience::Patience;
 use crate::promise::Promise;
 
 /// Longest time of connecting, of the TLS handshake and of the greeting, each.
@@ -47,6 +48,7 @@ pub(crate) trait Receiver: Send + Sync {
 /// A connection to a node.
 pub(crate) struct Connection {
     peer: Arc<str>,
+    patience: Patience,
     /// The storage; `None` for a master.
     pub(crate) node: Option<NodeId>,
     transport: Transport,
@@ -78,7 +80,7 @@ impl Connection {
     pub(crate) fn open(
         (name, node): (&str, Option<NodeId>),
         address: &Address,
-        tls: Option<&TlsSide>,
+        (tls, patience): (Option<&TlsSide>, &Patience),
         receiver: Arc<dyn Receiver>,
     ) -> Result<Arc<Connection>, NeoError> {
         let peer: Arc<str> = format!("{name} at {address}").into();
@@ -88,8 +90,8 @@ impl Connection {
         let input = greet(&transport).map_err(|reason| lost(&reason))?;
         transport.wait_long(None, SILENCE_MAX).map_err(|error| lost(&error))?;
         let (output, waiting) = (Mutex::default(), Mutex::default());
-        let connection =
-            Arc::new(Connection { peer: Arc::clone(&peer), node, transport, output, waiting });
+        let (peer, patience) = (Arc::clone(&peer), patience.clone());
+        let connection = Arc::new(Connection { peer, patience, node, transport, output, waiting });
         let reading = Arc::clone(&connection);
         let read = move || {
             let reason = reading.read(input, receiver.as_ref());
@@ -118,7 +120,7 @@ impl Connection {
         request: impl Into<Message<'a>>,
         take: impl for<'m> FnOnce(Message<'m>) -> Option<T> + Send + 'static,
     ) -> Result<Promise<T>, NeoError> {
-        let (promised, promise) = Promise::new(&self.peer);
+        let (promised, promise) = Promise::new(&self.peer, &self.patience);
         let peer = Arc::clone(&self.peer);
         let then: Then = Box::new(move |answer| {
             // The caller may have given up.

@@ -150,7 +150,7 @@ fn establish(
     cluster.commits.hold();
     cluster.routing.write().reset();
     let receiver: Arc<dyn Receiver> = Arc::<MasterReceiver>::clone(receiver);
-    let master = Connection::open(("master", None), address, cluster.tls.as_ref(), receiver)?;
+    let master = Connection::open(("master", None), address, cluster.security(), receiver)?;
     let established = identify(cluster, &master).and_then(|(session, last)| {
         catch_up(cluster, &session, last)?;
         Ok(session)

@@ -132,6 +132,9 @@ pub enum NeoError {
     /// The client was opened for reading only.
     #[error("the NEO cluster was opened for reading only")]
     ReadOnly,
+    /// The caller has stopped waiting.
+    #[error("interrupted while waiting for the NEO cluster")]
+    Interrupted,
     /// The client was closed.
     #[error("the client of the NEO cluster was closed")]
     Closed,
@@ -171,6 +174,7 @@ impl From<NeoError> for StorageError {
             NeoError::Refused { code: ErrorCode::ReadOnlyAccess, .. } => {
                 StorageError::ReadOnly(error.into())
             }
+            NeoError::Interrupted => StorageError::Interrupted,
             NeoError::Truncated { .. } => StorageError::Failed(error.into()),
             NeoError::Unsupported { what } => StorageError::Unsupported { what: what.to_owned() },
             NeoError::Url { .. } | NeoError::TooLong(_) => StorageError::Other(error.into()),

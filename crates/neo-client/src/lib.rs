@@ -18,6 +18,7 @@ mod connector;
 mod error;
 mod finish;
 mod options;
+mod patience;
 mod promise;
 mod reads;
 mod routing;

@@ -32,6 +32,8 @@ pub struct Options {
     pub wait: Duration,
     /// Most bytes of current revisions in memory; 0: none.
     pub cache_bytes: u64,
+    /// Store data compressed where that makes them smaller.
+    pub compress: bool,
 }
 
 /// The files that each node of a cluster with TLS has, in PEM.
@@ -46,6 +48,19 @@ pub struct TlsFiles {
 }
 
 impl Options {
+    /// The defaults, for a cluster.
+    pub fn new(cluster: String, masters: Vec<Address>) -> Options {
+        Options {
+            cluster,
+            masters,
+            tls: None,
+            read_only: false,
+            wait: WAIT,
+            cache_bytes: CACHE_BYTES,
+            compress: true,
+        }
+    }
+
     /// Parses `neo://CLUSTER@HOST:PORT[,HOST:PORT...][?PARAMETERS]`.
     ///
     /// Parameters: `ca`, `cert` and `key` are the paths of PEM files, for TLS; `wait` is the number
@@ -94,14 +109,7 @@ fn parse(url: &str) -> Result<Options, String> {
         }
         _ => return Err("TLS needs ca, cert and key".to_owned()),
     };
-    Ok(Options {
-        cluster: cluster.into_owned(),
-        masters,
-        tls,
-        read_only: false,
-        wait,
-        cache_bytes: CACHE_BYTES,
-    })
+    Ok(Options { tls, wait, ..Options::new(cluster.into_owned(), masters) })
 }
 
 fn master(text: &str) -> Result<Address, String> {
@@ -137,6 +145,7 @@ mod tests {
             read_only: false,
             wait: Duration::from_secs(7),
             cache_bytes: CACHE_BYTES,
+            compress: true,
         };
         assert_eq!(options.unwrap(), expected);
         assert_eq!(Options::from_url("neo://a@b:1").unwrap().wait, WAIT);

@@ -1,7 +1,6 @@
 //! Reads: each asks a storage that serves the partition, and another one if that fails.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -327,7 +326,7 @@ impl<'c> Reads<'c> {
                 // All replicas were asked.
                 return Err(damaged);
             }
-            thread::sleep(RETRY);
+            self.cluster.patience.sleep(RETRY)?;
         }
     }
 

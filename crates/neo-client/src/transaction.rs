@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
 use bytes::Bytes;
 use zodium_neo::messages::{
@@ -100,21 +101,20 @@ impl Request {
 }
 
 impl NeoTransaction {
-    /// Begins a transaction at the primary master.
+    /// Begins a transaction at the primary master; a copied one brings its tid.
     pub(crate) fn begin(
         cluster: &Arc<Cluster>,
         metadata: TransactionMetadata,
-        pack: Option<PackRequest>,
+        (pack, tid): (Option<PackRequest>, Option<Tid>),
     ) -> Result<NeoTransaction, NeoError> {
         if cluster.options.read_only {
             return Err(NeoError::ReadOnly);
         }
         let session = cluster.session(cluster.deadline())?;
-        let begun =
-            session.master.ask(AskBeginTransaction { tid: None }, |answer| match answer {
-                Message::AnswerBeginTransaction(begun) => Some(begun.ttid),
-                _ => None,
-            })?;
+        let begun = session.master.ask(AskBeginTransaction { tid }, |answer| match answer {
+            Message::AnswerBeginTransaction(begun) => Some(begun.ttid),
+            _ => None,
+        })?;
         let ttid = begun.wait()?;
         let (sender, events) = channel();
         cluster.transactions.lock().insert(ttid, sender.clone());
@@ -132,7 +132,8 @@ impl NeoTransaction {
         })
     }
 
-    fn store_all(
+    /// Stores and checks; the conflicts.
+    pub(crate) fn store_all(
         &mut self,
         writes: &[SharedWrite],
         reads: &[(Oid, Tid)],
@@ -174,7 +175,11 @@ impl NeoTransaction {
             NewBody::SameAs(source) => (self.data_of(write.oid, *source)?, Some(*source)),
             NewBody::Deleted => (None, None),
         };
-        let stored = data.map(|data| StoredData::compress(&data));
+        let encode = match self.cluster.options.compress {
+            true => StoredData::compress,
+            false => StoredData::plain,
+        };
+        let stored = data.map(|data| encode(&data));
         let kind = if stored.is_some() { Kind::Write } else { Kind::Delete };
         let data_serial = data_serial.filter(|_| stored.is_some());
         Ok(Request { oid: write.oid, serial: write.serial, kind, stored, data_serial })
@@ -258,11 +263,22 @@ impl NeoTransaction {
             self.take(event)?;
         }
         while !self.stores.is_settled() {
+            let waited = self.cluster.patience.wait(None, |until| self.next_event(until))?;
             // The transaction has a sender itself.
-            let event = self.events.recv().map_err(|_| NeoError::Closed)?;
-            self.take(event)?;
+            self.take(waited.ok_or(NeoError::Closed)?)?;
         }
         self.session.check()
+    }
+
+    /// The next event, unless it comes later than this.
+    fn next_event(&self, until: Option<Instant>) -> Option<Event> {
+        match until {
+            None => self.events.recv().ok(),
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                self.events.recv_timeout(left).ok()
+            }
+        }
     }
 
     fn take(&mut self, event: Event) -> Result<(), NeoError> {

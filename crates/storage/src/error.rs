@@ -70,6 +70,9 @@ pub enum StorageError {
     /// The operating system, a database or a network refused an operation.
     #[error(transparent)]
     Io(Cause),
+    /// The caller has stopped waiting.
+    #[error("interrupted while waiting for the storage")]
+    Interrupted,
     /// Anything else. A retry does not help.
     #[error(transparent)]
     Other(Cause),

@@ -22,4 +22,12 @@ pub trait Follow: Read {
     /// # Errors
     /// When the transactions after `since` cannot be read.
     fn follow(&self, since: Tid, follower: Arc<dyn Follower>) -> Result<(), StorageError>;
+
+    /// Waits until the follower was told of all that is committed by now. Blocking.
+    ///
+    /// # Errors
+    /// When the storage cannot be reached.
+    fn catch_up(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
 }

@@ -18,6 +18,11 @@ pub trait Read: Send + Sync {
     /// Whether it was opened for reading only.
     fn is_read_only(&self) -> bool;
 
+    /// Whether it keeps the statuses of transactions that are copied into it.
+    fn keeps_statuses(&self) -> bool {
+        true
+    }
+
     /// Bytes that it takes.
     fn size(&self) -> u64;
 

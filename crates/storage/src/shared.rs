@@ -44,6 +44,21 @@ pub trait Shared: Send + Sync {
         metadata: &TransactionMetadata,
     ) -> Result<Box<dyn SharedTransaction>, StorageError>;
 
+    /// Begins a transaction that brings its tid. Blocking.
+    ///
+    /// # Errors
+    /// As [`Shared::begin`]; when the tid is not newer than all others, or another transaction is
+    /// open; `Unsupported` where tids are always given.
+    fn begin_copy(
+        &self,
+        metadata: &TransactionMetadata,
+        tid: Tid,
+    ) -> Result<Box<dyn SharedTransaction>, StorageError> {
+        let _ = (metadata, tid);
+        let what = "the storage gives tids itself, and does not take copied transactions";
+        Err(StorageError::Unsupported { what: what.to_owned() })
+    }
+
     /// Commits a prepared transaction. Does not wait: `done` is called with the outcome, in the
     /// order of tids among all calls of [`Follower::committed`](crate::Follower::committed). Reads
     /// see the transaction by then.

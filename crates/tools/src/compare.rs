@@ -37,7 +37,8 @@ pub enum Difference {
 /// The first difference between two storages; `None` if they are equal in that range.
 ///
 /// Compared are tid, status, user, description, the decoded extension, and by oid the data and the
-/// transaction that a back pointer leads to. `progress` is called with numbers of bytes of the
+/// transaction that a back pointer leads to; no statuses if one storage
+/// [keeps none](Read::keeps_statuses). `progress` is called with numbers of bytes of the
 /// first one that were read.
 ///
 /// # Errors
@@ -51,6 +52,7 @@ pub fn compare(
     if range.is_empty() {
         return Ok(None);
     }
+    let with_status = first.keeps_statuses() && second.keeps_statuses();
     let mut first = Side::new(first.iterate(range.min, range.max)?);
     let mut second = Side::new(second.iterate(range.min, range.max)?);
     loop {
@@ -64,7 +66,8 @@ pub fn compare(
             (Some(one), Some(two)) if one.tid < two.tid => return missing(one.tid, 1),
             (Some(one), Some(two)) if one.tid > two.tid => return missing(two.tid, 2),
             (Some(one), Some(two)) => {
-                if !is_equal((one, &first.batch), (two, &second.batch)) {
+                let is_same_status = !with_status || one.status == two.status;
+                if !is_same_status || !is_equal((one, &first.batch), (two, &second.batch)) {
                     return Ok(Some(Difference::Different { tid: one.tid }));
                 }
             }
@@ -206,6 +209,7 @@ impl Batch {
     }
 }
 
+/// Whether all but the statuses is equal.
 fn is_equal((one, one_batch): (&Head, &Batch), (two, two_batch): (&Head, &Batch)) -> bool {
     let field = |of: fn(&Head) -> &Range<usize>| {
         (&one_batch.bytes[of(one).clone()], &two_batch.bytes[of(two).clone()])
@@ -214,8 +218,7 @@ fn is_equal((one, one_batch): (&Head, &Batch), (two, two_batch): (&Head, &Batch)
     let (extension, other_extension) = field(|head| &head.extension);
     let records = &one_batch.records[one.records.clone()];
     let others = &two_batch.records[two.records.clone()];
-    one.status == two.status
-        && user.0 == user.1
+    user.0 == user.1
         && description.0 == description.1
         && (extension == other_extension || is_same_extension(extension, other_extension))
         && records.len() == others.len()

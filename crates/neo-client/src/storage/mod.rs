@@ -1,5 +1,6 @@
 //! A NEO cluster as a kind of storage.
 
+mod copying;
 mod cursor;
 mod objects;
 mod oids;
@@ -13,10 +14,13 @@ use std::sync::Arc;
 use std::thread;
 
 use zodium_disk::SpaceWatch;
+use zodium_transport::Interrupt;
 use zodium_types::Durations;
 
 use crate::cluster::Cluster;
+use crate::patience::Patience;
 use crate::{NeoError, Options, connector};
+use copying::CopiedSerials;
 use objects::ObjectsAhead;
 use oids::OidStock;
 
@@ -26,6 +30,7 @@ pub struct NeoStorage {
     oids: OidStock,
     objects: ObjectsAhead,
     space: Arc<SpaceWatch>,
+    copied: CopiedSerials,
     /// How long finishes took at the cluster.
     finishes: Arc<Durations>,
 }
@@ -37,7 +42,18 @@ impl NeoStorage {
     /// When there is no primary master, or it does not accept this client; when the certificates
     /// cannot be used.
     pub fn open(options: Options) -> Result<NeoStorage, NeoError> {
-        let cluster = Arc::new(Cluster::new(options)?);
+        NeoStorage::open_with(options, None)
+    }
+
+    /// As [`NeoStorage::open`]; threads that wait for the cluster can be interrupted.
+    ///
+    /// # Errors
+    /// As [`NeoStorage::open`].
+    pub fn open_with(
+        options: Options,
+        interrupt: Option<Arc<dyn Interrupt>>,
+    ) -> Result<NeoStorage, NeoError> {
+        let cluster = Arc::new(Cluster::new(options, Patience::new(interrupt))?);
         let connecting = Arc::clone(&cluster);
         let run = move || connector::run(&connecting);
         let started = thread::Builder::new().name("neo-connector".to_owned()).spawn(run);
@@ -47,11 +63,17 @@ impl NeoStorage {
             oids: OidStock::default(),
             objects: ObjectsAhead::default(),
             space: Arc::default(),
+            copied: CopiedSerials::default(),
             finishes: Arc::default(),
         };
         // When this fails, dropping the storage ends the thread.
         storage.cluster.session(storage.cluster.deadline())?;
         Ok(storage)
+    }
+
+    /// Forgets the revisions in memory.
+    pub fn clear_cache(&self) {
+        self.cluster.current.clear();
     }
 }
 

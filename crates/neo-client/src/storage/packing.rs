@@ -1,7 +1,6 @@
 //! Packs: an order that is committed as a transaction, and carried out by the storages.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use tracing::info;
@@ -25,15 +24,8 @@ impl NeoStorage {
         let metadata =
             TransactionMetadata { description: DESCRIPTION.to_vec(), ..Default::default() };
         let order = PackRequest { oids: None, tid };
-        let finish = NeoTransaction::begin(&self.cluster, metadata, Some(order))?.vote()?;
-        let (done, outcome) = sync_channel(1);
-        let told = Box::new(move |finished| {
-            // The caller waits, whatever it takes.
-            let _ = done.send(finished);
-        });
-        finish.send(&self.cluster, told);
-        let committed = outcome.recv().map_err(|_| NeoError::Closed)??;
-        Ok(committed.tid)
+        let finish = NeoTransaction::begin(&self.cluster, metadata, (Some(order), None))?.vote()?;
+        Ok(self.finish_now(finish)?.tid)
     }
 
     /// Waits until the storages have carried the order out.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use zodium_neo::Message;
+use zodium_neo::messages::Ping;
 use zodium_storage::{
     Access, Committed, Follow, Follower, HistoryEntry, Load, ObjectStep, Read, ResidentRevisions,
     Revision, Stamp, StorageError, StoredRecord, Transaction, TransactionCursor,
@@ -77,14 +79,20 @@ impl Read for NeoStorage {
         self.cluster.options.read_only
     }
 
+    /// Clients cannot tell a cluster that a transaction was packed elsewhere.
+    fn keeps_statuses(&self) -> bool {
+        false
+    }
+
     /// A cluster does not tell its clients.
     fn size(&self) -> u64 {
         0
     }
 
-    /// A cluster does not tell its clients. The oids of objects begin with 0.
+    /// A cluster does not tell its clients: the largest oid of the commits that were seen. The oids
+    /// of objects begin with 0.
     fn object_count(&self) -> u64 {
-        self.cluster.commits.last_oid().0
+        self.cluster.commits.last_committed_oid().0
     }
 
     fn last_tid(&self) -> Tid {
@@ -199,5 +207,14 @@ impl Follow for NeoStorage {
             self.reads().committed(since.next(), last)
         };
         self.cluster.commits.follow(since, follower, missed)
+    }
+
+    /// The primary master tells of commits before it answers.
+    fn catch_up(&self) -> Result<(), StorageError> {
+        let session = self.cluster.session(self.cluster.deadline())?;
+        let asked = session
+            .master
+            .ask(Ping {}, |answer| matches!(answer, Message::Pong(_)).then_some(()))?;
+        Ok(asked.wait()?)
     }
 }

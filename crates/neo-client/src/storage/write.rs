@@ -14,19 +14,12 @@ use zodium_storage::{
 use zodium_types::{Distribution, Tid, TransactionMetadata};
 
 use super::NeoStorage;
+use super::copying::Copied;
 use crate::NeoError;
 use crate::transaction::{Finish, NeoTransaction};
 
 /// The name of spools, in the folder for temporary files.
 const SPOOL: &str = "zodium-neo-spool";
-
-/// The error of calls that would have this process decide about a commit.
-fn decided_by_cluster() -> StorageError {
-    let what = "a NEO cluster gives the tids of transactions itself; copy into its databases, or \
-                with NEO's importer"
-        .to_owned();
-    StorageError::Unsupported { what }
-}
 
 impl Write for NeoStorage {
     fn new_oids(&self, count: u64) -> Option<RangeInclusive<u64>> {
@@ -55,12 +48,21 @@ impl Write for NeoStorage {
         Spool::new(&RealDisk, &std::env::temp_dir().join(SPOOL), Arc::clone(&self.space))
     }
 
-    fn prepare(&self, _: NewTransaction, _: Access) -> Result<Poll<Prepared>, StorageError> {
-        Err(decided_by_cluster())
+    /// For copies: other transactions are [shared](Shared).
+    fn prepare(
+        &self,
+        transaction: NewTransaction,
+        _: Access,
+    ) -> Result<Poll<Prepared>, StorageError> {
+        match self.cluster.options.read_only {
+            true => Err(NeoError::ReadOnly.into()),
+            false => Ok(Poll::Ready(Prepared::new(Copied(transaction)))),
+        }
     }
 
-    fn commit(&self, _: Vec<(Tid, Prepared)>) -> Result<Vec<Committed>, StorageError> {
-        Err(decided_by_cluster())
+    /// What comes before an error is committed.
+    fn commit(&self, batch: Vec<(Tid, Prepared)>) -> Result<Vec<Committed>, StorageError> {
+        batch.into_iter().map(|(tid, prepared)| self.copy(tid, prepared.into_inner()?)).collect()
     }
 
     fn abort(&self, prepared: Prepared) {
@@ -85,7 +87,16 @@ impl Shared for NeoStorage {
         &self,
         metadata: &TransactionMetadata,
     ) -> Result<Box<dyn SharedTransaction>, StorageError> {
-        Ok(Box::new(NeoTransaction::begin(&self.cluster, metadata.clone(), None)?))
+        Ok(Box::new(NeoTransaction::begin(&self.cluster, metadata.clone(), (None, None))?))
+    }
+
+    fn begin_copy(
+        &self,
+        metadata: &TransactionMetadata,
+        tid: Tid,
+    ) -> Result<Box<dyn SharedTransaction>, StorageError> {
+        let metadata = metadata.clone();
+        Ok(Box::new(NeoTransaction::begin(&self.cluster, metadata, (None, Some(tid)))?))
     }
 
     fn finish(&self, prepared: Prepared, done: Finished) {

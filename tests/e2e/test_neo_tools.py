@@ -1,0 +1,131 @@
+"""The tools on a running NEO cluster, and copies into it."""
+
+import json
+import subprocess
+
+import pytest
+import ZODB
+from harness.databases import change, delete, undo
+from harness.neo import OwnCluster, wait_for
+from harness.process import ServerProcess, command_words, free_port
+from harness.servers import COMMAND
+from ZODB.FileStorage import FileStorage
+
+pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
+
+
+@pytest.fixture
+def run(binary):
+    def run_command(*words, given=b""):
+        words = [str(word) for word in (binary, *words)]
+        done = subprocess.run(words, capture_output=True, input=given, timeout=RUN_SECONDS)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    return run_command
+
+
+@pytest.fixture
+def start_cluster(tmp_path):
+    clusters = []
+
+    def start(**shape):
+        folder = tmp_path / f"cluster-{len(clusters)}"
+        folder.mkdir()
+        clusters.append(OwnCluster(folder, **shape))
+        clusters[-1].start()
+        return clusters[-1]
+
+    yield start
+    for cluster in clusters:
+        cluster.end()
+
+
+@pytest.fixture
+def data_file(tmp_path, seeded):
+    """A file with changes, undos and deletions; none is packed."""
+    path = tmp_path / "Data.fs"
+    extend(path, seeded, 30)
+    return path
+
+
+def extend(path, random, count):
+    database = ZODB.DB(FileStorage(str(path)))
+    for number in range(count):
+        [(step)] = random.choices([change, undo, delete], [8, 3, 1] if number > 9 else [1, 0, 0])
+        step(database, random)
+    database.close()
+
+
+def last_tid(path):
+    storage = FileStorage(str(path), read_only=True)
+    try:
+        return storage.lastTransaction().hex()
+    finally:
+        storage.close()
+
+
+def test_a_file_is_copied_into_a_cluster_and_on_to_other_places(
+    run, start_cluster, data_file, tmp_path, seeded
+):
+    cluster = start_cluster(storages=2, partitions=3, replicas=1)
+    url = cluster.url()
+    code, out, errors = run("copy", "--json", data_file, url)
+    assert code == 0, errors
+    assert json.loads(out)["verified"] and json.loads(out)["last"] == last_tid(data_file)
+    assert run("cmp", data_file, url)[0] == 0
+    # What the tools say of a file they say of the cluster.
+    expected = run("dump", data_file)
+    assert run("dump", url) == expected
+    for words in (["analyze", "-c"], ["stats"], ["refs"], ["oids"]):
+        assert run(*words, url) == run(*words, data_file), words
+    for words in (["tail", "-n", "3"], ["catobj"]):
+        code, out, errors = run(*words, url, *(["0000000000000000"] if words == ["catobj"] else []))
+        assert code == 0 and out, (words, errors)
+    code, out, errors = run("info", url)
+    assert code == 0 and last_tid(data_file).encode() in out, errors
+    # More of the same file, and from the cluster to a file and to a database.
+    extend(data_file, seeded, 5)
+    assert run("copy", data_file, url)[0] != 0, "transactions are there already"
+    code, _, errors = run("copy", "--incremental", data_file, url)
+    assert code == 0, errors
+    for copy in (tmp_path / "copy.fs", f"sqlite://{tmp_path}/copy.sqlite"):
+        code, _, errors = run("copy", url, copy)
+        assert code == 0, errors
+        assert run("cmp", data_file, copy)[0] == 0
+    other = start_cluster()
+    code, _, errors = run("load", other.url(), given=run("dump", url)[1])
+    assert code == 0, errors
+    assert run("cmp", url, other.url())[0] == 0
+
+
+def test_a_copy_that_was_killed_goes_on(run, start_cluster, binary, tmp_path, seeded):
+    path = tmp_path / "Data.fs"
+    extend(path, seeded, 200)
+    cluster = start_cluster(storages=2, partitions=2)
+    url = cluster.url()
+    copying = subprocess.Popen([binary, "copy", path, url])
+
+    def transactions():
+        return int(cluster.ctl("print", "ids").stdout.count("last_tid = 0x0") > 0)
+
+    wait_for(lambda: copying.poll() is not None or transactions(), "the first transaction")
+    copying.kill()
+    copying.wait()
+    code, _, errors = run("copy", "--incremental", path, url)
+    assert code == 0, errors
+    assert run("cmp", path, url)[0] == 0
+
+
+def test_a_copied_database_is_served_with_its_history(run, start_cluster, data_file, tmp_path):
+    cluster = start_cluster()
+    assert run("copy", data_file, cluster.url())[0] == 0
+    port = free_port()
+    server = ServerProcess(
+        command_words(COMMAND, (), path=cluster.url(), port=port), port, tmp_path
+    )
+    try:
+        code, _, errors = run("cmp", data_file, f"zeo://127.0.0.1:{port}")
+        assert code == 0, errors
+    finally:
+        server.kill()
