@@ -96,7 +96,11 @@ impl ObjectsAhead {
 }
 
 impl CurrentObject {
-    fn from_answer(answer: Value<'static>) -> Result<CurrentObject, ClientError> {
+    /// Decodes the answer to `record_iternext`.
+    ///
+    /// # Errors
+    /// When it is of another kind.
+    pub fn from_answer(answer: Value<'static>) -> Result<CurrentObject, ClientError> {
         let parts = answer.into_sequence().map(<[Value<'_>; 4]>::try_from);
         if let Some(Ok([oid, serial, data, following])) = parts
             && let (Some(oid), Some(serial)) = (oid.as_oid(), serial.as_tid())

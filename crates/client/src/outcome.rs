@@ -19,6 +19,7 @@ const SENT_STORES_MAX: usize = 16;
 pub struct Unfinished {
     stores: SentStores,
     awaited: Option<Awaited>,
+    elsewhere: Option<Elsewhere>,
 }
 
 /// The outcome of a transaction.
@@ -38,6 +39,10 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentStores(Vec<(Oid, Tid, Bytes)>);
 
+/// A function that knows the outcome.
+#[derive(Clone)]
+struct Elsewhere(Arc<dyn Fn() -> Result<Outcome, ClientError> + Send + Sync>);
+
 /// A reply that may still arrive.
 #[derive(Clone)]
 struct Awaited {
@@ -48,7 +53,7 @@ struct Awaited {
 impl Unfinished {
     /// The connection was lost.
     pub(crate) fn lost(stores: SentStores) -> Unfinished {
-        Unfinished { stores, awaited: None }
+        Unfinished { stores, awaited: None, elsewhere: None }
     }
 
     /// The caller stopped waiting for the reply.
@@ -57,7 +62,21 @@ impl Unfinished {
         connection: Arc<Connection>,
         promise: Arc<Promise<Value<'static>>>,
     ) -> Unfinished {
-        Unfinished { stores, awaited: Some(Awaited { connection, promise }) }
+        let awaited = Some(Awaited { connection, promise });
+        Unfinished { stores, awaited, elsewhere: None }
+    }
+
+    /// A transaction of a storage without a server, which `ask` knows the outcome of.
+    pub fn elsewhere(
+        ask: impl Fn() -> Result<Outcome, ClientError> + Send + Sync + 'static,
+    ) -> Unfinished {
+        let (stores, elsewhere) = (SentStores::default(), Some(Elsewhere(Arc::new(ask))));
+        Unfinished { stores, awaited: None, elsewhere }
+    }
+
+    /// The outcome, if it is known [elsewhere](Unfinished::elsewhere).
+    pub fn ask(&self) -> Option<Result<Outcome, ClientError>> {
+        self.elsewhere.as_ref().map(|Elsewhere(ask)| ask())
     }
 }
 
@@ -122,6 +141,12 @@ impl Awaited {
         self.connection.wait(&self.promise)?;
         let lost = || Err(ClientError::disconnected("it was not answered"));
         Ok(self.promise.answer().unwrap_or_else(lost))
+    }
+}
+
+impl fmt::Debug for Elsewhere {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Elsewhere").finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::violation::Violation;
 const RULE: &str = "dependencies";
 
 /// Each crate with those it may use, which all stand above it. Its tests may use any above it.
-const MAY_USE: [(&str, &[&str]); 39] = [
+const MAY_USE: [(&str, &[&str]); 40] = [
     ("zodium-types", &[]),
     ("zodium-pickle", &["zodium-types"]),
     // The disk knows bytes, not objects.
@@ -133,6 +133,20 @@ const MAY_USE: [(&str, &[&str]); 39] = [
             "zodium-zeo",
         ],
     ),
+    // A storage of this process behind the client's interface, with what a server would answer.
+    (
+        "zodium-embedded",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-disk",
+            "zodium-storage",
+            "zodium-engine",
+            "zodium-transport",
+            "zodium-zeo-server",
+            "zodium-client",
+        ],
+    ),
     // Works over the traits of a storage: it knows no kind of one, and no server.
     ("zodium-tools", &["zodium-types", "zodium-pickle", "zodium-storage", "zodium-resolution"]),
     // So do backups.
@@ -199,7 +213,20 @@ const MAY_USE: [(&str, &[&str]); 39] = [
         ],
     ),
     // The Python package: the client, and the program.
-    ("zodium-python", &["zodium-types", "zodium-pickle", "zodium-tls", "zodium-client", "zodium"]),
+    (
+        "zodium-python",
+        &[
+            "zodium-types",
+            "zodium-pickle",
+            "zodium-storage",
+            "zodium-engine",
+            "zodium-tls",
+            "zodium-neo-client",
+            "zodium-client",
+            "zodium-embedded",
+            "zodium",
+        ],
+    ),
     // Benchmarks speak to any server over its socket; links are measured alone too,
     // and the client beside Python's. No program is built of them: they stand below all.
     (
