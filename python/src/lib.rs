@@ -1,15 +1,20 @@
-//! The native part of the Python package `zodium`: the client of ZEO servers, and the program.
+//! The native part of the Python package `zodium`: the clients of ZEO servers and of NEO clusters,
+//! and the program.
 
 #![forbid(unsafe_code)]
 
+mod backend;
 mod client;
 mod error;
 mod ids;
 mod interrupt;
 mod logging;
+mod neo_client;
 mod outcome;
 mod program;
 mod reader;
+mod resolver;
+mod server_client;
 mod transaction;
 mod value;
 mod watcher;
@@ -20,11 +25,15 @@ mod _native {
     #[pymodule_export]
     use crate::client::NativeClient;
     #[pymodule_export]
+    use crate::neo_client::NeoClient;
+    #[pymodule_export]
     use crate::outcome::NativeUnfinished;
     #[pymodule_export]
     use crate::program::run_program;
     #[pymodule_export]
     use crate::reader::{NativeLogReader, plain_extension};
+    #[pymodule_export]
+    use crate::server_client::ServerClient;
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
 }

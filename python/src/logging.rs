@@ -6,8 +6,8 @@
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 
-/// The target of the client's log messages.
-const SOURCE: &str = "zodium_client";
+/// The targets of the clients' log messages.
+const SOURCES: [&str; 2] = ["zodium_client", "zodium_neo_client"];
 /// The name of the Python logger.
 const LOGGER: &str = "zodium.client";
 
@@ -23,7 +23,7 @@ pub(crate) fn begin() {
 
 impl Log for PythonLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with(SOURCE)
+        SOURCES.iter().any(|source| metadata.target().starts_with(source))
     }
 
     fn log(&self, record: &Record<'_>) {

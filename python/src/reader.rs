@@ -12,9 +12,10 @@ use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use zodium_client::{ClientError, CommittedRecord, Extension, Interrupt, LogReader};
+use zodium_client::{ClientError, CommittedRecord, Extension, Interrupt};
 use zodium_types::Tid;
 
+use crate::backend::Log;
 use crate::error::{disconnected, raised};
 use crate::ids::TidArgument;
 use crate::interrupt::PythonSignals;
@@ -30,12 +31,15 @@ const SIGNALS_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct NativeLogReader {
     /// Borrowed during a wait for the server. A signal handler that uses it then, in the same
     /// thread, gets an error; other threads wait.
-    reader: ReentrantMutex<RefCell<Option<LogReader>>>,
+    reader: ReentrantMutex<Place>,
     /// The process that created it: a forked child must not use its connection.
     process: u32,
     /// Constructs a record from its four parts.
     record: Py<PyAny>,
 }
+
+/// The reader; `None` when it was given up.
+type Place = RefCell<Option<Box<dyn Log>>>;
 
 /// Metadata of a transaction: tid, status, user, description, and the extension as a pickle or a
 /// dict.
@@ -64,7 +68,7 @@ impl Refusal {
 }
 
 impl NativeLogReader {
-    pub(crate) fn new(reader: LogReader, record: Py<PyAny>) -> NativeLogReader {
+    pub(crate) fn new(reader: Box<dyn Log>, record: Py<PyAny>) -> NativeLogReader {
         let reader = ReentrantMutex::new(RefCell::new(Some(reader)));
         NativeLogReader { reader, process: process::id(), record }
     }
@@ -72,7 +76,7 @@ impl NativeLogReader {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        run: impl FnOnce(&mut LogReader) -> Result<T, ClientError> + Send,
+        run: impl FnOnce(&mut dyn Log) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         if process::id() != self.process {
             return Err(disconnected(py, "this iterator is the parent process's: begin a new one"));
@@ -80,14 +84,18 @@ impl NativeLogReader {
         py.detach(|| {
             let reader = self.locked()?;
             let mut reader = reader.try_borrow_mut().map_err(|_| Refusal::InUse)?;
-            reader.as_mut().map(run).ok_or(Refusal::GivenUp)?.map_err(Refusal::Client)
+            reader
+                .as_mut()
+                .map(|reader| run(reader.as_mut()))
+                .ok_or(Refusal::GivenUp)?
+                .map_err(Refusal::Client)
         })
         .map_err(|refusal| refusal.into_exception(py))
     }
 
     /// Locks the reader, waiting while another thread reads. Runs signal handlers meanwhile, which
     /// may end the wait.
-    fn locked(&self) -> Result<ReentrantMutexGuard<'_, RefCell<Option<LogReader>>>, Refusal> {
+    fn locked(&self) -> Result<ReentrantMutexGuard<'_, Place>, Refusal> {
         loop {
             if let Some(reader) = self.reader.try_lock_for(SIGNALS_INTERVAL) {
                 return Ok(reader);
@@ -109,7 +117,9 @@ impl NativeLogReader {
 
     /// The next transaction; None at the end.
     fn next_transaction<'py>(&self, py: Python<'py>) -> PyResult<Option<Head<'py>>> {
-        let Some(head) = self.with(py, LogReader::next_transaction)? else { return Ok(None) };
+        let Some(head) = self.with(py, |reader| reader.next_transaction())? else {
+            return Ok(None);
+        };
         let extension = match head.extension {
             Extension::Pickle(pickle) => PyBytes::new(py, &pickle).into_any(),
             Extension::Dict(dict) => to_python(py, &dict)?,

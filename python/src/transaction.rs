@@ -10,10 +10,11 @@ use parking_lot::{Mutex, ReentrantMutex};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use zodium_client::{ClientError, Transaction, TransactionOptions};
+use zodium_client::{ClientError, TransactionOptions};
 use zodium_pickle::Value;
 use zodium_types::Tid;
 
+use crate::backend::OpenTransaction;
 use crate::error::raised;
 use crate::ids::{DataArgument, OidArgument, TidArgument};
 use crate::value::owned;
@@ -23,7 +24,7 @@ use crate::value::owned;
 pub(crate) struct NativeTransaction {
     /// `None` when the transaction is over. Borrowed during a wait: a signal handler that uses it
     /// then, in the same thread, gets an error.
-    open: ReentrantMutex<RefCell<Option<Transaction>>>,
+    open: ReentrantMutex<RefCell<Option<Box<dyn OpenTransaction>>>>,
 }
 
 /// The result of a vote: oids whose data the server has changed, and conflicts as oid, committed
@@ -34,25 +35,25 @@ type Voted<'py> = (Vec<Bound<'py, PyBytes>>, Vec<[Bound<'py, PyBytes>; 4]>);
 type Finished<'py> = (Bound<'py, PyBytes>, Option<PyErr>);
 
 impl NativeTransaction {
-    pub(crate) fn new(transaction: Transaction) -> NativeTransaction {
+    pub(crate) fn new(transaction: Box<dyn OpenTransaction>) -> NativeTransaction {
         NativeTransaction { open: ReentrantMutex::new(RefCell::new(Some(transaction))) }
     }
 
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        run: impl FnOnce(&mut Transaction) -> Result<T, ClientError> + Send,
+        run: impl FnOnce(&mut dyn OpenTransaction) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         let outcome = py.detach(|| {
             let open = self.open.lock();
             let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
-            open.as_mut().map(run).ok_or_else(is_over)
+            open.as_mut().map(|open| run(open.as_mut())).ok_or_else(is_over)
         });
         outcome?.map_err(|error| raised(py, &error))
     }
 
     /// Takes the transaction, to end it.
-    fn take(&self) -> PyResult<Option<Transaction>> {
+    fn take(&self) -> PyResult<Option<Box<dyn OpenTransaction>>> {
         let open = self.open.lock();
         let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
         Ok(open.take())
@@ -128,7 +129,7 @@ impl NativeTransaction {
     }
 
     fn vote<'py>(&self, py: Python<'py>) -> PyResult<Voted<'py>> {
-        let voted = self.with(py, Transaction::vote)?;
+        let voted = self.with(py, |open| open.vote())?;
         let changed = voted.changed.iter().map(|oid| PyBytes::new(py, &oid.to_bytes()));
         let conflicts = voted.conflicts.iter().map(|conflict| {
             [
@@ -155,7 +156,7 @@ impl NativeTransaction {
         };
         let finished = py.detach(|| {
             let open = self.take()?.ok_or_else(is_over)?;
-            Ok::<_, PyErr>(open.finish(called))
+            Ok::<_, PyErr>(open.finish(Box::new(called)))
         });
         let tid = finished?.map_err(|error| raised(py, &error))?;
         Ok((PyBytes::new(py, &tid.to_bytes()), failure.lock().take()))
@@ -164,7 +165,7 @@ impl NativeTransaction {
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let aborted = py.detach(|| {
             let open = self.take()?;
-            Ok::<_, PyErr>(open.map_or(Ok(()), Transaction::abort))
+            Ok::<_, PyErr>(open.map_or(Ok(()), |open| open.abort()))
         });
         aborted?.map_err(|error| raised(py, &error))
     }
@@ -201,6 +202,7 @@ pub(crate) fn metadata(
 ) -> PyResult<TransactionOptions> {
     let extension = match owned(extension)? {
         Value::None => Value::Dict(Vec::new()),
+        // A dict, or one that is pickled already.
         extension => extension,
     };
     let (user, description) = (text(user)?, text(description)?);

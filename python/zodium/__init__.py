@@ -4,13 +4,15 @@
 
     db = zodium.DB(("localhost", 8100))
 
-`zodium.ClientStorage` takes the place of ZEO's. The `zodium` command serves databases.
+`zodium.ClientStorage` takes the place of ZEO's, and `zodium.NEOStorage` that of NEO's. The
+`zodium` command serves databases.
 """
 
+from ._neo import NEOStorage
 from ._storage import ClientStorage
 from ._tls import TLS
 
-__all__ = ["TLS", "ClientStorage", "DB", "client", "connection"]
+__all__ = ["TLS", "ClientStorage", "DB", "NEOStorage", "client", "connection"]
 
 
 def client(*args, **options):

@@ -39,8 +39,12 @@ class Commits:
             raise ReadOnlyError()
         if pending_of(self, txn) is not None:
             raise StorageTransactionError("Duplicate tpc_begin calls for same transaction")
-        native = self._client.begin(txn.user, txn.description, txn.extension, tid, status)
+        native = self._client.begin(txn.user, txn.description, self._extension(txn), tid, status)
         txn.set_data(self, Pending(native))
+
+    def _extension(self, txn):
+        """Return the extension of a transaction as the native client takes it."""
+        return txn.extension
 
     def store(self, oid, serial, data, version, txn):
         assert not version

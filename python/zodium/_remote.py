@@ -35,6 +35,10 @@ def btrees_conflict(attributes):
     return POSException.BTreesConflictError(**places)
 
 
+def undo_error(attributes):
+    return POSException.UndoError(attributes.get("_reason"), attributes.get("_oid"))
+
+
 def undo_errors(attributes):
     return POSException.MultipleUndoErrors(attributes.get("_errs"))
 
@@ -47,7 +51,9 @@ BY_NAME = {
             (
                 POSException.POSKeyError,
                 POSException.ReadOnlyError,
+                POSException.StorageSystemError,
                 POSException.StorageTransactionError,
+                POSException.Unsupported,
             ),
         ),
         (conflict, (POSException.ConflictError, POSException.ReadConflictError)),
@@ -55,10 +61,12 @@ BY_NAME = {
     for exception_class in classes
 }
 BY_NAME["ZODB.POSException.BTreesConflictError"] = btrees_conflict
+BY_NAME["ZODB.POSException.UndoError"] = undo_error
 BY_NAME["ZODB.POSException.MultipleUndoErrors"] = undo_errors
 for module in ("builtins", "exceptions"):
     BY_NAME[f"{module}.KeyError"] = plain(KeyError)
     BY_NAME[f"{module}.TypeError"] = plain(TypeError)
+    BY_NAME[f"{module}.ValueError"] = plain(ValueError)
 
 
 def exception(name, arguments):

@@ -1,38 +1,24 @@
 """ClientStorage: a ZODB storage on a ZEO server.
 
-Key decision: the cache, and everything that waits for the server, is native and runs without
-the GIL. Operations that happen at most once in a transaction are here, in terms of ZODB's
-own classes.
+What other storages over a native client do as well is in _native_storage.py.
 """
 
 import functools
-import logging
 import os
 import socket
 import time
 import weakref
 
-import zope.interface
 from ZODB import interfaces
-from ZODB.BaseStorage import copy
-from ZODB.ConflictResolution import ConflictResolvingStorage
-from ZODB.POSException import POSKeyError
-from ZODB.utils import maxtid
 
 from . import _blobs, _lifetime
 from ._addresses import addresses
-from ._commit import Commits
-from ._iteration import TransactionIterator
-from ._native import Client
+from ._native import ServerClient
+from ._native_storage import MEGABYTE, WAIT_SECONDS, NativeStorage, logger
 from ._tls import tls_options
-from .exceptions import ClientDisconnected, OutcomeUnknown
+from .exceptions import ClientDisconnected
 
-logger = logging.getLogger("zodium.client")
-
-MEGABYTE = 1 << 20
-WAIT_SECONDS = 30
-
-# Interfaces that this storage provides if the server says that its storage does.
+# Interfaces that the storage provides if the server says that its storage does.
 OFFERED = (
     interfaces.IStorageRestoreable,
     interfaces.IStorageIteration,
@@ -43,13 +29,14 @@ OFFERED = (
 )
 
 
-@zope.interface.implementer(interfaces.IMultiCommitStorage, interfaces.IPrefetchStorage)
-class ClientStorage(Commits, ConflictResolvingStorage):
+class ClientStorage(NativeStorage):
     """A ZODB storage on a ZEO server.
 
     The parameters are those of ZEO.ClientStorage.ClientStorage, with the same meaning.
     docs/python.md lists the few that differ.
     """
+
+    _offered = OFFERED
 
     def __init__(
         self,
@@ -83,21 +70,12 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         silence_timeout=60,
     ):
         _lifetime.refuse_gevent()
-        self.__name__ = name or str(addr)
+        super().__init__(name or str(addr))
         self._addr = addresses(addr)
         self._storage = storage
         self._server_addr = None
-        self._db = None
-        self._info = {
-            "length": 0,
-            "size": 0,
-            "name": "Zodium Client",
-            "supportsUndo": 0,
-            "interfaces": (),
-        }
         self.blob_dir = blob_dir
         self.shared_blob_dir = shared_blob_dir
-        self._blobs = None
         if blob_dir is not None:
             self._blobs = _blobs.BlobFiles(
                 blob_dir, shared_blob_dir, blob_cache_size, blob_cache_size_check, self.__name__
@@ -105,7 +83,7 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         self.fshelper = self._blobs and self._blobs.helper
         self.server_sync = server_sync
         connect = functools.partial(
-            Client,
+            ServerClient,
             # A weak reference: the storage holds the client.
             watcher=weakref.ref(self),
             storage=storage,
@@ -127,55 +105,8 @@ class ClientStorage(Commits, ConflictResolvingStorage):
                 self.close()
                 raise
 
-    def _use(self, client):
-        self._client = client
-        # The most frequent methods go directly to the native client. Only these: code that keeps a
-        # bound method, as ZODB's connections do, would keep a client that new_addr closes.
-        if type(self).loadBefore is ClientStorage.loadBefore:
-            self.loadBefore = client.load_before
-
-    # Callbacks of the client, in the order of the server's messages. They run on the reading
-    # thread, so they must not wait for the server.
-
-    def notify_connected(self, info):
-        """A connection is established, and all missed invalidations were reported."""
-        # Only the oids of missed commits are known, so objects loaded meanwhile may be stale.
-        if self._db is not None:
-            self._db.invalidateCache()
-        logger.info("%s is connected", self.__name__)
-        self._info.update(info)
-        names = {tuple(name) for name in self._info.get("interfaces", ())}
-        for interface in OFFERED:
-            if (interface.__module__, interface.__name__) in names:
-                zope.interface.alsoProvides(self, interface)
-
-    def notify_disconnected(self):
-        """The connection is lost, and with it the server's state for it."""
-        logger.info("%s lost its connection", self.__name__)
-
-    def info(self, changed):
-        """The server sent its size and number of objects."""
-        self._info.update(changed)
-
-    def invalidateCache(self):
-        """It is no longer known what has changed."""
-        if self._db is not None:
-            self._db.invalidateCache()
-
-    def invalidateTransaction(self, tid, oids):
-        """Another client has committed."""
-        if self._db is not None:
-            self._db.invalidate(tid, oids)
-
-    # Methods of the storage itself.
-
-    def registerDB(self, db):
-        super().registerDB(db)
-        self._db = db
-
     def close(self):
-        """Close the connection; later calls raise ClientDisconnected."""
-        self._client.close()
+        super().close()
         if self._blobs is not None:
             self._blobs.close()
 
@@ -184,36 +115,6 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         self._addr = addresses(addr)
         self._client.set_addresses(self._addr)
 
-    def outcome(self, error):
-        """Return the tid that a transaction was committed under, or None if it was not committed.
-
-        `error` is the OutcomeUnknown of its tpc_finish, or an exception that was raised from
-        one, such as KeyboardInterrupt. It is raised again if the outcome cannot be found out:
-        the transaction stored no objects, or the server changed all their data. A server that
-        was still committing when the connection was lost may take a moment.
-        """
-        while error is not None and not isinstance(error, OutcomeUnknown):
-            error = error.__cause__
-        if error is not None and error.committed is not None:
-            return error.committed
-        if error is None or error.unfinished is None:
-            raise ValueError("this is no OutcomeUnknown of a transaction of this process")
-        tid = self._client.outcome(error.unfinished)
-        if tid is False:
-            raise error
-        return tid
-
-    def is_connected(self, test=False):
-        return self._client.is_connected()
-
-    def ping(self):
-        """Wait until all earlier commits are known to this client."""
-        return self._call("ping")
-
-    def sync(self):
-        if self.server_sync:
-            self.ping()
-
     def sortKey(self):
         peer = self._client.peer()
         if peer is not None:
@@ -221,81 +122,6 @@ class ClientStorage(Commits, ConflictResolvingStorage):
         if self._server_addr is None:
             raise ClientDisconnected("never connected")
         return f"{self._storage}:{self._server_addr}"
-
-    def __len__(self):
-        return self._info["length"]
-
-    def getName(self):
-        state = "connected" if self.is_connected() else "disconnected"
-        return f"{self.__name__} ({state})"
-
-    def getSize(self):
-        return self._info["size"]
-
-    def supportsUndo(self):
-        return self._info["supportsUndo"]
-
-    def loadBefore(self, oid, tid):
-        return self._client.load_before(oid, tid)
-
-    def prefetch(self, oids, tid):
-        return self._client.prefetch(oids, tid)
-
-    def clear_cache(self):
-        """Drop all revisions from the cache, so that the next loads go to the server."""
-        self._client.clear_cache()
-
-    def load_many(self, oids, before):
-        """Return loadBefore of each oid, with one request; None also for a missing object."""
-        return self._client.load_many(oids, before)
-
-    def lastTransaction(self):
-        return self._client.last_tid()
-
-    def new_oid(self):
-        return self._client.new_oid()
-
-    def isReadOnly(self):
-        return self._client.is_read_only()
-
-    is_read_only = isReadOnly
-
-    def load(self, oid, version=""):
-        revision = self.loadBefore(oid, maxtid)
-        if revision is None:
-            raise POSKeyError(oid)
-        return revision[:2]
-
-    def loadSerial(self, oid, serial):
-        # Not from the cache, which does not know what a pack has removed.
-        return self._call("loadSerial", oid, serial)
-
-    def getTid(self, oid):
-        return self._call("getTid", oid)
-
-    def history(self, oid, size=1):
-        return self._call("history", oid, size)
-
-    def record_iternext(self, next=None):
-        return self._client.next_object(next)
-
-    def pack(self, t=None, referencesf=None, wait=1, days=0):
-        """Pack up to a time; the server finds references itself and ignores `referencesf`."""
-        until = time.time() if t is None else t
-        return self._call("pack", until - days * 86400, wait)
-
-    def undoInfo(self, first=0, last=-20, specification=None):
-        return self._call("undoInfo", first, last, specification)
-
-    def undoLog(self, first=0, last=-20, filter=None):
-        """Return undoable transactions; an empty list with a `filter`, which cannot be sent."""
-        return [] if filter is not None else self._call("undoLog", first, last)
-
-    def copyTransactionsFrom(self, other, verbose=0):
-        copy(other, self, verbose)
-
-    def iterator(self, start=None, stop=None):
-        return TransactionIterator(self._client, start, stop)
 
     def server_status(self, timeout=None):
         return self._call("server_status", timeout=timeout)
@@ -317,9 +143,6 @@ class ClientStorage(Commits, ConflictResolvingStorage):
 
     def _cast(self, method, *arguments):
         self._client.cast(method, *arguments)
-
-    def _after_fork_in_child(self):
-        self._client.after_fork_in_child()
 
     # Blobs.
 

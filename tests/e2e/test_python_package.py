@@ -31,7 +31,7 @@ ignore_errors = false
 # zope.interface adds.
 NOT_IN_STUBS = r"""
 zodium\._.*
-zodium\.ClientStorage\.(info|invalidateCache|invalidateTransaction|notify_.*)
+zodium\.\w+Storage\.(info|invalidateCache|invalidateTransaction|notify_.*)
 zodium\..*\.__(implemented|provides|providedBy)__
 """
 
@@ -74,12 +74,25 @@ def test_the_reference_has_all_parameters_with_their_defaults():
     assert [name for name, _ in rows] == [one.name for one in parameters]
 
 
+def test_the_parameters_of_neo_storages_are_documented_with_their_defaults():
+    section = (ROOT / "docs" / "neo.md").read_text().split("## The Python storage")[1]
+    rows = re.findall(r"^\| `(\w+)` \|(.*?)\|", section.split("\n## ")[0], re.MULTILINE)
+    documented = {
+        name: IN_WORDS[text.strip()]
+        if text.strip() in IN_WORDS
+        else ast.literal_eval(text.strip("` "))
+        for name, text in rows
+    }
+    parameters = inspect.signature(zodium.NEOStorage).parameters.values()
+    assert documented == {one.name: one.default for one in parameters}
+
+
 def test_the_reference_has_all_methods_with_their_parameters():
     stub = ast.parse((ROOT / "python" / "zodium" / "__init__.pyi").read_text())
-    (storage,) = [one for one in stub.body if getattr(one, "name", "") == "ClientStorage"]
+    classes = {one.name: one for one in stub.body if isinstance(one, ast.ClassDef)}
     methods = {
         one.name: [argument.arg for argument in one.args.args[1:]]
-        for one in storage.body
+        for one in classes["_NativeStorage"].body + classes["ClientStorage"].body
         if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
     }
     section = REFERENCE.read_text().split("## Methods")[1].split("\n## ")[0]
