@@ -1,12 +1,15 @@
 """NEO/py's own tests, with our program in place of its masters, storage nodes and admins.
 
     NEOPPOD=CHECKOUT PYTHON tests/conformance/neo/run.py [--master COMMAND] [--storage COMMAND]
-        [--admin COMMAND] [--adapter MySQL] [NAME ...]
+        [--admin COMMAND] [--client zodium|gateway] [--adapter MySQL] [NAME ...]
 
 PYTHON runs NEO/py.  A NAME is a module (zodb.testBasic, functional.testStorage), a
 group (zodb, functional, subset), or part of the name of a test after a colon (zodb:Undo).
 Without names all of zodb and functional run.  COMMAND is what `neomaster`, `neostorage` or
 `neoadmin` is replaced by; `--master stock` and the like leave NEO's own.
+
+The tests of ZODB's storages use NEO's client. With `--client zodium` they use zodium.NEOStorage,
+and with `--client gateway` ZEO's client over `zodium serve neo://`; PYTHON needs ZEO then.
 
 With `--adapter MySQL` the databases are on a MariaDB server, which is started for them.
 
@@ -22,8 +25,10 @@ not come back to order after a failure.
 
 import argparse
 import contextlib
+import functools
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -152,6 +157,8 @@ def main():
     for node in ("master", "storage", "admin"):
         command, help = f"{PROGRAM} neo {node}", f"what neo{node} is replaced by"
         parser.add_argument(f"--{node}", default=command, help=help)
+    help = "what ZODB's tests use: stock, zodium or gateway"
+    parser.add_argument("--client", choices=["stock", *CLIENTS], default="stock", help=help)
     help = "kind of the storages' databases: SQLite or MySQL"
     parser.add_argument("--adapter", default="SQLite", help=help)
     parser.add_argument("--details", action="store_true", help="show each failure in full")
@@ -168,8 +175,8 @@ def main():
     counts = {}
     for group, test in tests_named(options.names):
         count = counts.setdefault(group, dict.fromkeys(OUTCOMES, 0))
-        enlarge = enlarge_clusters if group == "subset" else None
-        count[OUTCOMES[run_apart(test, options.details, enlarge)]] += 1
+        prepare = functools.partial(prepare_test, group, options.client)
+        count[OUTCOMES[run_apart(test, options.details, prepare)]] += 1
     stack.close()
     for group, count in counts.items():
         print(
@@ -177,6 +184,84 @@ def main():
             f" ({count['expected']} fail as expected, {count['skipped']} skipped)"
         )
     sys.exit(1 if any(count["failed"] for count in counts.values()) else 0)
+
+
+def prepare_test(group, client):
+    """Prepares the process of a test."""
+    if group == "subset":
+        enlarge_clusters()
+    if client != "stock":
+        from neo.tests.functional import NEOCluster
+
+        sys.path.insert(0, str(REPOSITORY / "tests"))
+        NEOCluster.getZODBStorage = CLIENTS[client]()
+
+
+def with_native_client():
+    """Our client in place of NEO's."""
+    from harness import package
+
+    package.use()
+    from ZODB.tests.IteratorStorage import IteratorStorage
+    from zodium import NEOStorage
+
+    # Extensions come as they were committed, as FileStorage's do.
+    IteratorStorage.use_extension_bytes = True
+
+    class Storage(NEOStorage):
+        undoLog = without_packs(NEOStorage.undoLog)
+
+    def open_storage(cluster, **options):
+        storage = Storage(**cluster.getClientConfig(**options))
+        cluster.zodb_storage_list.append(storage)
+        return storage
+
+    return open_storage
+
+
+def with_gateway():
+    """ZEO's client over a gateway of ours, which ends with it."""
+    from harness.process import HOST, free_port
+    from ZEO.ClientStorage import ClientStorage
+
+    class Storage(ClientStorage):
+        undoLog = without_packs(ClientStorage.undoLog)
+
+        def __init__(self, command, *, read_only=False):
+            port = free_port()
+            words = [*command, "-a", f"{HOST}:{port}", *(["--read-only"] if read_only else [])]
+            self.gateway = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+            super().__init__((HOST, port), read_only=read_only, wait_timeout=60)
+
+        def close(self):
+            super().close()
+            self.gateway.terminate()
+            self.gateway.wait()
+
+    def open_storage(cluster, read_only=False):
+        given = cluster.getClientConfig()
+        query = "&".join(f"{name}={given[name]}" for name in ("ca", "cert", "key") if name in given)
+        url = f"neo://{given['name']}@{given['master_nodes'].replace(' ', ',')}?{query}"
+        # Classes of the tests are resolved with this Python, as runzeo does.
+        words = [PROGRAM, "serve", url, "--python-resolver", sys.executable]
+        storage = Storage([*words, "--log-level", "warn"], read_only=read_only)
+        cluster.zodb_storage_list.append(storage)
+        return storage
+
+    return open_storage
+
+
+CLIENTS = {"zodium": with_native_client, "gateway": with_gateway}
+
+
+def without_packs(undo_log):
+    """As NEO's fixture has it: what the tests undo are no orders to pack."""
+
+    def listed(storage, *arguments, **options):
+        found = undo_log(storage, *arguments, **options)
+        return [one for one in found if one["description"] != b"IStorage.pack"]
+
+    return listed
 
 
 @contextlib.contextmanager
