@@ -1,9 +1,10 @@
 //! A client that commits, as a state machine driven by replies.
 //!
 //! It never blocks: each reply leads to the next request, so that one thread serves many clients.
+//! The generator sends the requests.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::SmallRng;
@@ -39,6 +40,8 @@ pub(super) struct Client {
     fresh: Vec<Oid>,
     /// The objects that it updates.
     own: Vec<Known>,
+    /// The place of the shared object that the current transaction writes.
+    place: Option<usize>,
     /// What the current transaction writes, as of after its commit.
     chosen: Vec<Known>,
     /// The serials that `chosen` replaces.
@@ -84,11 +87,12 @@ impl Client {
             link,
             content,
             mode,
-            objects: if mode == Mode::Conflict { 1 } else { objects },
+            objects: if mode.is_shared() { 1 } else { objects },
             random: SmallRng::seed_from_u64(seed),
             state: State::Idle,
             fresh: Vec::new(),
             own: Vec::new(),
+            place: None,
             chosen: Vec::new(),
             replaced: Vec::new(),
             number: seed << 32,
@@ -100,8 +104,8 @@ impl Client {
         })
     }
 
-    pub(super) fn link(&self) -> &Link {
-        &self.link
+    pub(super) fn link(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -124,15 +128,15 @@ impl Client {
     /// Commits new objects for later updates, and waits for it.
     pub(super) fn make_own(&mut self, count: usize) -> Result<()> {
         while self.fresh.len() < count {
-            let oids = self.link.call("new_oids", &Value::tuple([]))?;
+            let oids = self.link.call("new_oids", &Value::tuple([]), Duration::ZERO)?;
             self.take_oids(&oids)?;
         }
         let oids = self.fresh.split_off(self.fresh.len() - count);
         self.choose(oids.into_iter().map(|oid| Known { oid, serial: Tid::ZERO, count: 0 }));
         self.send_stores(&mut |_, _| {})?;
         let number = self.argument();
-        self.link.call("vote", &number)?;
-        let tid = self.link.call("tpc_finish", &number)?;
+        self.link.call("vote", &number, Duration::ZERO)?;
+        let tid = self.link.call("tpc_finish", &number, Duration::ZERO)?;
         self.acknowledge(&tid)?;
         self.own = std::mem::take(&mut self.chosen);
         Ok(())
@@ -158,8 +162,10 @@ impl Client {
                 self.choose(own.into_iter());
                 self.commit(counting)
             }
-            Mode::Conflict => {
-                let place = self.random.random_range(0..self.own.len());
+            Mode::Conflict | Mode::ConflictAny => {
+                let place = self.place.take();
+                let place = place.unwrap_or_else(|| self.random.random_range(0..self.own.len()));
+                self.place = Some(place);
                 let known = self.own.get(place).context("no objects to write")?;
                 self.state = State::Load(self.link.load(known.oid)?);
                 Ok(())
@@ -167,10 +173,10 @@ impl Client {
         }
     }
 
-    /// Handles the replies that have arrived. Returns whether a transaction has ended, so that the
-    /// next one may begin.
-    pub(super) fn take_turn(&mut self, counting: bool) -> Result<bool> {
-        let answers = self.link.receive()?;
+    /// Handles replies that have arrived. Returns whether a transaction has ended, so that the next
+    /// one may begin.
+    pub(super) fn take_turn(&mut self, received: &[u8], counting: bool) -> Result<bool> {
+        let answers = self.link.answers(received)?;
         let now = Instant::now();
         let mut is_over = false;
         for answer in answers {
@@ -194,12 +200,16 @@ impl Client {
             State::Abort(id) => {
                 answer.expect(&id)?;
                 let began = self.began;
+                if self.mode == Mode::ConflictAny {
+                    self.place = None;
+                }
                 self.start(counting)?;
                 // A further attempt of the same transaction, timed as a whole.
                 self.began = began;
             }
             State::Finish(id) => {
                 self.acknowledge(&answer.expect(&id)?)?;
+                self.place = None;
                 if counting {
                     self.metrics.record(FINISH, self.step_began, now);
                     self.metrics.record(WHOLE, self.began, now);
@@ -241,7 +251,7 @@ impl Client {
             Err(raised) => raised.name == "ZODB.POSException.ConflictError",
             Ok(value) => value.as_sequence().is_some_and(|items| !items.is_empty()),
         };
-        if is_conflict && self.mode == Mode::Conflict {
+        if is_conflict && self.mode.is_shared() {
             self.metrics.conflicts += u64::from(counting);
             let number = self.argument();
             self.state = State::Abort(self.link.request("tpc_abort", &number)?);

@@ -74,9 +74,11 @@ impl Journal {
             for Written { last, .. } in batch {
                 link.load(last.oid)?;
             }
+            link.flush()?;
             let mut left = batch.len();
             while left > 0 {
-                for answer in link.receive()? {
+                let received = link.receive()?.to_vec();
+                for answer in link.answers(&received)? {
                     let id = answer.id.clone();
                     let MessageId::Load { oid, .. } = id else {
                         anyhow::bail!("{id:?} was answered, which was not asked for");

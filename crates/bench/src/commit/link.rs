@@ -1,8 +1,11 @@
 //! A connection for commits. Calls without a reply leave with the next request, as Zodium's own
 //! clients send them.
+//!
+//! Requests are sent, and replies decoded, when the caller says so: it may do both with a delay.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
@@ -14,6 +17,7 @@ use zodium_zeo::codec::{
     encode_oneway, encode_request,
 };
 
+use super::delayed::let_pass;
 use crate::connection::PATIENCE;
 use crate::wire::register;
 
@@ -71,28 +75,26 @@ impl Link {
         }
     }
 
-    /// Sends a call that has a reply.
+    /// Buffers a call that has a reply.
     pub(super) fn request(&mut self, method: &str, arguments: &Value<'_>) -> Result<MessageId> {
         self.last_id += 1;
         encode_request(self.encoding, &mut self.output, self.last_id, method, arguments)?;
-        self.flush()?;
         Ok(MessageId::Number(self.last_id))
     }
 
-    /// Buffers a call without a reply; it leaves with the next request.
+    /// Buffers a call without a reply.
     pub(super) fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<()> {
         Ok(encode_oneway(self.encoding, &mut self.output, method, arguments)?)
     }
 
-    /// Requests the current revision of an object.
+    /// Buffers a request for the current revision of an object.
     pub(super) fn load(&mut self, oid: Oid) -> Result<MessageId> {
         encode_load_before_request(self.encoding, &mut self.output, oid, Tid::MAX);
-        self.flush()?;
         Ok(MessageId::Load { oid, before: Tid::MAX })
     }
 
-    /// Reads once; returns the replies that have arrived, and skips notices.
-    pub(super) fn receive(&mut self) -> Result<Vec<Answer>> {
+    /// Reads once.
+    pub(super) fn receive(&mut self) -> Result<&[u8]> {
         let count = match self.stream.read(&mut self.scratch) {
             Ok(0) => bail!("the server closed the connection"),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -100,21 +102,32 @@ impl Link {
             }
             read => read.context("cannot receive")?,
         };
-        self.input.extend_from_slice(self.scratch.get(..count).unwrap_or_default());
-        self.answers()
+        Ok(self.scratch.get(..count).unwrap_or_default())
     }
 
-    /// Calls and waits for the reply; no other request may be pending.
-    pub(super) fn call(&mut self, method: &str, arguments: &Value<'_>) -> Result<Value<'static>> {
+    /// Calls and waits for the reply, with a delay in each direction; no other request may be
+    /// pending.
+    pub(super) fn call(
+        &mut self,
+        method: &str,
+        arguments: &Value<'_>,
+        delay: Duration,
+    ) -> Result<Value<'static>> {
         let id = self.request(method, arguments)?;
+        let_pass(delay);
+        self.flush()?;
         loop {
-            if let Some(answer) = self.receive()?.pop() {
+            let received = self.receive()?.to_vec();
+            if let Some(answer) = self.answers(&received)?.pop() {
+                let_pass(delay);
                 return answer.expect(&id);
             }
         }
     }
 
-    fn answers(&mut self) -> Result<Vec<Answer>> {
+    /// The replies in received bytes; skips notices.
+    pub(super) fn answers(&mut self, received: &[u8]) -> Result<Vec<Answer>> {
+        self.input.extend_from_slice(received);
         let mut answers = Vec::new();
         while let Some(payload) = split_frame(&mut self.input, FRAME_BYTES_MAX)? {
             answers.extend(decode(self.encoding, &payload)?);
@@ -122,7 +135,13 @@ impl Link {
         Ok(answers)
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Whether calls are buffered.
+    pub(super) fn has_requests(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Sends what is buffered.
+    pub(super) fn flush(&mut self) -> Result<()> {
         self.stream.write_all(&self.output).context("cannot send")?;
         self.output.clear();
         Ok(())

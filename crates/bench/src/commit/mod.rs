@@ -4,13 +4,13 @@ mod batches;
 mod client;
 pub(crate) mod content;
 pub(crate) mod delay;
+mod delayed;
 mod generator;
 mod journal;
 mod link;
 mod report;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,6 @@ use self::report::Case;
 use crate::comparison::{Comparison, commands};
 use crate::machine::Machine;
 use crate::options::{CommitOptions, Files, Mode};
-use crate::programs;
 use crate::reading::{Reading, Used};
 use crate::result::Output;
 use crate::server::{Data, Server, ServerCommand};
@@ -137,13 +136,11 @@ impl Bench<'_> {
     }
 
     fn measure(&self, comparison: &Comparison, server: &Server, case: &Case) -> Result<Measured> {
-        let proxy = self.proxy(comparison, server, case.delay)?;
-        let address = proxy.as_ref().map_or(server.address, |proxy| proxy.address);
-        let (clients, journal) = self.clients(server, address, case)?;
-        let mut link = Link::open(address)?;
+        let (clients, journal) = self.clients(server, case)?;
+        let mut link = Link::open(server.address)?;
         let wire = link.wire_name();
-        let round_trip = round_trip(&mut link)?;
-        let generator = Generator::start(clients)?;
+        let round_trip = round_trip(&mut link, case.delay)?;
+        let generator = Generator::start(clients, case.delay)?;
         comparison.interrupt.sleep(self.options.time.warm_up)?;
         let earlier = Batches::of(server.monitor)?;
         // Recording starts before counting, so that every counted commit is recorded.
@@ -169,34 +166,13 @@ impl Bench<'_> {
         Ok(Measured { wire, used, commits, round_trip, rate_of_one: None, batches, metrics })
     }
 
-    /// Starts a proxy that adds the delay of the case, if any.
-    fn proxy(
-        &self,
-        comparison: &Comparison,
-        server: &Server,
-        delay: Duration,
-    ) -> Result<Option<Server>> {
-        if delay.is_zero() {
-            return Ok(None);
-        }
-        let program = programs::own()?;
-        let command = ServerCommand::delay_proxy(&program, server.address, delay);
-        let proxy = comparison.start_aside(&command).context("cannot start the delay proxy")?;
-        Ok(Some(proxy))
-    }
-
     /// Creates clients with objects to write, committed without a delay; also returns the journal
     /// of these commits.
-    fn clients(
-        &self,
-        server: &Server,
-        address: SocketAddr,
-        case: &Case,
-    ) -> Result<(Vec<Client>, Journal)> {
+    fn clients(&self, server: &Server, case: &Case) -> Result<(Vec<Client>, Journal)> {
         let objects = usize::from(self.options.objects);
-        let client = |address, seed: usize| {
+        let client = |seed: usize| {
             let content = Arc::clone(&self.content);
-            Client::new(Link::open(address)?, content, case.mode, objects, seed as u64 + 1)
+            Client::new(Link::open(server.address)?, content, case.mode, objects, seed as u64 + 1)
         };
         let mut journal = Journal::default();
         let mut clients = Vec::new();
@@ -205,16 +181,16 @@ impl Bench<'_> {
             let count = match case.mode {
                 Mode::Add => 0,
                 Mode::Update => objects * OWN_TRANSACTIONS,
-                Mode::Conflict if number == 0 => SHARED_OBJECTS,
-                Mode::Conflict => 0,
+                Mode::Conflict | Mode::ConflictAny if number == 0 => SHARED_OBJECTS,
+                Mode::Conflict | Mode::ConflictAny => 0,
             };
             if count > 0 {
-                let mut maker = client(server.address, number)?;
+                let mut maker = client(number)?;
                 maker.make_own(count)?;
                 shared = maker.own().to_vec();
                 journal.add(&maker.into_results().0);
             }
-            let mut client = client(address, number + case.clients)?;
+            let mut client = client(number + case.clients)?;
             client.share(&shared);
             clients.push(client);
         }
@@ -242,11 +218,11 @@ impl Bench<'_> {
 }
 
 /// The median time of a call that does nothing.
-fn round_trip(link: &mut Link) -> Result<Duration> {
+fn round_trip(link: &mut Link, added: Duration) -> Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..ROUND_TRIPS {
         let began = Instant::now();
-        link.call("lastTransaction", &Value::tuple([]))?;
+        link.call("lastTransaction", &Value::tuple([]), added / 2)?;
         times.push(began.elapsed());
     }
     times.sort_unstable();

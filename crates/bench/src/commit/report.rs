@@ -24,7 +24,7 @@ impl Case {
     /// The rate if nothing took time but two round trips, for vote and finish. `None` if the rate
     /// is bounded by something else, or by chance.
     fn allowed(&self, round_trip: Duration) -> Option<f64> {
-        let is_far = !self.delay.is_zero() && self.mode != Mode::Conflict;
+        let is_far = !self.delay.is_zero() && !self.mode.is_shared();
         is_far.then(|| self.clients as f64 / (ROUND_TRIPS * round_trip.as_secs_f64()))
     }
 }
@@ -80,12 +80,13 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
         .go("fairness", 1.0)
         .column("ns_per_transaction", "ns/transaction", Shown::Never)
         .go("ns/op", 1.0);
-    if options.modes.contains(&Mode::Conflict) {
+    if options.modes.iter().any(|mode| mode.is_shared()) {
         measured = measured
             .column("conflicts", "conflicts a commit", Shown::Median)
             .go("conflicts/op", 1.0);
         measured.note(
-            "In conflict mode a transaction writes one of eight objects that all clients write.",
+            "In the conflict modes a transaction writes one of eight objects that all clients write; \
+             after a conflict, `conflict` writes the same one again, `conflict-any` any of them.",
         );
     }
     measured.note("All acknowledged data were read back and verified.");
@@ -141,7 +142,7 @@ pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Meas
             [of_clients().max(), of_clients().min()].map(Option::unwrap_or_default);
         sample = sample.value("fairness", most as f64 / fewest as f64);
     }
-    if case.mode == Mode::Conflict {
+    if case.mode.is_shared() {
         let conflicts: u64 = metrics.iter().map(|metrics| metrics.conflicts).sum();
         sample = sample.value("conflicts", conflicts as f64 / commits);
     }

@@ -105,8 +105,10 @@ pub(crate) enum Mode {
     Add,
     /// Each writes objects of its own
     Update,
-    /// All write the same 8 objects
+    /// All write the same 8 objects. After a conflict a client writes the same object again
     Conflict,
+    /// The same, but after a conflict a client writes any of the objects
+    ConflictAny,
 }
 
 /// Where files are.
@@ -140,7 +142,13 @@ impl Mode {
             Mode::Add => "add",
             Mode::Update => "update",
             Mode::Conflict => "conflict",
+            Mode::ConflictAny => "conflict-any",
         }
+    }
+
+    /// Whether all clients write the same objects.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Mode::Conflict | Mode::ConflictAny)
     }
 }
 
