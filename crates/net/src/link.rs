@@ -76,8 +76,12 @@ struct LinkState {
     /// Pushed bytes in the output since it was last empty.
     push_bytes: Cell<usize>,
     closing: Cell<Option<CloseReason>>,
-    /// The output may wait for the answers to the next requests.
+    /// The output may wait for the next answer.
     deferred: Cell<bool>,
+    /// The link was woken since it last ran: its output must leave.
+    is_woken: Cell<bool>,
+    /// The stream did not take all output yet.
+    is_flushing: Cell<bool>,
     /// Bytes were read since [`Link::takes_activity`].
     is_active: Cell<bool>,
     /// Reads since [`Link::takes_reads`].
@@ -113,6 +117,8 @@ impl Link {
                 push_bytes: Cell::new(0),
                 closing: Cell::new(None),
                 deferred: Cell::new(false),
+                is_woken: Cell::new(false),
+                is_flushing: Cell::new(false),
                 is_active: Cell::new(false),
                 reads: Cell::new(0),
                 is_moving: Cell::new(false),
@@ -218,19 +224,27 @@ impl Link {
 
     /// Wakes the link to send its output, and to take more requests if the session is ready.
     pub fn wake(&self) {
+        self.state.is_woken.set(true);
         if let Some(waker) = self.state.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
     }
 
-    /// Lets pushed messages leave together with the answers to the next requests.
+    /// Lets pushed messages leave together with the next answer. Requests that are not answered at
+    /// once do not send them.
     ///
     /// Used instead of [waking](Link::wake) the link at once. The caller must wake it later.
     pub fn defer(&self) {
         self.state.deferred.set(true);
     }
 
-    /// Whether the peer has sent something since the last call: it will probably soon send more.
+    /// Whether the peer has sent something since [`Link::takes_activity`]: it will probably soon send
+    /// more.
+    pub fn is_active(&self) -> bool {
+        self.state.is_active.get()
+    }
+
+    /// As [`Link::is_active`]; from now on only what the peer sends later counts.
     pub fn takes_activity(&self) -> bool {
         self.state.is_active.take()
     }
@@ -304,8 +318,9 @@ impl Link {
     fn takes_deferred(&self) -> bool {
         let state = &self.state;
         let is_ending = state.stopping.get() || state.closing.get().is_some();
-        let is_leaving = is_ending || state.is_moving.get();
-        state.deferred.replace(false) && !is_leaving && !self.is_congested()
+        let is_leaving = is_ending || state.is_moving.get() || state.is_flushing.get();
+        let must_leave = state.is_woken.replace(false) || is_leaving;
+        state.deferred.replace(false) && !must_leave && !self.is_congested()
     }
 
     fn set_waker(&self, waker: &Waker) {
@@ -374,8 +389,13 @@ where
     T: AsyncRead + AsyncWrite,
 {
     let mut turn_bytes = 0;
-    let mut is_deferred = link.takes_deferred() && session.is_ready();
+    let is_deferred = link.takes_deferred() && session.is_ready();
+    let deferred_bytes = is_deferred.then(|| link.queued().len());
     loop {
+        // Until an answer is added, or the link ends.
+        let is_deferred = deferred_bytes == Some(link.queued().len())
+            && link.state.closing.get().is_none()
+            && !link.state.stopping.get();
         let flushed =
             if is_deferred { Poll::Ready(()) } else { poll_flush(stream.as_mut(), link, context)? };
         let stopped = link.state.stopping.get() && !session.is_busy();
@@ -405,8 +425,10 @@ where
             // Half-closed: earlier requests are still answered, as far as that takes no waiting.
             Poll::Ready(0) => link.close(CloseReason::Done),
             Poll::Ready(count) => turn_bytes += count,
-            // Nothing has come in that the deferred output could leave with.
-            Poll::Pending if is_deferred => {}
+            Poll::Pending if is_deferred => {
+                link.defer();
+                return Poll::Pending;
+            }
             Poll::Pending
                 if link.state.is_moving.get() && flushed.is_ready() && input.is_empty() =>
             {
@@ -416,7 +438,6 @@ where
             }
             Poll::Pending => return Poll::Pending,
         }
-        is_deferred = false;
     }
 }
 
@@ -432,6 +453,7 @@ fn poll_flush<T: AsyncWrite>(
         let mut output = link.output();
         if output.is_empty() {
             let flushed = stream.as_mut().poll_flush(context)?;
+            link.state.is_flushing.set(flushed.is_pending());
             if flushed.is_ready() {
                 link.state.push_bytes.set(0);
             }
@@ -453,6 +475,7 @@ fn poll_flush<T: AsyncWrite>(
                 link.state.metrics.bytes_sent.add(sent as u64);
             }
             Poll::Pending => {
+                link.state.is_flushing.set(true);
                 link.hold_output(output.len());
                 return Ok(Poll::Pending);
             }

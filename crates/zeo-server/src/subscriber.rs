@@ -136,21 +136,15 @@ impl StorageSubscriber {
         }
     }
 
-    /// Whether invalidations wait for an answer that they can leave with, or for further
-    /// invalidations: many of them cost less together.
-    fn defers(&self) -> bool {
-        if self.notice_interval.is_zero() {
-            return false;
-        }
+    /// Whether invalidations wait for further ones: many of them cost less together.
+    fn is_soon(&self) -> bool {
         let now = Instant::now();
         let is_soon = |noticed| now.duration_since(noticed) < self.notice_interval;
-        let defers = self.noticed.get().is_some_and(is_soon);
-        if defers {
-            self.deferred.notify_one();
-        } else {
+        let is_soon = self.noticed.get().is_some_and(is_soon);
+        if !is_soon {
             self.noticed.set(Some(now));
         }
-        defers
+        is_soon
     }
 
     /// Handles at once the notices of all commits that any client can know of.
@@ -252,13 +246,16 @@ impl StorageSubscriber {
     /// Sends the commits of a batch to every session.
     ///
     /// Each link is woken once for the batch. Links of sessions that only get invalidations may be
-    /// woken later.
+    /// woken later: those of clients that send requests, since an answer will take them along, and
+    /// all of them if the last invalidations have just been sent.
     fn broadcast(&self, commits: &[Arc<Commit>]) {
         let Some(last) = commits.last() else { return };
         self.last_seen.set(last.tid);
         let mut batch = self.invalidations.take();
         batch.begin(commits.iter().map(|commit| self.voting.session(commit.number)));
-        let defers = self.defers();
+        let defers = !self.notice_interval.is_zero();
+        let is_soon = defers && self.is_soon();
+        let mut is_deferred = false;
         for (number, session) in self.sessions.borrow().iter() {
             let mut is_committer = false;
             for (at, commit) in commits.iter().enumerate() {
@@ -270,11 +267,16 @@ impl StorageSubscriber {
                 }
             }
             let link = session.link();
-            if defers && !is_committer && link.output().len() < DEFERRED_BYTES_MAX {
+            let may_wait = defers && !is_committer && (is_soon || link.is_active());
+            if may_wait && link.output().len() < DEFERRED_BYTES_MAX {
                 link.defer();
+                is_deferred = true;
             } else {
                 link.wake();
             }
+        }
+        if is_deferred {
+            self.deferred.notify_one();
         }
         batch.end();
         self.invalidations.replace(batch);

@@ -177,9 +177,20 @@ fn what_is_deferred_leaves_before_the_next_answer_or_when_the_link_is_woken() {
         let mut answer = [0; 7];
         running.peer.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"news 2 ");
+        // A request that is not answered yet does not send it.
         news(&running);
+        running.peer.write_all(b"a").await.unwrap();
+        settle().await;
+        assert_eq!(running.link.output().len(), 5);
         running.link.wake();
         running.peer.read_exact(&mut answer[..5]).await.unwrap();
+        // What is to leave does not wait for what is deferred later.
+        running.link.output().buffer().extend_from_slice(b"first ");
+        running.link.wake();
+        news(&running);
+        let mut both = [0; 11];
+        running.peer.read_exact(&mut both).await.unwrap();
+        assert_eq!(&both, b"first news ");
         // Deferred output also leaves when the link ends.
         news(&running);
         running.link.stop();
