@@ -43,6 +43,8 @@ struct TableState {
     wanted: usize,
     /// The log writer has other work to check.
     woken: bool,
+    /// The log writer sleeps, and will not wake up for a reservation.
+    misses_reservations: bool,
 }
 
 /// Transactions that got their locks. Their sessions must be notified, outside the mutex.
@@ -69,7 +71,13 @@ impl CommitTable {
     /// A table for a storage whose last transaction is `last_tid`.
     pub(crate) fn new(last_tid: Tid) -> CommitTable {
         let machine = CommitMachine::new(last_tid);
-        let state = TableState { machine, stopping: false, wanted: 0, woken: false };
+        let state = TableState {
+            machine,
+            stopping: false,
+            wanted: 0,
+            woken: false,
+            misses_reservations: false,
+        };
         CommitTable {
             state: Mutex::new(state),
             changed: Condvar::default(),
@@ -108,6 +116,28 @@ impl CommitTable {
             AbortOutcome::Aborted { granted } => state.owners(granted),
             AbortOutcome::TooLate | AbortOutcome::Unknown => Granted(Vec::new()),
         }
+    }
+
+    /// See [`CommitMachine::reserve`]. The log writer will end the reservation.
+    pub(crate) fn reserve(
+        &self,
+        number: TransactionNumber,
+        now: Duration,
+    ) -> Result<(), CommitError> {
+        let mut state = self.state.lock();
+        state.machine.reserve(number, now)?;
+        if state.misses_reservations {
+            state.misses_reservations = false;
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// See [`CommitMachine::end_reservations`].
+    pub(crate) fn end_reservations(&self, now: Duration) -> Granted {
+        let mut state = self.state.lock();
+        let granted = state.machine.end_reservations(now);
+        state.owners(granted)
     }
 
     /// Hands a voted transaction to the log writer.
@@ -242,16 +272,20 @@ impl CommitTable {
         state.ready() >= wanted
     }
 
-    /// Waits for work; `false` when stopped and nothing is ready.
-    pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
+    /// Waits for work, or for the end of a reservation; `false` when stopped and nothing is ready.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, now: Duration) -> bool {
         let mut state = self.state.lock();
         if state.ready() == 0 && !state.stopping && !state.woken {
-            match timeout {
+            let reserved = state.machine.first_reservation_end();
+            let reserved = reserved.map(|until| until.saturating_sub(now));
+            state.misses_reservations = reserved.is_none();
+            match timeout.into_iter().chain(reserved).min() {
                 Some(timeout) => {
                     self.changed.wait_for(&mut state, timeout);
                 }
                 None => self.changed.wait(&mut state),
             }
+            state.misses_reservations = false;
         }
         state.woken = false;
         !(state.ready() == 0 && state.stopping)

@@ -54,7 +54,8 @@ impl LogWriter {
             let expiring = database.config.transaction_timeout.map(|_| WATCH_INTERVAL);
             // Not longer than the interval: a test that moves its clock does not wake the writer.
             let reopening = database.time_to_reopening().map(|time| time.min(WATCH_INTERVAL));
-            if !database.commits.wait(reopening.or(expiring)) {
+            let now = database.clock.monotonic();
+            if !database.commits.wait(reopening.or(expiring), now) {
                 break;
             }
             self.gather();
@@ -80,8 +81,8 @@ impl LogWriter {
         }
     }
 
-    /// Runs one round: checks for expired transactions, reopens the file if due, writes and
-    /// publishes the ready transactions. Returns how many were ready.
+    /// Runs one round: checks for expired transactions, ends reservations, reopens the file if due,
+    /// writes and publishes the ready transactions. Returns how many were ready.
     ///
     /// A long time between the `now` of two rounds means that this process did not run meanwhile.
     pub fn step(&mut self, now: impl FnOnce() -> Instant) -> usize {
@@ -89,6 +90,7 @@ impl LogWriter {
         // Before `now`: a stop between the two then counts as a pause, and nothing expires.
         let monotonic = database.clock.monotonic();
         database.post_expired(&mut self.expiry, monotonic, now());
+        database.commits.end_reservations(monotonic).post();
         database.reopen_if_due();
         let now = database.clock.unix_nanos();
         let clock_tid = Tid::from_unix_nanos(now);

@@ -113,6 +113,31 @@ impl Database {
         Ok(again)
     }
 
+    /// Ends a transaction that met conflicts which its client did not resolve. Its locks are kept for
+    /// a short time, for the client's next attempt: see [`Database::resume_vote`]. Without a
+    /// reservation, all clients that waited for an object would fail when it is written, try again
+    /// at once, and mostly fail again.
+    ///
+    /// False: a transaction that brings its own tid gets no reservation. Abort it.
+    pub fn reserve(&self, number: TransactionNumber) -> bool {
+        self.commits.reserve(number, self.clock.monotonic()).is_ok()
+    }
+
+    /// Begins the vote of a client's next transaction with its reserved locks, under their number.
+    /// True: they suffice, and [`Database::check`] can follow. False: the reservation is over, and
+    /// its locks are free; start a new vote with [`Database::begin_vote`].
+    pub fn resume_vote(&self, number: TransactionNumber, transaction: &Transaction) -> bool {
+        let now = self.clock.monotonic();
+        // What an undo writes is not known yet.
+        let is_plain = transaction.explicit_tid.is_none() && !transaction.has_undos();
+        let resumed = is_plain
+            && self.commits.machine().resume(number, &transaction.locks(), now) == Ok(true);
+        if !resumed {
+            self.abort(number, None);
+        }
+        resumed
+    }
+
     /// Aborts a transaction that was not finished. After a finish this does nothing: the
     /// transaction is committed, or fails, all the same.
     pub fn abort(&self, number: TransactionNumber, voted: Option<Voted>) {

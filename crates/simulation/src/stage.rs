@@ -53,6 +53,7 @@ impl Default for StageOptions {
 /// A server with two workers.
 pub struct Stage {
     server: Server,
+    clock: Arc<ManualClock>,
     window: usize,
     peers: Cell<u64>,
 }
@@ -103,13 +104,20 @@ impl Stage {
             limits,
             workers: 2,
         };
-        let server = Server::start(disk.clone(), Arc::new(ManualClock::at(BEGIN)), &setting)?;
-        Ok(Stage { server, window, peers: Cell::new(0) })
+        let clock = Arc::new(ManualClock::at(BEGIN));
+        let its_clock = Arc::<ManualClock>::clone(&clock);
+        let server = Server::start(disk.clone(), its_clock, &setting)?;
+        Ok(Stage { server, clock, window, peers: Cell::new(0) })
     }
 
     /// The served storage.
     pub fn storage(&self) -> &Arc<Database> {
         &self.server.storage
+    }
+
+    /// Advances the server's clock.
+    pub fn let_pass(&self, time: Duration) {
+        self.clock.advance(time);
     }
 
     /// Connects to a worker; only the server's announcement has arrived.

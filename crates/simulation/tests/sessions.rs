@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use zodium_disk::{FaultyDisk, MemoryDisk};
 use zodium_net::Limits;
@@ -622,4 +624,84 @@ fn a_load_from_the_disk_that_spans_a_pack_and_a_commit_does_not_say_that_old_dat
         _ => None,
     });
     assert_eq!(answer.unwrap()[0].as_bytes(), Some(b"new".as_slice()));
+}
+
+/// A client whose vote met a conflict, a client that waits for the same object behind it with its
+/// vote, and the object's current serial.
+fn refused_and_waiting(stage: &Stage) -> (Speaker, Speaker, MessageId, Tid) {
+    let [mut winner, mut refused, mut waiting] = [0, 0, 1].map(|worker| speaker(stage, worker));
+    let first = commit(stage, &mut winner, 1, &[(Oid(1), Tid::ZERO, b"first")]);
+    winner.store(2, &[(Oid(1), first, b"second")]).unwrap();
+    assert_passed(&vote(stage, &mut winner, 2));
+    let [refusal, wait] = [&mut refused, &mut waiting].map(|client| {
+        client.store(1, &[(Oid(1), first, b"late")]).unwrap();
+        let vote = client.ask("vote", [1.into()]).unwrap();
+        stage.settle();
+        vote
+    });
+    let finish = winner.ask("tpc_finish", [2.into()]).unwrap();
+    stage.settle();
+    let second = value(&mut winner, &finish).as_tid().unwrap();
+    let conflicts = value(&mut refused, &refusal);
+    assert_eq!(conflicts.as_sequence().map(<[_]>::len), Some(1), "it is to be resolved");
+    refused.ask("tpc_abort", [1.into()]).unwrap();
+    stage.settle();
+    assert_eq!(waiting.answer(&wait), None, "the lock is kept for the other client");
+    (refused, waiting, wait, second)
+}
+
+/// The first serial of the conflict that a vote was answered with.
+fn serial_in_conflict(vote: &Value<'_>) -> Option<Tid> {
+    let [conflict] = vote.as_sequence()? else { return None };
+    conflict.entry("serials")?.as_sequence()?.first()?.as_tid()
+}
+
+#[test]
+fn a_client_that_tries_again_after_a_conflict_is_the_next_to_commit() {
+    let stage = stage();
+    let (mut refused, mut waiting, wait, second) = refused_and_waiting(&stage);
+    let third = commit(&stage, &mut refused, 2, &[(Oid(1), second, b"third")]);
+    // Only now the other one is told of a conflict, with the revision that it has to load.
+    assert_eq!(serial_in_conflict(&value(&mut waiting, &wait)), Some(third));
+}
+
+#[test]
+fn a_client_that_comes_back_with_other_objects_frees_the_lock_at_once() {
+    let stage = stage();
+    let (mut refused, mut waiting, wait, second) = refused_and_waiting(&stage);
+    refused.store(2, &[(Oid(2), Tid::ZERO, b"other")]).unwrap();
+    assert_passed(&vote(&stage, &mut refused, 2));
+    assert_eq!(serial_in_conflict(&value(&mut waiting, &wait)), Some(second));
+}
+
+#[test]
+fn a_client_that_does_not_come_back_delays_the_next_one_for_milliseconds() {
+    let stage = stage();
+    let (mut refused, mut waiting, wait, second) = refused_and_waiting(&stage);
+    stage.let_pass(Duration::from_millis(10));
+    assert_eq!(stage.write(), 0, "the log writer ends it");
+    stage.settle();
+    assert_eq!(serial_in_conflict(&value(&mut waiting, &wait)), Some(second));
+    waiting.ask("tpc_abort", [1.into()]).unwrap();
+    stage.settle();
+    // It may come later as any other client; the lock is kept for the one that waited.
+    refused.store(2, &[(Oid(1), second, b"late")]).unwrap();
+    let late = refused.ask("vote", [2.into()]).unwrap();
+    stage.settle();
+    assert_eq!(refused.answer(&late), None);
+    let third = commit(&stage, &mut waiting, 2, &[(Oid(1), second, b"third")]);
+    assert_eq!(serial_in_conflict(&value(&mut refused, &late)), Some(third));
+    // It came too late, so its next conflict frees the lock at once.
+    refused.ask("tpc_abort", [2.into()]).unwrap();
+    stage.settle();
+    assert_eq!(stage.storage().commit_status().locking, 0);
+}
+
+#[test]
+fn a_client_that_is_gone_after_a_conflict_delays_no_other() {
+    let stage = stage();
+    let (refused, mut waiting, wait, second) = refused_and_waiting(&stage);
+    refused.hang_up();
+    stage.settle();
+    assert_eq!(serial_in_conflict(&value(&mut waiting, &wait)), Some(second));
 }

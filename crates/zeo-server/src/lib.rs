@@ -33,6 +33,7 @@ mod peer;
 mod reads;
 mod replies;
 mod reports;
+mod retry;
 mod server;
 mod service;
 mod session;

@@ -108,7 +108,7 @@ impl Parts {
 
     /// Ends the session: its connection has ended.
     pub(crate) fn close(&self) {
-        self.votes.drop_transaction();
+        self.votes.close();
         self.iterators.clear();
         self.downloads.clear();
         self.peer.subscriber.remove(self.peer.session);

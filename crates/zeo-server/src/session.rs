@@ -125,6 +125,8 @@ impl zodium_net::Session for SessionHandle {
         let session = &self.session;
         let encoding = session.encoding.get()?;
         let parts = session.parts.get().filter(|parts| parts.is_idle())?;
+        // Notices of its locks would go to this worker.
+        parts.votes.end_reservation();
         let subscriber = &parts.peer.subscriber;
         let notices = MovingNotices::begin(subscriber);
         subscriber.remove(session.number);

@@ -17,6 +17,7 @@ use zodium_types::{Held, Memory};
 use crate::exception::Exception;
 use crate::replies::ReplyTo;
 use crate::reports::TransactionReport;
+use crate::retry::Retry;
 use crate::statistics::Statistics;
 use crate::voting::Vote;
 
@@ -36,6 +37,7 @@ pub(crate) struct TransactionSlot {
     statistics: Arc<Statistics>,
     memory: Arc<Memory>,
     open: Option<OpenTransaction>,
+    retry: Retry,
     /// Votes begun or continued so far; distinguishes their jobs.
     attempts: u64,
 }
@@ -96,7 +98,8 @@ impl TransactionSlot {
         statistics: Arc<Statistics>,
         memory: Arc<Memory>,
     ) -> TransactionSlot {
-        TransactionSlot { storage, statistics, memory, open: None, attempts: 0 }
+        let retry = Retry::default();
+        TransactionSlot { storage, statistics, memory, open: None, retry, attempts: 0 }
     }
 
     /// Begins a transaction. One that `make` refuses is doomed, since the client learns of it by
@@ -305,6 +308,7 @@ impl TransactionSlot {
 
     /// Notes that the vote has passed.
     pub(crate) fn voted(&mut self, vote: Vote, voted: Voted) {
+        self.retry.note_voted();
         self.put(State::Voted { vote, voted });
     }
 
@@ -375,6 +379,42 @@ impl TransactionSlot {
             State::Voting { vote: None, .. }
             | State::Open { held: None, .. }
             | State::Doomed(_) => {}
+        }
+    }
+
+    /// Aborts the transaction on request. After conflicts its locks are kept for a while: the client
+    /// probably tries again.
+    pub(crate) fn abort_to_retry(&mut self) {
+        let open = self.open.as_mut();
+        let held = open.and_then(|OpenTransaction { state, .. }| match state {
+            State::Open { held, .. } => held.take(),
+            _ => None,
+        });
+        self.abort();
+        let Some(vote) = held else { return };
+        if self.retry.is_worthwhile() && self.storage.reserve(vote.number()) {
+            self.retry.reserve(vote);
+        } else {
+            self.give_up(&vote, None);
+        }
+    }
+
+    /// Begins the vote of a transaction with the locks that were kept for it; `None` if there are
+    /// none, or others are needed.
+    pub(crate) fn resume(&mut self, transaction: &Transaction) -> Option<Vote> {
+        let vote = self.retry.take()?;
+        if !self.storage.resume_vote(vote.number(), transaction) {
+            self.retry.note_vain();
+            return None;
+        }
+        self.retry.note_resumed();
+        Some(vote)
+    }
+
+    /// Frees locks that are kept for the next attempt, if there are any.
+    pub(crate) fn end_reservation(&mut self) {
+        if let Some(vote) = self.retry.take() {
+            self.give_up(&vote, None);
         }
     }
 

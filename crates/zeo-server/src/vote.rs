@@ -42,9 +42,13 @@ impl Votes {
         let id = arguments.owned();
         let attempted = self.slot.borrow_mut().begin_vote(&id, || self.uploads.abandon())?;
         let VoteAttempt { attempt, transaction, vote } = attempted;
-        match vote {
+        let resumed = match vote {
+            None => self.slot.borrow_mut().resume(&transaction),
+            Some(vote) => return self.vote_again(attempt, vote, transaction, to.clone()),
+        };
+        match resumed {
             None => self.start(attempt, transaction, to.clone()),
-            Some(vote) => self.vote_again(attempt, vote, transaction, to.clone()),
+            Some(vote) => self.check(attempt, vote, transaction, to.clone()),
         }
     }
 
@@ -241,7 +245,8 @@ impl Votes {
         let is_receiving = self.uploads.is_receiving();
         let may_have_blobs = self.peer.storage().blobs().is_some()
             && self.slot.borrow().may_have_blobs(is_receiving);
-        self.drop_transaction();
+        self.uploads.abandon();
+        self.slot.borrow_mut().abort_to_retry();
         if !may_have_blobs {
             return Ok(Reply::Value(Value::None));
         }
@@ -252,10 +257,16 @@ impl Votes {
         }))
     }
 
-    /// Aborts the transaction, if any: on request, and when the connection has ended.
-    pub(crate) fn drop_transaction(&self) {
+    /// Aborts the transaction, if any, and frees all locks: the connection has ended.
+    pub(crate) fn close(&self) {
         self.uploads.abandon();
         self.slot.borrow_mut().abort();
+        self.end_reservation();
+    }
+
+    /// Frees locks that are kept for the client's next attempt.
+    pub(crate) fn end_reservation(&self) {
+        self.slot.borrow_mut().end_reservation();
     }
 
     /// Whether a finish is in progress, which is answered before the server stops.

@@ -12,6 +12,8 @@
 //! - a transaction with an explicit tid holds the clock alone, so no tid is given between the
 //!   comparison in [`CommitMachine::voted`] and its own.
 
+mod reservations;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -32,6 +34,9 @@ pub enum CommitState {
     Checking,
     /// Holds its locks while its client resolves conflicts, to vote again.
     Resolving,
+    /// Its client has given it up after conflicts. Keeps its locks for a short time, for the next
+    /// transaction of the client.
+    Reserved,
     /// Passed its vote: the server promises that it can be finished. Holds its locks.
     Voted,
     /// Its client asked for finish; waits for the log writer. Cannot be aborted any more.
@@ -162,6 +167,8 @@ pub struct CommitMachine<P> {
     transactions: FxHashMap<TransactionNumber, Transaction<P>>,
     /// Transactions that hold locks, ordered by grant time.
     grants: BTreeSet<(Duration, TransactionNumber)>,
+    /// Transactions that are `Reserved`, ordered by the end of that time.
+    reserved: BTreeSet<(Duration, TransactionNumber)>,
     /// Number of transactions that are `Voted`.
     voted: usize,
     /// In the order of their finishes.
@@ -181,6 +188,8 @@ struct Transaction<P> {
     explicit_tid: Option<Tid>,
     /// When the transaction got its locks; meaningless while it waits.
     granted_at: Duration,
+    /// The end of its reservation, while it is `Reserved`.
+    reserved_until: Option<Duration>,
 }
 
 /// Largest tid that a clock or a restored transaction may bring (year 5907). Beyond it no
@@ -195,6 +204,7 @@ impl<P> CommitMachine<P> {
             locks: LockTable::new(),
             transactions: FxHashMap::default(),
             grants: BTreeSet::new(),
+            reserved: BTreeSet::new(),
             voted: 0,
             ready: VecDeque::new(),
             writing: VecDeque::new(),
@@ -226,7 +236,8 @@ impl<P> CommitMachine<P> {
             return Err(CommitError::WrongState { number, state, call: "vote" });
         }
         let state = CommitState::Waiting;
-        let transaction = Transaction { payload, state, explicit_tid, granted_at: now };
+        let transaction =
+            Transaction { payload, state, explicit_tid, granted_at: now, reserved_until: None };
         self.transactions.insert(number, transaction);
         let answer = self.locks.request(number, locks);
         if answer == LockAnswer::Granted {
@@ -495,6 +506,7 @@ impl<P> CommitMachine<P> {
         self.transactions.is_empty()
             && self.locks.is_empty()
             && self.grants.is_empty()
+            && self.reserved.is_empty()
             && self.ready.is_empty()
             && self.writing.is_empty()
     }
@@ -518,6 +530,9 @@ impl<P> CommitMachine<P> {
         if queued != (count(CommitState::Ready), count(CommitState::Writing)) {
             return Err(format!("{queued:?} ready and writing do not fit the states"));
         }
+        if self.reserved.len() != count(CommitState::Reserved) {
+            return Err(format!("{} reserved do not fit the states", self.reserved.len()));
+        }
         if self.voted != count(CommitState::Voted) {
             return Err(format!("{} voted counted do not fit the states", self.voted));
         }
@@ -526,6 +541,12 @@ impl<P> CommitMachine<P> {
             let answer = if waits { LockAnswer::Waiting } else { LockAnswer::Granted };
             if self.locks.answer(number) != Some(answer) {
                 return Err(format!("{number:?} is {:?} without fitting locks", transaction.state));
+            }
+            let until = transaction.reserved_until;
+            if until.is_some() != (transaction.state == CommitState::Reserved)
+                || until.is_some_and(|until| !self.reserved.contains(&(until, number)))
+            {
+                return Err(format!("{number:?} has a wrong reservation"));
             }
             if self.grants.contains(&(transaction.granted_at, number)) == waits {
                 return Err(format!("{number:?} has a wrong time of grant"));
@@ -558,8 +579,12 @@ impl<P> CommitMachine<P> {
 
     /// Returns the payload of a transaction whose locks are freed next.
     fn forget(&mut self, number: TransactionNumber) -> Option<P> {
-        let Transaction { payload, state, granted_at, .. } = self.transactions.remove(&number)?;
+        let Transaction { payload, state, granted_at, reserved_until, .. } =
+            self.transactions.remove(&number)?;
         self.grants.remove(&(granted_at, number));
+        if let Some(until) = reserved_until {
+            self.reserved.remove(&(until, number));
+        }
         self.voted -= usize::from(state == CommitState::Voted);
         Some(payload)
     }
@@ -613,17 +638,17 @@ mod tests {
     use LockAnswer::{Granted, Waiting};
     use zodium_types::Oid;
 
-    const NOW: Duration = Duration::from_secs(100);
+    pub(super) const NOW: Duration = Duration::from_secs(100);
 
-    fn number(n: u64) -> TransactionNumber {
+    pub(super) fn number(n: u64) -> TransactionNumber {
         TransactionNumber(n)
     }
 
-    fn writes(oids: &[u64]) -> LockSet {
+    pub(super) fn writes(oids: &[u64]) -> LockSet {
         oids.iter().map(|&oid| (LockKey::Object(Oid(oid)), LockMode::Exclusive)).collect()
     }
 
-    fn vote(machine: &mut CommitMachine<()>, n: u64, oids: &[u64]) -> LockAnswer {
+    pub(super) fn vote(machine: &mut CommitMachine<()>, n: u64, oids: &[u64]) -> LockAnswer {
         machine.vote(number(n), writes(oids), None, (), NOW).unwrap()
     }
 
@@ -633,7 +658,7 @@ mod tests {
         machine.finish(number(n)).unwrap();
     }
 
-    fn numbers(found: Vec<TransactionNumber>) -> Vec<u64> {
+    pub(super) fn numbers(found: Vec<TransactionNumber>) -> Vec<u64> {
         found.into_iter().map(|number| number.0).collect()
     }
 

@@ -13,7 +13,9 @@
 //!    '-------------- refuse -------------'               published, or write_failed: over'
 //! ```
 //!
-//! `abort` ends a transaction in any state up to `Voted`; from `Ready` on it is too late.
+//! `abort` ends a transaction in any state up to `Voted`; from `Ready` on it is too late. A client
+//! that meets conflicts (`Resolving`) and gives up may keep its locks (`Reserved`) for its next
+//! transaction, for a short time.
 //!
 //! This module must not know: files, positions, records, protocols, threads.
 

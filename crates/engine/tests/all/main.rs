@@ -12,6 +12,7 @@ mod invalidations;
 mod pack;
 mod released_space;
 mod reopening;
+mod reservations;
 mod shared;
 mod slow_disk;
 mod support;

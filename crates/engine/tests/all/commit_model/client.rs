@@ -26,6 +26,8 @@ pub(crate) struct Client {
     /// When it asked, in steps of requests.
     pub(crate) arrival: u64,
     pub(crate) granted_at: Duration,
+    /// The end of its reservation, while it has one.
+    pub(crate) reserved_until: Option<Duration>,
 }
 
 impl Client {
@@ -41,6 +43,7 @@ impl Client {
             locks: Locks::default(),
             arrival: 0,
             granted_at: Duration::ZERO,
+            reserved_until: None,
         }
     }
 

@@ -11,6 +11,10 @@ pub(crate) enum Situation {
     OtherConflict,
     VotedWithKeptLocks,
     NeededMoreLocks,
+    Reserved,
+    Resumed,
+    ResumedWithOthers,
+    ReservationOver,
     Resolved,
     NoSpace,
     AbortedWaiting,
@@ -28,7 +32,7 @@ pub(crate) enum Situation {
     Published,
 }
 
-const SITUATIONS: [Situation; 21] = {
+const SITUATIONS: [Situation; 25] = {
     use Situation::*;
     [
         Waited,
@@ -37,6 +41,10 @@ const SITUATIONS: [Situation; 21] = {
         OtherConflict,
         VotedWithKeptLocks,
         NeededMoreLocks,
+        Reserved,
+        Resumed,
+        ResumedWithOthers,
+        ReservationOver,
         Resolved,
         NoSpace,
         AbortedWaiting,

@@ -19,6 +19,11 @@ use super::database::{Database, FIRST_TID, OIDS};
 
 const TIMEOUT: Duration = Duration::from_millis(60);
 
+/// How long a reservation lasts, for each time that the locks were held before, and its limits.
+const RESERVATION_SHARE: u32 = 8;
+const RESERVATION_MIN: Duration = Duration::from_millis(10);
+const RESERVATION_MAX: Duration = Duration::from_millis(100);
+
 /// More rounds than this to end what is open means that something hangs.
 const DRAIN_ROUNDS_MAX: usize = 200;
 
@@ -85,7 +90,8 @@ impl<'a> Interleaving<'a> {
             700..790 => self.take_batch(),
             790..870 => self.apply(),
             870..950 => self.publish(),
-            950..970 => self.expire(),
+            950..960 => self.expire(),
+            960..970 => self.end_reservations(),
             970..998 => self.call_wrongly(client),
             _ => self.fail_write(),
         }
@@ -103,9 +109,11 @@ impl<'a> Interleaving<'a> {
             Some(CommitState::Voted) if luck < 92 => self.finish(client),
             Some(CommitState::Resolving) => match luck {
                 0..10 => self.write_or_read(client),
-                10..92 => self.vote_again(client),
+                10..70 => self.vote_again(client),
+                70..92 => self.reserve(client),
                 _ => self.abort(client),
             },
+            Some(CommitState::Reserved) if luck < 30 => self.resume(client),
             Some(CommitState::Checking | CommitState::Voted) => self.abort(client),
             _ if luck < 6 => self.abort(client),
             _ => {}
@@ -192,6 +200,80 @@ impl<'a> Interleaving<'a> {
         self.numbers += 1;
         self.clients[client].number = TransactionNumber(self.numbers);
         self.vote(client);
+    }
+
+    /// The client gives its transaction up. Its locks wait for its next one.
+    fn reserve(&mut self, client: usize) {
+        let (number, now) = (self.clients[client].number, self.moment());
+        let held = now.saturating_sub(self.clients[client].granted_at);
+        let until = now + (held * RESERVATION_SHARE).clamp(RESERVATION_MIN, RESERVATION_MAX);
+        let brings_tid = self.clients[client].explicit_tid.is_some();
+        let reserved = self.machine.reserve(number, now);
+        self.trace(format_args!("{number:?} is reserved until {until:?}: {reserved:?}"));
+        assert_eq!(reserved.is_err(), brings_tid, "a tid and locks are brought together");
+        if brings_tid {
+            return self.abort(client);
+        }
+        self.coverage.count(Situation::Reserved);
+        self.clients[client].reserved_until = Some(until);
+        self.clients[client].state = Some(CommitState::Reserved);
+    }
+
+    /// The client's next transaction, with the objects of the one before or others, gets its locks,
+    /// or frees them and asks anew.
+    fn resume(&mut self, client: usize) {
+        let mut next = Client::new(self.clients[client].number, None);
+        std::mem::swap(&mut next, &mut self.clients[client]);
+        let before = next;
+        for write in &before.writes {
+            let (oid, count) = (write.oid, self.database.revisions(write.oid));
+            let serial = match count {
+                0 => Tid::ZERO,
+                count => self.database.serial(oid, count - 1),
+            };
+            let value = self.database.value_after(oid, serial);
+            let transaction = &mut self.clients[client];
+            transaction.writes.push(ObjectWrite { oid, serial, kind: WriteKind::Store });
+            transaction.values.push(value);
+        }
+        if self.rng.random_bool(0.3) {
+            self.write_or_read(client);
+        }
+        let (now, number, needed) =
+            (self.moment(), before.number, self.clients[client].all_locks());
+        let resumed = self.machine.resume(number, &self.clients[client].keys(), now).unwrap();
+        self.trace(format_args!("{number:?} goes on: {resumed}"));
+        assert_eq!(resumed, before.locks.cover(needed), "what was kept and the model disagree");
+        if resumed {
+            self.coverage.count(Situation::Resumed);
+            let transaction = &mut self.clients[client];
+            (transaction.locks, transaction.arrival) = (before.locks, before.arrival);
+            transaction.granted_at = now;
+            transaction.state = Some(CommitState::Checking);
+            return;
+        }
+        self.coverage.count(Situation::ResumedWithOthers);
+        let AbortOutcome::Aborted { granted } = self.machine.abort(number, now) else {
+            panic!("{number:?} could not be aborted while it was reserved");
+        };
+        self.granted(&granted, now);
+        self.numbers += 1;
+        self.clients[client].number = TransactionNumber(self.numbers);
+        self.vote(client);
+    }
+
+    /// Those end whose time is over, and no others.
+    fn end_reservations(&mut self) {
+        let now = self.moment();
+        let granted = self.machine.end_reservations(now);
+        self.trace(format_args!("reservations end, grant {granted:?}"));
+        for client in 0..self.clients.len() {
+            if self.clients[client].reserved_until.is_some_and(|until| until <= now) {
+                self.coverage.count(Situation::ReservationOver);
+                self.end(client);
+            }
+        }
+        self.granted(&granted, now);
     }
 
     fn enter(&mut self, client: usize, answer: LockAnswer, now: Duration) {
@@ -314,6 +396,7 @@ impl<'a> Interleaving<'a> {
                     CommitState::Waiting
                     | CommitState::Checking
                     | CommitState::Resolving
+                    | CommitState::Reserved
                     | CommitState::Voted,
                 ),
                 AbortOutcome::Aborted { granted },
@@ -546,6 +629,8 @@ impl<'a> Interleaving<'a> {
         let oldest = locking.clone().map(|client| client.granted_at).min();
         assert_eq!((status.locking, status.oldest_grant), (locking.count(), oldest));
         assert_eq!((status.ready, status.writing), (self.ready.len(), self.writing.len()));
+        let ends = self.clients.iter().filter_map(|client| client.reserved_until);
+        assert_eq!(self.machine.first_reservation_end(), ends.min());
         assert_eq!(status.last_given, self.last_given);
         assert_eq!(status.last_published, self.last_published);
     }
@@ -565,6 +650,8 @@ impl<'a> Interleaving<'a> {
                 }
                 self.check_rules();
             }
+            self.now += Duration::from_millis(1);
+            self.end_reservations();
             self.take_batch();
             self.apply();
             self.publish();
