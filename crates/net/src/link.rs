@@ -88,6 +88,8 @@ struct LinkState {
     reads: Cell<u32>,
     /// Another worker takes the link over as soon as its session can park.
     is_moving: Cell<bool>,
+    /// The output is not to be sent yet.
+    is_held: Cell<bool>,
     /// Graceful stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
     ended: Cell<bool>,
@@ -122,6 +124,7 @@ impl Link {
                 is_active: Cell::new(false),
                 reads: Cell::new(0),
                 is_moving: Cell::new(false),
+                is_held: Cell::new(false),
                 stopping: Cell::new(false),
                 ended: Cell::new(false),
                 waker: RefCell::new(None),
@@ -198,6 +201,12 @@ impl Link {
 
     fn metrics(&self) -> &LinkMetrics {
         &self.state.metrics
+    }
+
+    /// Holds the output back, or lets it go. A link that is held does not end either, as its last
+    /// answers must not be sent; the session wakes it when it lets go.
+    pub fn hold(&self, is_held: bool) {
+        self.state.is_held.set(is_held);
     }
 
     /// Waits while the link [is congested](Link::is_congested); false when it has ended.
@@ -396,8 +405,13 @@ where
         let is_deferred = deferred_bytes == Some(link.queued().len())
             && link.state.closing.get().is_none()
             && !link.state.stopping.get();
-        let flushed =
-            if is_deferred { Poll::Ready(()) } else { poll_flush(stream.as_mut(), link, context)? };
+        let flushed = if link.state.is_held.get() {
+            Poll::Pending
+        } else if is_deferred {
+            Poll::Ready(())
+        } else {
+            poll_flush(stream.as_mut(), link, context)?
+        };
         let stopped = link.state.stopping.get() && !session.is_busy();
         if stopped || link.state.closing.get().is_some() {
             ready!(flushed);

@@ -71,7 +71,7 @@ impl Output {
     }
 
     /// Drops everything, for a peer that will never read it.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Output::default();
     }
 
