@@ -7,12 +7,14 @@ mod configuration;
 mod data_file;
 mod frames;
 mod index;
+mod key_log;
 mod log_chunks;
 mod messages;
 mod neo;
 mod neo_database;
 mod neo_node;
 mod pickles;
+mod rdb;
 mod resolution;
 mod resp;
 mod saved_cache;
@@ -63,6 +65,8 @@ pub static TARGETS: &[Target] = &[
     neo::GREETINGS,
     neo_node::NODE,
     resp::REQUESTS,
+    rdb::FILES,
+    key_log::FILES,
 ];
 
 impl Target {

@@ -91,4 +91,6 @@ targets! {
     no_greeting_of_neo_does_harm: "neo-greetings",
     no_peer_of_a_neo_node_does_harm: "neo-node",
     no_request_of_resp_does_harm: "resp-requests",
+    no_rdb_file_does_harm: "rdb-files",
+    no_log_of_keys_does_harm: "key-logs",
 }

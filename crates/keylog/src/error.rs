@@ -1,0 +1,68 @@
+//! Why a log cannot be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system failed.
+    #[error("cannot {action} {}: {error}", path.display())]
+    Io {
+        /// What failed.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "{} is in use by {}: stop that server first, or name another file",
+        path.display(),
+        owner.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// Its process id, if it is known.
+        owner: Option<u32>,
+    },
+    /// It is another file.
+    #[error(
+        "{} is no log of keys: it does not begin with {}. Name another file, or remove this one",
+        path.display(),
+        String::from_utf8_lossy(crate::record::MAGIC)
+    )]
+    NoLog {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{} has version {version} of the format, this program knows version {}: use the newer \
+         program",
+        path.display(),
+        crate::record::VERSION
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version that it has.
+        version: u32,
+    },
+    /// There are sound records behind damaged bytes, so these are not the end of a torn write.
+    #[error(
+        "{} is damaged at byte {position}: records behind it are sound, so that this is no write \
+         that a crash has cut off. Put a backup of the file back; or keep what is before the \
+         damage, and lose the changes behind it: truncate -s {position} {}",
+        path.display(),
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage begins.
+        position: u64,
+    },
+}

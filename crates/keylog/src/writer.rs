@@ -1,0 +1,227 @@
+//! The thread that writes the log, and syncs it.
+//!
+//! Invariant: it keeps all frames that are not synced, or not written if nothing is synced. When a
+//! write or a sync fails it writes them again at the same place, until that succeeds: after a
+//! failed sync the file may lack any of them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use zodium_disk::DiskFile;
+
+use crate::record;
+use crate::replacement::Replacement;
+use crate::shared::{Queue, Shared, Sync};
+
+/// Interval of syncs that are not asked for each group.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// Unsynced bytes from which a sync comes earlier: they are kept in memory.
+const UNSYNCED_BYTES_MAX: usize = 32 << 20;
+/// Time between a failed write and its next try.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What writes a log.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    file: Arc<dyn DiskFile>,
+    /// Bytes of the file before those that are kept: they are synced, or need no sync.
+    base: u64,
+    /// Bytes of the file that are certainly on the device.
+    device_length: u64,
+    /// The frames behind these.
+    kept: Vec<u8>,
+    /// How many of these are written.
+    written: usize,
+    /// The position of their end, for callers.
+    end: u64,
+    synced_at: Instant,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, file: Arc<dyn DiskFile>, length: u64) -> Writer {
+        Writer {
+            shared,
+            file,
+            base: length,
+            // What a killed process has written may be in the system's memory only.
+            device_length: 0,
+            kept: Vec::new(),
+            written: 0,
+            end: 0,
+            synced_at: Instant::now(),
+        }
+    }
+
+    /// Writes until the log is closed.
+    pub(crate) fn run(mut self) {
+        loop {
+            let shared = Arc::clone(&self.shared);
+            let mut queue = shared.queue.lock();
+            while queue.bytes.is_empty() && queue.replacement.is_none() && !queue.is_stopped {
+                match self.time_left() {
+                    None => shared.filled.wait(&mut queue),
+                    Some(left) if left.is_zero() => break,
+                    Some(left) => drop(shared.filled.wait_for(&mut queue, left)),
+                }
+            }
+            let is_stopped = queue.is_stopped;
+            let taken = Queue { end: queue.end, ..std::mem::take(&mut *queue) };
+            (queue.end, queue.is_stopped) = (taken.end, is_stopped);
+            drop(queue);
+            let is_done = self.step(taken, is_stopped);
+            if is_stopped {
+                // What was not written now never will be.
+                return;
+            }
+            if !is_done {
+                self.pause();
+            }
+        }
+    }
+
+    /// Time until something is to be done without a new record.
+    fn time_left(&self) -> Option<Duration> {
+        if self.shared.is_failed.load(Ordering::Relaxed) {
+            return Some(Duration::ZERO);
+        }
+        if self.kept.is_empty() {
+            return None;
+        }
+        match self.shared.sync() {
+            Sync::No => None,
+            Sync::Always => Some(Duration::ZERO),
+            Sync::EverySecond => Some(SYNC_INTERVAL.saturating_sub(self.synced_at.elapsed())),
+        }
+    }
+
+    /// Writes what was appended; whether that succeeded.
+    fn step(&mut self, mut taken: Queue, is_last: bool) -> bool {
+        let Some((replacement, last, at)) = taken.replacement.take() else {
+            self.keep(&taken.bytes, taken.end);
+            return self.flush(is_last);
+        };
+        let (old, new) = taken.bytes.split_at(at);
+        self.keep(old, taken.end - new.len() as u64);
+        // The replacement means the same as what is kept: that need not be written any more.
+        match self.replace(replacement, &last) {
+            Ok(()) => {}
+            Err(error) => {
+                let path = self.shared.path.display();
+                tracing::error!(%error, "cannot compact {path}: it stays as it is");
+            }
+        }
+        self.keep(new, taken.end);
+        self.flush(is_last)
+    }
+
+    fn keep(&mut self, frames: &[u8], end: u64) {
+        if !frames.is_empty() {
+            if self.written == self.kept.len() {
+                record::write_synced(&mut self.kept, self.device_length);
+            }
+            self.kept.extend_from_slice(frames);
+        }
+        self.end = end;
+    }
+
+    /// Writes what is kept, and syncs it if it is time.
+    fn flush(&mut self, is_last: bool) -> bool {
+        let outcome = self.try_flush(is_last);
+        let shared = &self.shared;
+        match &outcome {
+            Ok(()) => {
+                if shared.is_failed.swap(false, Ordering::AcqRel) {
+                    let path = shared.path.display();
+                    tracing::info!("writing to {path} succeeds again: writes are accepted");
+                }
+            }
+            Err(error) => {
+                // All is written again, also what the system took before the sync failed.
+                self.written = 0;
+                *shared.failure.lock() = error.to_string();
+                if !shared.is_failed.swap(true, Ordering::AcqRel) {
+                    let path = shared.path.display();
+                    tracing::error!(
+                        %error,
+                        "cannot write to {path}: commands that write are refused until it succeeds"
+                    );
+                }
+            }
+        }
+        shared.tell();
+        outcome.is_ok()
+    }
+
+    fn try_flush(&mut self, is_last: bool) -> io::Result<()> {
+        let shared = &*self.shared;
+        if self.written < self.kept.len() {
+            let position = self.base + self.written as u64;
+            self.file.write_all_at(&self.kept[self.written..], position)?;
+            self.written = self.kept.len();
+            shared.length.store(self.base + self.written as u64, Ordering::Relaxed);
+        }
+        let is_due = match shared.sync() {
+            Sync::No => is_last,
+            Sync::Always => true,
+            Sync::EverySecond => {
+                is_last
+                    || self.synced_at.elapsed() >= SYNC_INTERVAL
+                    || self.kept.len() >= UNSYNCED_BYTES_MAX
+            }
+        };
+        if is_due && !self.kept.is_empty() {
+            if shared.sync() != Sync::Always {
+                // Those that wait for the file need not wait for the device.
+                shared.written.store(self.end, Ordering::Release);
+                shared.tell();
+            }
+            self.file.sync()?;
+            self.synced_at = Instant::now();
+            self.device_length = self.base + self.kept.len() as u64;
+        }
+        if is_due || shared.sync() == Sync::No {
+            self.base += self.kept.len() as u64;
+            self.kept.clear();
+            self.written = 0;
+        }
+        if is_due {
+            shared.synced.store(self.end, Ordering::Release);
+        }
+        shared.written.store(self.end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Puts a replacement in the place of the log.
+    fn replace(&mut self, mut replacement: Replacement, last: &[u8]) -> io::Result<()> {
+        replacement.append_frames(last)?;
+        replacement.sync()?;
+        let shared = &*self.shared;
+        shared.disk.copy_permissions(&shared.path, &replacement.path)?;
+        shared.disk.rename(&replacement.path, &shared.path)?;
+        replacement.is_used = true;
+        self.file = Arc::clone(&replacement.file);
+        self.base = replacement.length();
+        self.device_length = self.base;
+        self.kept.clear();
+        self.written = 0;
+        shared.length.store(self.base, Ordering::Relaxed);
+        shared.base_length.store(self.base, Ordering::Relaxed);
+        shared.replacements.fetch_add(1, Ordering::Relaxed);
+        shared.written.store(self.end, Ordering::Release);
+        shared.synced.store(self.end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits before the next try, or until the log is closed.
+    fn pause(&self) {
+        let mut queue = self.shared.queue.lock();
+        if !queue.is_stopped {
+            let until = Instant::now() + RETRY_INTERVAL;
+            while !queue.is_stopped && !self.shared.filled.wait_until(&mut queue, until).timed_out()
+            {
+            }
+        }
+    }
+}

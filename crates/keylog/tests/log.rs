@@ -1,0 +1,215 @@
+//! A log keeps what it acknowledged, whatever the disk does.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
+use zodium_keylog::{Log, LogReader, OpenError, Reached, Sync};
+
+const PATH: &str = "keys.log";
+
+fn path() -> &'static Path {
+    Path::new(PATH)
+}
+
+/// Opens a log, with the records that it has.
+fn open(disk: &Arc<dyn Disk>, sync: Sync) -> Result<(Log, Vec<Vec<u8>>), OpenError> {
+    let mut records = Vec::new();
+    let log = Log::open(disk, path(), sync, |chunk| {
+        records.extend(chunk.records().map(<[u8]>::to_vec));
+        Ok::<(), OpenError>(())
+    })?;
+    Ok((log, records))
+}
+
+fn memory(disk: &MemoryDisk) -> Arc<dyn Disk> {
+    Arc::new(disk.clone())
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn bodies(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|number| number.to_le_bytes().repeat(number as usize % 9)).collect()
+}
+
+#[test]
+fn records_are_read_in_order() {
+    let disk = MemoryDisk::new();
+    for sync in [Sync::No, Sync::EverySecond, Sync::Always] {
+        let (log, before) = open(&memory(&disk), sync).unwrap();
+        for body in bodies(100) {
+            log.append(&body);
+        }
+        assert!(matches!(open(&memory(&disk), sync), Err(OpenError::Locked { .. })));
+        drop(log);
+        let (_, after) = open(&memory(&disk), sync).unwrap();
+        assert_eq!(after, [before, bodies(100)].concat());
+    }
+}
+
+#[test]
+fn what_is_synced_survives_a_power_cut() {
+    let disk = MemoryDisk::volatile();
+    let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
+    for body in bodies(20) {
+        let position = log.append(&body);
+        wait_until(|| log.has_reached(position, Reached::Synced));
+        let (_, found) = open(&memory(&disk.after_power_cut()), Sync::Always).unwrap();
+        assert_eq!(found.last(), Some(&body));
+    }
+}
+
+#[test]
+fn a_failing_disk_delays_records_and_loses_none() {
+    for operation in [Operation::Write, Operation::Sync] {
+        let memory_disk = MemoryDisk::new();
+        let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
+        let (log, _) = open(&(Arc::clone(&disk) as Arc<dyn Disk>), Sync::Always).unwrap();
+        let first = log.append(b"first");
+        wait_until(|| log.has_reached(first, Reached::Synced));
+        disk.fail_from(operation, 1, ErrorKind::StorageFull);
+        let second = log.append(b"second");
+        wait_until(|| log.failure().is_some());
+        log.append(b"third");
+        assert!(!log.has_reached(second, Reached::Synced));
+        disk.mend();
+        wait_until(|| log.failure().is_none());
+        wait_until(|| log.has_reached(second, Reached::Synced));
+        drop(log);
+        let (_, found) = open(&memory(&memory_disk), Sync::Always).unwrap();
+        assert_eq!(found, [&b"first"[..], b"second", b"third"], "{operation:?}");
+    }
+}
+
+#[test]
+fn a_replacement_takes_over_at_one_moment() {
+    let disk = MemoryDisk::new();
+    let (log, _) = open(&memory(&disk), Sync::EverySecond).unwrap();
+    bodies(50).iter().for_each(|body| _ = log.append(body));
+    let mut replacement = log.begin_replacement().unwrap();
+    replacement.append(b"all of them").unwrap();
+    log.append(b"before");
+    let position = log.replace(replacement, &[b"the last".to_vec()]);
+    log.append(b"after");
+    wait_until(|| log.has_reached(position, Reached::Synced));
+    // One that is not used leaves nothing behind.
+    drop(log.begin_replacement().unwrap());
+    drop(log);
+    assert_eq!(disk.paths().iter().filter(|path| path.ends_with("keys.log.new")).count(), 0);
+    let (_, found) = open(&memory(&disk), Sync::No).unwrap();
+    assert_eq!(found, [&b"all of them"[..], b"the last", b"after"]);
+}
+
+#[test]
+fn a_replacement_that_fails_leaves_the_log() {
+    let memory_disk = MemoryDisk::new();
+    let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
+    let (log, _) = open(&(Arc::clone(&disk) as Arc<dyn Disk>), Sync::Always).unwrap();
+    log.append(b"one");
+    let mut replacement = log.begin_replacement().unwrap();
+    replacement.append(b"copy").unwrap();
+    disk.fail_from(Operation::Folder, 1, ErrorKind::PermissionDenied);
+    log.replace(replacement, &[]);
+    let last = log.append(b"two");
+    wait_until(|| log.has_reached(last, Reached::Synced));
+    drop(log);
+    let (_, found) = open(&memory(&memory_disk), Sync::Always).unwrap();
+    assert_eq!(found, [b"one", b"two"]);
+}
+
+/// A log of groups, synced one by one, and where each ends.
+fn groups() -> (Vec<u8>, Vec<usize>) {
+    let disk = MemoryDisk::new();
+    let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
+    let mut ends = Vec::new();
+    for number in 0..6_u8 {
+        let position = log.append(&[number; 40]);
+        wait_until(|| log.has_reached(position, Reached::Synced));
+        ends.push(disk.bytes(path()).unwrap().len());
+    }
+    drop(log);
+    (disk.bytes(path()).unwrap(), ends)
+}
+
+fn reopened(bytes: Vec<u8>) -> Result<usize, OpenError> {
+    let disk = MemoryDisk::new();
+    disk.put(path(), bytes);
+    let (log, found) = open(&memory(&disk), Sync::Always)?;
+    log.append(b"later");
+    drop(log);
+    let (_, again) = open(&memory(&disk), Sync::Always)?;
+    assert_eq!(again.len(), found.len() + 1);
+    Ok(found.len())
+}
+
+#[test]
+fn a_torn_end_is_cut_at_every_byte() {
+    let (bytes, ends) = groups();
+    for length in 0..=bytes.len() {
+        let whole = ends.iter().filter(|end| **end <= length).count();
+        assert_eq!(reopened(bytes[..length].to_vec()).unwrap(), whole, "{length} bytes");
+    }
+}
+
+#[test]
+fn damage_below_what_was_synced_is_refused_at_every_byte() {
+    let (bytes, ends) = groups();
+    for place in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[place] ^= 0x40;
+        // The group behind the damaged one says that this one was synced.
+        let is_known = place < ends[ends.len() - 2];
+        assert_eq!(reopened(changed).is_err(), is_known, "byte {place}");
+    }
+}
+
+#[test]
+fn unsynced_groups_may_be_torn_anywhere() {
+    let disk = MemoryDisk::new();
+    let (log, _) = open(&memory(&disk), Sync::No).unwrap();
+    for number in 0..5_u8 {
+        let position = log.append(&[number; 40]);
+        wait_until(|| log.has_reached(position, Reached::Written));
+    }
+    let mut bytes = disk.bytes(path()).unwrap();
+    let middle = bytes.len() / 2;
+    // A later page came to the device, and this one did not.
+    bytes[middle..middle + 30].fill(0);
+    assert!(reopened(bytes).unwrap() < 5);
+    drop(log);
+}
+
+#[test]
+fn other_files_and_newer_versions_are_refused() {
+    assert!(matches!(reopened(b"REDIS0011".to_vec()), Err(OpenError::NoLog { .. })));
+    let mut bytes = groups().0;
+    bytes[15] = 9;
+    assert!(matches!(reopened(bytes), Err(OpenError::Version { version: 9, .. })));
+    assert!(LogReader::open(&MemoryDisk::new(), path()).unwrap().is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn large_records_are_read_from_chunks(
+        sizes in proptest::collection::vec(0..3_000_000_usize, 0..8),
+    ) {
+        let disk = MemoryDisk::new();
+        let (log, _) = open(&memory(&disk), Sync::No).unwrap();
+        let bodies: Vec<Vec<u8>> = sizes.iter().map(|size| vec![*size as u8; *size]).collect();
+        bodies.iter().for_each(|body| _ = log.append(body));
+        drop(log);
+        let (_, found) = open(&memory(&disk), Sync::No).unwrap();
+        prop_assert!(found == bodies);
+    }
+}

@@ -1,0 +1,186 @@
+//! Reading values in all encodings.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use zodium_keyspace::{Hash, List, Set, SortedSet, Value, Word};
+
+use crate::listpack::{self, Element};
+use crate::{Input, RdbError, intset, read_stream, ziplist};
+
+/// Reads a value of a kind, by its number. Collections are never empty, but for streams.
+///
+/// # Errors
+/// The input ends, is damaged, or has a kind of value that is not known here.
+pub fn read_value<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbError> {
+    let value = match kind {
+        0 => Value::String(Bytes::from(input.string()?)),
+        1 => list(strings(input, 1)?),
+        2 => set(strings(input, 1)?)?,
+        3 => sorted_set(input, text_score)?,
+        5 => sorted_set(input, |input| input.u64_le().map(f64::from_bits))?,
+        4 => hash(strings(input, 2)?)?,
+        10 => list(words(&ziplist::read(&input.string()?)?)),
+        11 => {
+            let members = intset::read(&input.string()?)?;
+            set(members.iter().map(|member| member.to_string().into_bytes().into()).collect())?
+        }
+        12 => scored(words(&ziplist::read(&input.string()?)?))?,
+        13 => hash(words(&ziplist::read(&input.string()?)?))?,
+        14 => {
+            let mut elements = Vec::new();
+            for _ in 0..input.length()? {
+                elements.extend(words(&ziplist::read(&input.string()?)?));
+            }
+            list(elements)
+        }
+        16 => hash(words(&listpack::read(&input.string()?)?))?,
+        17 => scored(words(&listpack::read(&input.string()?)?))?,
+        18 => list(quicklist(input)?),
+        20 => set(words(&listpack::read(&input.string()?)?))?,
+        15 => Value::Stream(Box::new(read_stream::read(input, 1)?)),
+        19 => Value::Stream(Box::new(read_stream::read(input, 2)?)),
+        21 => Value::Stream(Box::new(read_stream::read(input, 3)?)),
+        other => return Err(unknown(other, input)),
+    };
+    match is_empty(&value) {
+        true => Err(RdbError::Damaged("a collection without elements")),
+        false => Ok(value),
+    }
+}
+
+/// Why a kind of value is refused.
+fn unknown<R: Read>(kind: u8, input: &mut Input<R>) -> RdbError {
+    RdbError::Unsupported(match kind {
+        6 | 7 => match input.length() {
+            Ok(module) => format!(
+                "a value of the module {}: this server has no modules. Delete the key, or unload \
+                 the module, and save again",
+                module_name(module)
+            ),
+            Err(error) => return error,
+        },
+        9 => "a hash in the format of Redis before 2.6: load it with a newer server, and save it \
+              again"
+            .to_owned(),
+        22..=25 => "a hash whose fields expire, which this server does not know".to_owned(),
+        other => format!("a value of the kind {other}, which this program does not know"),
+    })
+}
+
+/// The name of a module: nine letters of six bits, and a version.
+pub(crate) fn module_name(id: u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let letter = |place: u32| char::from(LETTERS[(id >> (10 + 6 * (8 - place)) & 63) as usize]);
+    (0..9).map(letter).collect()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::List(list) => list.0.is_empty(),
+        Value::Set(set) => set.is_empty(),
+        Value::SortedSet(set) => set.is_empty(),
+        Value::Hash(hash) => hash.is_empty(),
+        Value::String(_) | Value::Stream(_) => false,
+    }
+}
+
+/// A number of strings, times `each`.
+fn strings<R: Read>(input: &mut Input<R>, each: u64) -> Result<Vec<Word>, RdbError> {
+    let count = input.length()?.checked_mul(each).ok_or(RdbError::Damaged("a number"))?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        words.push(input.string()?.into());
+    }
+    Ok(words)
+}
+
+fn words(elements: &[Element]) -> Vec<Word> {
+    elements.iter().map(|element| element.to_bytes().into()).collect()
+}
+
+fn list(elements: Vec<Word>) -> Value {
+    Value::List(List(elements.into()))
+}
+
+fn set(members: Vec<Word>) -> Result<Value, RdbError> {
+    let mut set = Set::default();
+    match members.iter().all(|member| set.add(member)) {
+        true => Ok(Value::Set(set)),
+        false => Err(RdbError::Damaged("a set has a member twice")),
+    }
+}
+
+fn hash(words: Vec<Word>) -> Result<Value, RdbError> {
+    let mut hash = Hash::default();
+    let pairs = words.chunks_exact(2);
+    let is_even = pairs.remainder().is_empty();
+    let is_sound = pairs.fold(is_even, |sound, pair| hash.set(&pair[0], &pair[1]) && sound);
+    match is_sound {
+        true => Ok(Value::Hash(hash)),
+        false => Err(RdbError::Damaged("a hash has a field twice, or one without a value")),
+    }
+}
+
+/// Members and scores in turns.
+fn scored(words: Vec<Word>) -> Result<Value, RdbError> {
+    const DAMAGED: RdbError = RdbError::Damaged("a sorted set");
+    let mut set = SortedSet::default();
+    let pairs = words.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err(DAMAGED);
+    }
+    for pair in pairs {
+        let score = score_of(&pair[1]).ok_or(DAMAGED)?;
+        if set.set(&pair[0], score).is_some() {
+            return Err(DAMAGED);
+        }
+    }
+    Ok(Value::SortedSet(Box::new(set)))
+}
+
+fn score_of(text: &[u8]) -> Option<f64> {
+    let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (!score.is_nan()).then_some(score)
+}
+
+fn sorted_set<R: Read>(
+    input: &mut Input<R>,
+    read_score: impl Fn(&mut Input<R>) -> Result<f64, RdbError>,
+) -> Result<Value, RdbError> {
+    let mut set = SortedSet::default();
+    for _ in 0..input.length()? {
+        let member = input.string()?;
+        let score = read_score(input)?;
+        if score.is_nan() || set.set(&member, score).is_some() {
+            return Err(RdbError::Damaged("a sorted set"));
+        }
+    }
+    Ok(Value::SortedSet(Box::new(set)))
+}
+
+/// A score as text, behind its length; the largest lengths have a meaning of their own.
+fn text_score<R: Read>(input: &mut Input<R>) -> Result<f64, RdbError> {
+    match input.byte()? {
+        255 => Ok(f64::NEG_INFINITY),
+        254 => Ok(f64::INFINITY),
+        253 => Ok(f64::NAN),
+        count => {
+            let text = input.bytes(count.into())?;
+            score_of(&text).ok_or(RdbError::Damaged("a score"))
+        }
+    }
+}
+
+/// The elements of a list in parts: large elements on their own, others in listpacks.
+fn quicklist<R: Read>(input: &mut Input<R>) -> Result<Vec<Word>, RdbError> {
+    let mut elements = Vec::new();
+    for _ in 0..input.length()? {
+        match input.length()? {
+            1 => elements.push(input.string()?.into()),
+            2 => elements.extend(words(&listpack::read(&input.string()?)?)),
+            _ => return Err(RdbError::Damaged("a part of a list")),
+        }
+    }
+    Ok(elements)
+}

@@ -1,0 +1,46 @@
+//! Writing values, in encodings that every version reads.
+
+use zodium_keyspace::Value;
+
+use crate::output::{length, string};
+use crate::write_stream;
+
+/// Appends a value: the number of its kind, then what it holds.
+pub fn write_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::String(bytes) => {
+            out.push(0);
+            string(out, bytes);
+        }
+        Value::List(list) => {
+            out.push(1);
+            length(out, list.0.len());
+            list.0.iter().for_each(|element| string(out, element));
+        }
+        Value::Set(set) => {
+            out.push(2);
+            length(out, set.len());
+            set.iter().for_each(|member| string(out, member));
+        }
+        Value::SortedSet(set) => {
+            out.push(5);
+            length(out, set.len());
+            for (member, score) in set.upwards(0) {
+                string(out, member);
+                out.extend_from_slice(&score.to_le_bytes());
+            }
+        }
+        Value::Hash(hash) => {
+            out.push(4);
+            length(out, hash.len());
+            for (field, value) in hash.iter() {
+                string(out, field);
+                string(out, value);
+            }
+        }
+        Value::Stream(stream) => {
+            out.push(21);
+            write_stream::write(out, stream);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is written is read, also by what Valkey wrote; and damage is noticed.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::prelude::*;
+use zodium_keyspace::{
+    Consumer, Group, Hash, List, Pending, Set, SortedSet, Stream, StreamId, Value, Word,
+};
+use zodium_rdb::{Input, Item, RdbError, RdbReader, read_value, write_value};
+
+/// A file that Valkey's tests/e2e counterpart wrote: keys of all kinds in all encodings.
+const SAMPLE: &[u8] = include_bytes!("samples/dump.rdb");
+
+fn items(bytes: &[u8]) -> Result<Vec<Item>, RdbError> {
+    let mut reader = RdbReader::new(bytes)?;
+    std::iter::from_fn(|| reader.next_item().transpose()).collect()
+}
+
+/// A value as text that has all of it, in one order.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Hash(hash) => format!("{:?}", hash.iter().collect::<BTreeMap<_, _>>()),
+        Value::Set(set) => {
+            let mut members: Vec<_> = set.iter().collect();
+            members.sort();
+            format!("{members:?}")
+        }
+        Value::SortedSet(set) => format!("{:?}", set.upwards(0).collect::<Vec<_>>()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Value, RdbError> {
+    let (kind, mut rest) = bytes.split_first().ok_or(RdbError::Damaged("nothing"))?;
+    let value = read_value(*kind, &mut Input::new(&mut rest))?;
+    assert!(rest.is_empty(), "all is read");
+    Ok(value)
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    prop_oneof![vec(any::<u8>(), 0..70), vec(any::<u8>(), 16_380..16_390)]
+        .prop_map(Vec::into_boxed_slice)
+}
+
+fn short() -> impl Strategy<Value = Word> {
+    vec(any::<u8>(), 0..5).prop_map(Vec::into_boxed_slice)
+}
+
+fn stream() -> impl Strategy<Value = Stream> {
+    let ids = btree_set((0..2000_u64, 0..3_u64), 0..250);
+    (ids, vec(short(), 3), any::<bool>(), 0..5_usize).prop_map(|(ids, words, is_read, pending)| {
+        let mut stream = Stream::default();
+        for (ms, number) in ids {
+            let fields = words.iter().cycle().take(2 * (ms % 3) as usize).cloned();
+            stream.add(StreamId { ms, number }, fields.collect());
+        }
+        if let Some((first, _)) = stream.first() {
+            stream.remove(first);
+        }
+        let mut group = Group { read: is_read.then_some(7), ..Group::default() };
+        let ids: Vec<StreamId> = stream.range(..).map(|(id, _)| id).take(pending).collect();
+        for (place, id) in ids.into_iter().enumerate() {
+            let consumer: Word = format!("consumer{}", place % 2).into_bytes().into();
+            let active_at = (place % 2 == 0).then_some(12);
+            group.consumers.insert(consumer.clone(), Consumer { seen_at: 9, active_at });
+            group.pending.insert(id, Pending { consumer, delivered_at: 11, count: place as u64 });
+            group.last = id;
+        }
+        stream.groups.insert(words[0].clone(), group);
+        stream
+    })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let score = any::<f64>().prop_filter("a score", |score| !score.is_nan());
+    prop_oneof![
+        word().prop_map(|word| Value::String(Bytes::from(word.into_vec()))),
+        vec(word(), 1..40).prop_map(|words| Value::List(List(words.into()))),
+        btree_set(short(), 1..100)
+            .prop_map(|words| { Value::Set(words.iter().map(|word| &**word).collect::<Set>()) }),
+        btree_map(short(), word(), 1..40).prop_map(|pairs| {
+            let mut hash = Hash::default();
+            pairs.iter().for_each(|(field, value)| _ = hash.set(field, value));
+            Value::Hash(hash)
+        }),
+        btree_map(short(), score, 1..40).prop_map(|pairs| {
+            let mut set = SortedSet::default();
+            pairs.iter().for_each(|(member, score)| _ = set.set(member, *score));
+            Value::SortedSet(Box::new(set))
+        }),
+        stream().prop_map(|stream| Value::Stream(Box::new(stream))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read(value in value()) {
+        let mut bytes = Vec::new();
+        write_value(&mut bytes, &value);
+        prop_assert_eq!(text(&read(&bytes).unwrap()), text(&value));
+        for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+            prop_assert!(read(&bytes[..length]).is_err());
+        }
+    }
+}
+
+#[test]
+fn what_valkey_wrote_is_read() {
+    let items = items(SAMPLE).unwrap();
+    let found: BTreeMap<(u64, &str), &Item> = items
+        .iter()
+        .map(|item| ((item.database, std::str::from_utf8(&item.key).unwrap()), item))
+        .collect();
+    let value = |name| &found[&(0, name)].value;
+    let string = |name| match value(name) {
+        Value::String(bytes) => bytes.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(string("string"), "value");
+    assert_eq!(string("integer"), "-12345");
+    assert_eq!(string("long"), "abcabcabc".repeat(100));
+    assert_eq!(found[&(0, "expires")].expires_at, Some(4_102_444_800_000));
+    assert!(matches!(&found[&(3, "other")].value, Value::String(bytes) if bytes == "database"));
+    let length = |name| match value(name) {
+        Value::List(list) => list.0.len(),
+        Value::Set(set) => set.len(),
+        Value::Hash(hash) => hash.len(),
+        Value::SortedSet(set) => set.len(),
+        Value::Stream(stream) => stream.len(),
+        Value::String(bytes) => bytes.len(),
+    };
+    let lengths = [
+        ("list", 6),
+        ("long-list", 600),
+        ("large-list", 2),
+        ("integers", 4),
+        ("set", 3),
+        ("large-set", 200),
+        ("hash", 2),
+        ("large-hash", 600),
+        ("zset", 3),
+        ("large-zset", 200),
+        ("stream", 148),
+        ("emptied", 0),
+    ];
+    assert_eq!(lengths.map(|(name, _)| (name, length(name))), lengths);
+    let Value::SortedSet(set) = value("zset") else { panic!() };
+    assert_eq!((set.score(b"b"), set.score(b"c")), (Some(-2.5), Some(f64::INFINITY)));
+    let Value::List(list) = value("long-list") else { panic!() };
+    assert_eq!(&*list.0[599], b"element-599");
+    check_stream(value("stream"));
+}
+
+fn check_stream(value: &Value) {
+    let Value::Stream(stream) = value else { panic!() };
+    assert_eq!((stream.added, stream.last), (150, StreamId { ms: 1150, number: 0 }));
+    assert_eq!(stream.deleted_max, StreamId { ms: 1011, number: 1 });
+    let fields = stream.get(StreamId { ms: 1002, number: 0 }).unwrap();
+    let fields: Vec<&[u8]> = fields.iter().map(|word| &**word).collect();
+    assert_eq!(fields, [&b"field"[..], b"2", b"other", b"v"]);
+    assert_eq!(stream.get(StreamId { ms: 1003, number: 1 }).unwrap().len(), 2);
+    let group = &stream.groups[&b"group"[..]];
+    assert_eq!((group.pending.len(), group.consumers.len()), (4, 2));
+    assert!(group.pending.values().all(|pending| &*pending.consumer == b"reader"));
+    assert_eq!(stream.groups[&b"empty"[..]].last, stream.last);
+}
+
+#[test]
+fn a_changed_byte_or_a_missing_end_is_noticed() {
+    for place in (0..SAMPLE.len()).step_by(7) {
+        let mut changed = SAMPLE.to_vec();
+        changed[place] ^= 0x10;
+        assert!(items(&changed).is_err(), "byte {place}");
+        assert!(items(&SAMPLE[..place]).is_err(), "the first {place} bytes");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_refused_by_name() {
+    let file = |body: &[u8]| [b"REDIS0011".as_slice(), body, b"\xff\0\0\0\0\0\0\0\0"].concat();
+    // The module `graphdata`, version 2, as the value of a key.
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let id = b"graphdata".iter().fold(0_u64, |id, letter| {
+        id << 6 | letters.iter().position(|other| other == letter).unwrap() as u64
+    });
+    let id = (id << 10 | 2).to_be_bytes();
+    let module = [&b"\x07\x03key\x81"[..], &id].concat();
+    let text = |body: &[u8]| items(&file(body)).unwrap_err().to_string();
+    assert!(text(&module).contains("the key 'key' has a value of the module graphdata"));
+    assert!(text(b"\x16\x03key").contains("fields expire"));
+    assert!(text(b"\x63\x03key").contains("kind 99"));
+    assert!(items(b"REDIS9999").unwrap_err().to_string().contains("version 9999"));
+    assert!(items(&file(b"")).unwrap().is_empty());
+    assert!(items(b"something else").is_err());
+}
