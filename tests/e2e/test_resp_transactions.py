@@ -279,6 +279,99 @@ def test_no_task_of_a_killed_client_is_lost_or_without_its_transaction(
     database.close()
 
 
+def test_keys_agree_with_the_storage_after_a_kill_of_the_server(
+    start_server, tmp_path, seeded, open_native
+):
+    """With a file of keys: what is in Data.fs took effect in the keyspace, and nothing else."""
+    kills = 200 if os.environ.get("ZODIUM_TEST_LARGE") == "1" else 3
+    options = ["--resp-file", str(tmp_path / "keys.log")]
+
+    def start():
+        port = free_port()
+        return start_server(tmp_path / "Data.fs", "--resp", f"{HOST}:{port}", *options), port
+
+    server, port = start()
+    database = ZODB.DB(open_native(server.address))
+    with database.transaction() as connection:
+        connection.root()["numbers"] = numbers = PersistentMapping()
+        for name in NAMES:
+            numbers[name] = PersistentMapping(value=0)
+    database.close()
+    paths = {**os.environ, "PYTHONPATH": str(package.FOLDER)}
+    for _ in range(kills):
+        running = []
+        for name in NAMES:
+            words = [sys.executable, "-m", "harness.enqueuer", str(server.port), str(port), name]
+            words.append(str(seeded.randrange(1 << 30)))
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+            running.append(subprocess.Popen(words, cwd=TESTS, env=paths, **pipes))
+        try:
+            for process in running:
+                assert process.stdout.readline() == "ready\n"
+            with redis.Redis(port=port) as keys:
+                before = keys.llen("tasks")
+                while keys.llen("tasks") < before + 5:
+                    time.sleep(0.01)
+            time.sleep(seeded.random() / 20)
+            server.process.kill()
+            server.process.wait()
+        finally:
+            for process in running:
+                process.kill()
+                process.communicate()
+        server, port = start()
+        database = ZODB.DB(open_native(server.address))
+        with database.transaction() as connection:
+            values = {name: each["value"] for name, each in connection.root()["numbers"].items()}
+        database.close()
+        with redis.Redis(port=port, decode_responses=True) as keys:
+            tasks = {name: [] for name in NAMES}
+            for task in keys.lrange("tasks", 0, -1):
+                name, number = task.split()
+                tasks[name].append(number)
+            for name, value in values.items():
+                assert tasks[name] == [str(number) for number in range(1, value + 1)]
+                assert int(keys.hget("counts", name) or 0) == value
+    assert min(values.values()) > 0
+
+
+def test_tied_keys_come_back_unless_their_objects_have_changed(start_server, tmp_path, open_native):
+    options = ["--resp-file", str(tmp_path / "keys.log"), "--resp-sync", "always"]
+    port = free_port()
+    server = start_server(tmp_path / "Data.fs", "--resp", f"{HOST}:{port}", *options)
+    database = ZODB.DB(open_native(server.address))
+    with database.transaction() as connection:
+        connection.root()["number"] = Number()
+        connection.root()["other"] = Number()
+    with database.transaction() as connection:
+        oids = [connection.root()[name]._p_oid.hex() for name in ("number", "other")]
+    with redis.Redis(port=port) as keys:
+        for name, oid in zip(["number", "other"], oids):
+            keys.execute_command("SET", name, "cached", "TIE", oid)
+        keys.execute_command("COPY", "number", "copied")
+        keys.save()
+        keys.execute_command("ZTIE", "other", oids[1])
+    server.process.kill()
+    server.process.wait()
+    database.close()
+    # One of the objects changes while no RESP server is beside the storage.
+    alone = start_server(tmp_path / "Data.fs")
+    database = ZODB.DB(open_native(alone.address))
+    with database.transaction() as connection:
+        connection.root()["number"].value = 1
+    database.close()
+    alone.stop()
+    server = start_server(tmp_path / "Data.fs", "--resp", f"{HOST}:{port}", *options)
+    database = ZODB.DB(open_native(server.address))
+    with redis.Redis(port=port) as keys:
+        assert keys.mget("number", "copied", "other") == [None, None, b"cached"]
+        # It is tied still.
+        with database.transaction() as connection:
+            connection.root()["other"].value = 1
+        assert keys.get("other") is None
+    database.close()
+
+
 def wait_until_calm(server):
     """Until no transaction is open, and the last one is the same for a while."""
     from harness.wire import Wire

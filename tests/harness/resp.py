@@ -13,10 +13,11 @@ PROGRAM = REPOSITORY / "target" / PROFILE / "zodium"
 class RespServer(ServerProcess):
     """`zodium resp` on a free port, until the block ends."""
 
-    def __init__(self, workers=1, options=()):
+    def __init__(self, workers=1, options=(), prefix=()):
         self.folder = tempfile.TemporaryDirectory()
         port = free_port()
-        words = [str(PROGRAM), "resp", "-a", f"{HOST}:{port}", "--workers", str(workers), *options]
+        words = [*prefix, str(PROGRAM), "resp", "-a", f"{HOST}:{port}"]
+        words += ["--workers", str(workers), *options]
         super().__init__(words, port, self.folder.name)
 
     def __enter__(self):

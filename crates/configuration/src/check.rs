@@ -165,6 +165,9 @@ impl Problems {
         if let Some(path) = &server.resp_password_file {
             self.readable_file("resp-password-file", path);
         }
+        if let Some(path) = &server.resp_file {
+            self.parent("file of keys", path);
+        }
         if let Some(tls) = &server.tls {
             self.tls(tls);
         }

@@ -39,6 +39,22 @@ pub struct Hold<'a> {
     pub found: Cell<(u64, u64)>,
     /// Keys that were removed because their time is past, or a tie of theirs was cut.
     pub expired: Vec<Removed>,
+    /// Number of times that a key was changed, or looked up to be changed. Counted with a journal.
+    pub touches: u64,
+    /// These keys, if they are noted.
+    touched: Vec<Removed>,
+    /// Whether whole databases were changed.
+    is_whole_touched: bool,
+    /// Whether the caller keeps a journal, and `touched` is noted.
+    pub is_journaled: bool,
+    /// What the caller has noted of the changes.
+    pub journal: Vec<u8>,
+    /// How many of `expired` are in the journal.
+    pub expired_noted: usize,
+    /// Changes up to this position of a log are safe.
+    pub safe: u64,
+    /// The largest position of a change that was seen, and is not safe.
+    seen: Cell<u64>,
 }
 
 /// A key of a database that was removed, or has come into being.
@@ -118,14 +134,24 @@ impl<'a> Hold<'a> {
             new: Vec::new(),
             found: Cell::default(),
             expired: Vec::new(),
+            touches: 0,
+            touched: Vec::new(),
+            is_whole_touched: false,
+            is_journaled: false,
+            journal: Vec::new(),
+            expired_noted: 0,
+            safe: u64::MAX,
+            seen: Cell::new(0),
         }
     }
 
     /// What the database has for a key.
     #[must_use]
     pub fn entry(&self, key: &[u8]) -> Option<&Entry> {
-        let (stripe, hash) = self.keyspace.place(key);
-        let database = &self.guards.stripe(stripe).databases[self.database];
+        let (number, hash) = self.keyspace.place(key);
+        let stripe = self.guards.stripe(number);
+        self.see(stripe.unsynced.of(hash, self.safe));
+        let database = &stripe.databases[self.database];
         database.table.get(hash, key).filter(|entry| !self.is_gone(database, key, entry))
     }
 
@@ -154,6 +180,7 @@ impl<'a> Hold<'a> {
     /// It is of another type.
     pub fn write<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut T>, WrongType> {
         let now = self.now;
+        self.touch_if_there(key);
         let (database, hash) = self.fresh(key);
         let Some(entry) = database.table.get_mut(hash, key) else { return Ok(None) };
         entry.note_use(now);
@@ -177,6 +204,7 @@ impl<'a> Hold<'a> {
         let is_waited_for =
             matches!(entry.value, Value::List(_) | Value::SortedSet(_) | Value::Stream(_));
         entry.note_use(self.now);
+        self.touch(key);
         let (database, hash) = self.fresh(key);
         let old = database.insert(hash, key.into(), entry);
         if self.notes_new && old.is_none() {
@@ -198,7 +226,11 @@ impl<'a> Hold<'a> {
     /// Removes a key. The caller says [`Hold::changed`].
     pub fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let (database, hash) = self.fresh(key);
-        database.remove(hash, key).map(|(_, entry)| entry)
+        let taken = database.remove(hash, key).map(|(_, entry)| entry);
+        if taken.is_some() {
+            self.touch(key);
+        }
+        taken
     }
 
     /// Removes a key whose collection has no elements any more; whether it was removed.
@@ -214,6 +246,7 @@ impl<'a> Hold<'a> {
 
     /// Sets when a key expires, `None` for never; whether there is one.
     pub fn expire_at(&mut self, key: &[u8], at: Option<u64>) -> bool {
+        self.touch_if_there(key);
         let (database, hash) = self.fresh(key);
         database.expire_at(hash, key, at)
     }
@@ -221,6 +254,7 @@ impl<'a> Hold<'a> {
     /// Ties a key that is there: it goes when one of its ties is cut. A new value has no ties.
     pub fn tie(&mut self, key: &[u8], ties: Vec<Tie>) {
         if !ties.is_empty() {
+            self.touch(key);
             let (stripe, _) = self.keyspace.place(key);
             self.guards.stripe_mut(stripe).databases[self.database].tie(key, ties);
         }
@@ -264,6 +298,7 @@ impl<'a> Hold<'a> {
     /// Number of keys in the held stripes of the database, with expired ones that are not removed.
     #[must_use]
     pub fn len(&self) -> usize {
+        self.see_all();
         self.tables().map(Table::len).sum()
     }
 
@@ -275,6 +310,7 @@ impl<'a> Hold<'a> {
 
     /// The keys of the held stripes.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        self.see_all();
         let databases = self.guards.all().map(|stripe| &stripe.databases[self.database]);
         databases.flat_map(|database| {
             let entries = database.table.iter();
@@ -321,6 +357,7 @@ impl<'a> Hold<'a> {
         visit: &mut dyn FnMut(&'s [u8], &'s Entry),
     ) -> u64 {
         // The first bits of the position are the last of the cursor, so that cursors are short.
+        self.see_all();
         let position = cursor.reverse_bits();
         let mut number = (position >> (64 - STRIPE_BITS)) as usize;
         let mut within = position << STRIPE_BITS;
@@ -353,6 +390,7 @@ impl<'a> Hold<'a> {
     pub fn flush(&mut self) -> Vec<impl Send + use<>> {
         let database = self.database;
         self.changes += 1;
+        (self.touches, self.is_whole_touched) = (self.touches + 1, true);
         let flushed = self.guards.all_mut().map(|stripe| {
             let place = |key: &[u8]| self.keyspace.place(key).1;
             let table = &stripe.databases[database].table;
@@ -367,6 +405,7 @@ impl<'a> Hold<'a> {
     /// Exchanges two databases. All stripes must be held.
     pub fn swap(&mut self, one: usize, other: usize) {
         self.changes += 1;
+        (self.touches, self.is_whole_touched) = (self.touches + 1, true);
         for stripe in self.guards.all_mut() {
             let is_there = |database: usize, key: &[u8]| {
                 let table = &stripe.databases[database].table;
@@ -378,6 +417,59 @@ impl<'a> Hold<'a> {
             });
             stripe.databases.swap(one, other);
         }
+    }
+
+    /// The largest position of a change that was seen, and is not safe; 0 if there is none.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen.get()
+    }
+
+    /// Ends noting what was touched. `logged` is the position of these changes in a log, if readers
+    /// are to know it while it is not safe. Must be called before the stripes are unlocked.
+    pub fn end_touches(&mut self, logged: Option<u64>) {
+        let touched = std::mem::take(&mut self.touched);
+        if let Some(position) = logged {
+            for Removed { key, .. } in &touched {
+                let (number, hash) = self.keyspace.place(key);
+                self.guards.stripe_mut(number).unsynced.note(hash, position, self.safe);
+            }
+            if self.is_whole_touched {
+                self.guards.all_mut().for_each(|stripe| stripe.unsynced.note_all(position));
+            }
+        }
+        if self.keyspace.changed.is_noted() {
+            self.keyspace.changed.note(touched.into_iter(), self.is_whole_touched);
+        }
+        self.is_whole_touched = false;
+    }
+
+    /// Notes that a key is about to be changed.
+    fn touch(&mut self, key: &[u8]) {
+        self.touches += 1;
+        if self.is_journaled {
+            self.touched.push(Removed { database: self.database, key: key.into() });
+        }
+    }
+
+    /// As [`Hold::touch`], for a key that is there.
+    fn touch_if_there(&mut self, key: &[u8]) {
+        if self.is_journaled {
+            let (database, hash) = self.fresh(key);
+            if database.table.get(hash, key).is_some() {
+                self.touch(key);
+            }
+        }
+    }
+
+    fn see(&self, position: u64) {
+        if position > self.seen.get() {
+            self.seen.set(position);
+        }
+    }
+
+    fn see_all(&self) {
+        self.guards.all().for_each(|stripe| self.see(stripe.unsynced.of_any(self.safe)));
     }
 
     /// The same, counted as found or not.
@@ -403,6 +495,7 @@ impl<'a> Hold<'a> {
     /// The part of the database that has a key, without that key if its time is past.
     fn fresh(&mut self, key: &[u8]) -> (&mut Database, u64) {
         let (number, hash) = self.keyspace.place(key);
+        self.see(self.guards.stripe(number).unsynced.of(hash, self.safe));
         let stripe = self.guards.stripe_mut(number);
         let database = &stripe.databases[self.database];
         let is_past = database.volatile > 0
@@ -411,7 +504,10 @@ impl<'a> Hold<'a> {
             stripe.mark(self.database, key);
             stripe.databases[self.database].remove(hash, key);
             self.expired.push(Removed { database: self.database, key: key.into() });
+            if self.is_journaled {
+                self.touched.push(Removed { database: self.database, key: key.into() });
+            }
         }
-        (&mut stripe.databases[self.database], hash)
+        (&mut self.guards.stripe_mut(number).databases[self.database], hash)
     }
 }

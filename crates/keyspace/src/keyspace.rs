@@ -6,11 +6,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
+use crate::changed_keys::ChangedKeys;
 use crate::hold::{Guards, Hold};
 use crate::stripe::{Database, Stripe, Used};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;
-use crate::{Entry, Removed, Stripes, Tie, random_below};
+use crate::{Entry, KeyChanges, Removed, Stripes, Tie, random_below};
 
 /// Number of databases.
 pub const DATABASES: usize = 16;
@@ -27,6 +28,19 @@ pub struct Keyspace {
     used: Vec<Arc<Used>>,
     hasher: RandomState,
     pub(crate) moments: Moments,
+    pub(crate) changed: ChangedKeys,
+}
+
+/// Appends removed keys to a log, and tells where; `None` if readers need not know that.
+pub type Logging<'a> = &'a dyn Fn(&[Removed]) -> Option<Logged>;
+
+/// Where a change is in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// Its position.
+    pub position: u64,
+    /// Changes up to this position are safe.
+    pub safe: u64,
 }
 
 /// Sums over a database.
@@ -52,7 +66,13 @@ impl Default for Keyspace {
     fn default() -> Keyspace {
         let stripes: Vec<Line> = (0..STRIPES).map(|_| Line::default()).collect();
         let used = stripes.iter().map(|stripe| Arc::clone(&stripe.0.lock().used)).collect();
-        Keyspace { stripes, used, hasher: RandomState::new(), moments: Moments::default() }
+        Keyspace {
+            stripes,
+            used,
+            hasher: RandomState::new(),
+            moments: Moments::default(),
+            changed: ChangedKeys::default(),
+        }
     }
 }
 
@@ -135,6 +155,7 @@ impl Keyspace {
         samples: usize,
         only_volatile: bool,
         rank: impl Fn(&Entry) -> Option<u64>,
+        log: Logging,
     ) -> Option<(Removed, Entry)> {
         let first = random_below(STRIPES);
         for number in (first..STRIPES).chain(0..first) {
@@ -149,7 +170,9 @@ impl Keyspace {
                 stripe.mark(database, &key);
                 let (_, hash) = self.place(&key);
                 let (key, entry) = stripe.databases[database].remove(hash, &key)?;
-                return Some((Removed { database, key }, entry));
+                let removed = Removed { database, key };
+                self.note_removed(&mut stripe, std::slice::from_ref(&removed), log);
+                return Some((removed, entry));
             }
         }
         None
@@ -157,7 +180,13 @@ impl Keyspace {
 
     /// Removes keys whose time is past, up to `keys_max` of each database and stripe; whether there
     /// may be more. Stripes are locked one after the other.
-    pub fn expire(&self, now: u64, keys_max: usize, removed: &mut Vec<Removed>) -> bool {
+    pub fn expire(
+        &self,
+        now: u64,
+        keys_max: usize,
+        removed: &mut Vec<Removed>,
+        log: Logging,
+    ) -> bool {
         let mut is_more = false;
         for stripe in &self.stripes {
             let mut stripe = stripe.0.lock();
@@ -169,9 +198,67 @@ impl Keyspace {
             for Removed { database, key } in &removed[first..] {
                 stripe.mark(*database, key);
             }
+            self.note_removed(&mut stripe, &removed[first..], log);
         }
         is_more
     }
+
+    /// Notes keys that were removed from a stripe without a hold.
+    fn note_removed(&self, stripe: &mut Stripe, removed: &[Removed], log: Logging) {
+        if removed.is_empty() {
+            return;
+        }
+        if let Some(Logged { position, safe }) = log(removed) {
+            for Removed { key, .. } in removed {
+                stripe.unsynced.note(self.place(key).1, position, safe);
+            }
+        }
+        if self.changed.is_noted() {
+            self.changed.note(removed.iter().cloned(), false);
+        }
+    }
+
+    /// Begins to note the keys that change.
+    pub fn begin_changes(&self) {
+        self.changed.begin();
+    }
+
+    /// What has changed since it was asked last.
+    pub fn take_changes(&self) -> KeyChanges {
+        self.changed.take()
+    }
+
+    /// Ends noting the keys that change.
+    pub fn end_changes(&self) {
+        self.changed.end();
+    }
+
+    /// Visits keys of a part of a database from a position on, at least `count` if there are so
+    /// many. Returns the next position; `None` at the end. Only that part is locked.
+    ///
+    /// There are [`Keyspace::PARTS`] parts. Keys whose time is past are visited too.
+    pub fn visit_part(
+        &self,
+        part: usize,
+        database: usize,
+        position: u64,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], &Entry, &[Tie]),
+    ) -> Option<u64> {
+        let stripe = self.stripes[part].0.lock();
+        let database = &stripe.databases[database];
+        let (mut next, mut visited) = (Some(position), 0);
+        while let Some(position) = next.filter(|_| visited < count) {
+            next = database.table.scan(position, &mut |key, entry| {
+                visited += 1;
+                visit(key, entry, database.ties(key));
+            });
+        }
+        next
+    }
+
+    /// The number of parts.
+    pub const PARTS: usize = STRIPES;
 
     /// The stripe of a key, and its hash within that.
     pub(crate) fn place(&self, key: &[u8]) -> (usize, u64) {

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod changed_keys;
 mod due;
 mod entry;
 mod hold;
@@ -20,11 +21,13 @@ mod stripe;
 mod stripes;
 mod table;
 mod tie;
+mod unsynced;
 mod value;
 
+pub use changed_keys::KeyChanges;
 pub use entry::Entry;
 pub use hold::{Hold, Removed};
-pub use keyspace::{DATABASES, Keyspace, Totals, now};
+pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, now};
 pub use kind::{Kind, WrongType};
 pub use random::random_below;
 pub use sorted_set::{Score, SortedSet};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustc_hash::FxHashMap;
 
 use crate::due::Due;
+use crate::unsynced::Unsynced;
 use crate::{DATABASES, Entry, Table, Tie, Word};
 
 /// A part of each database, and the keys of it that are watched.
@@ -14,6 +15,7 @@ pub(crate) struct Stripe {
     /// Bytes of all its keys and values.
     pub(crate) used: Arc<Used>,
     watched: FxHashMap<(usize, Word), Vec<Watcher>>,
+    pub(crate) unsynced: Unsynced,
 }
 
 /// The keys of a database in one stripe.
@@ -47,7 +49,7 @@ impl Default for Stripe {
         let used: Arc<Used> = Arc::default();
         let database = |_| Database { used: Arc::clone(&used), ..Database::default() };
         let databases = std::array::from_fn(database);
-        Stripe { databases, used, watched: FxHashMap::default() }
+        Stripe { databases, used, watched: FxHashMap::default(), unsynced: Unsynced::default() }
     }
 }
 

@@ -38,7 +38,7 @@ impl Stripes {
     }
 
     /// Their numbers, ascending: the order in which all lock them.
-    pub(crate) fn numbers(self) -> impl Iterator<Item = usize> {
+    pub fn numbers(self) -> impl Iterator<Item = usize> {
         (0..STRIPES).filter(move |number| self.0 & (1 << number) != 0)
     }
 }

@@ -14,11 +14,19 @@ const UNCUT: u64 = 0;
 
 /// Ties keys to something that can change. All clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Tie(Arc<AtomicU64>);
+pub struct Tie(Arc<Knot>);
 
 /// A tie that does not know whether any key has it still.
 #[derive(Clone, Debug, Default)]
-pub struct WeakTie(Weak<AtomicU64>);
+pub struct WeakTie(Weak<Knot>);
+
+/// What the clones of a tie share.
+#[derive(Debug, Default)]
+struct Knot {
+    cut_at: AtomicU64,
+    /// What the tie is to, in the words of its maker.
+    origin: Box<[u8]>,
+}
 
 /// The moments at which ties were cut.
 #[derive(Debug, Default)]
@@ -30,6 +38,18 @@ pub(crate) struct Moments {
 }
 
 impl Tie {
+    /// A tie whose maker can tell by `origin` what it is to.
+    #[must_use]
+    pub fn new(origin: &[u8]) -> Tie {
+        Tie(Arc::new(Knot { cut_at: AtomicU64::new(UNCUT), origin: origin.into() }))
+    }
+
+    /// What it is to, in the words of its maker.
+    #[must_use]
+    pub fn origin(&self) -> &[u8] {
+        &self.0.origin
+    }
+
     /// The same tie, for an index of ties.
     #[must_use]
     pub fn downgrade(&self) -> WeakTie {
@@ -39,7 +59,7 @@ impl Tie {
     /// Whether it was cut at a moment or before.
     pub(crate) fn is_cut(&self, moment: u64) -> bool {
         // Ordered by the moment, which the caller has loaded.
-        let cut_at = self.0.load(Ordering::Relaxed);
+        let cut_at = self.0.cut_at.load(Ordering::Relaxed);
         cut_at != UNCUT && cut_at <= moment
     }
 }
@@ -69,7 +89,8 @@ impl Moments {
         let moment = self.last.load(Ordering::Relaxed) + 1;
         for tie in ties {
             // A tie that was cut before stays cut at its moment.
-            let _ = tie.0.compare_exchange(UNCUT, moment, Ordering::Relaxed, Ordering::Relaxed);
+            let cut_at = &tie.0.cut_at;
+            let _ = cut_at.compare_exchange(UNCUT, moment, Ordering::Relaxed, Ordering::Relaxed);
         }
         self.last.store(moment, Ordering::Release);
     }

@@ -106,8 +106,8 @@ proptest! {
             prop_assert!(used >= keys as u64 * 16, "{used} bytes of {keys} keys");
         }
         // All that is left: by time, by eviction, by hand.
-        keyspace.expire(u64::MAX / 2, usize::MAX, &mut Vec::new());
-        while keyspace.evict(3, false, |entry| Some(entry.used_at().into())).is_some() {}
+        keyspace.expire(u64::MAX / 2, usize::MAX, &mut Vec::new(), &|_| None);
+        while keyspace.evict(3, false, |entry| Some(entry.used_at().into()), &|_| None).is_some() {}
         prop_assert_eq!(keyspace.used_bytes(), 0);
         prop_assert_eq!(keyspace.totals(0).keys + keyspace.totals(1).keys, 0);
     }
@@ -134,8 +134,8 @@ fn keys_that_were_used_last_stay_longest() {
         hold.put(&number.to_be_bytes(), Entry::new(Value::String(Bytes::new())));
     }
     let rank = |entry: &Entry| Some(entry.used_at().into());
-    let evicted = (0..100).filter_map(|_| keyspace.evict(64, false, rank));
+    let evicted = (0..100).filter_map(|_| keyspace.evict(64, false, rank, &|_| None));
     let old = evicted.filter(|(_, entry)| entry.used_at() < 1000).count();
     assert!(old > 90, "{old} of 100");
-    assert!(keyspace.evict(5, true, rank).is_none(), "none of them expires");
+    assert!(keyspace.evict(5, true, rank, &|_| None).is_none(), "none of them expires");
 }

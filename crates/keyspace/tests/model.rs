@@ -62,7 +62,7 @@ fn apply(keyspace: &Keyspace, model: &mut Model, now: &mut u64, step: &Step) {
         Step::Expire => {
             drop(hold);
             let mut removed = Vec::new();
-            while keyspace.expire(*now, 2, &mut removed) {}
+            while keyspace.expire(*now, 2, &mut removed, &|_| None) {}
             for Removed { database, key } in removed {
                 assert_eq!(database, 3);
                 assert!(model.remove(&key[0]).is_some_and(|(_, at)| !is_there(at, *now)));
@@ -155,8 +155,8 @@ fn a_watcher_learns_of_changes_of_its_keys_only() {
     assert!(watched(&|keyspace| drop(keyspace.lock(Stripes::ALL, 100).flush())));
     assert!(watched(&|keyspace| keyspace.lock(Stripes::ALL, 100).swap(0, 5)));
     assert!(!watched(&|keyspace| keyspace.lock(Stripes::ALL, 100).swap(4, 5)));
-    assert!(watched(&|keyspace| _ = keyspace.expire(150, 10, &mut Vec::new())));
-    assert!(!watched(&|keyspace| _ = keyspace.expire(149, 10, &mut Vec::new())));
+    assert!(watched(&|keyspace| _ = keyspace.expire(150, 10, &mut Vec::new(), &|_| None)));
+    assert!(!watched(&|keyspace| _ = keyspace.expire(149, 10, &mut Vec::new(), &|_| None)));
 }
 
 #[test]

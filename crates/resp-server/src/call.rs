@@ -3,6 +3,7 @@
 use zodium_keyspace::{Hold, Removed, Score};
 use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_integer};
 
+use crate::durability::Instead;
 use crate::events::Class;
 use crate::fail::{Fail, NO_FLOAT, NO_INTEGER, SYNTAX};
 use crate::reply::Reply;
@@ -20,6 +21,8 @@ pub(crate) struct Call<'a, 'k> {
     pub(crate) blocking: Blocking,
     /// The request that waits instead of this one, whose arguments would mean something else later.
     pub(crate) waits_as: Option<OwnedRequest>,
+    /// What the log gets of it, if that is not the command itself.
+    pub(crate) instead: Instead,
 }
 
 /// What a command does that finds nothing to take, and how that ended.

@@ -28,6 +28,10 @@ pub(crate) struct Client {
     pub(crate) waiter: RefCell<Option<Arc<Waiter>>>,
     /// A job reads an object for it. Meanwhile no commands are taken.
     pub(crate) is_loading: Cell<bool>,
+    /// The position of the log that its answers wait for; 0 for none.
+    pub(crate) log_position: Cell<u64>,
+    /// They wait. Meanwhile no commands are taken.
+    pub(crate) is_held: Cell<bool>,
     pub(crate) replies: Cell<Replies>,
     pub(crate) is_monitor: Cell<bool>,
     /// Whether its reads do not count as uses: `CLIENT NO-TOUCH`.
@@ -130,6 +134,8 @@ impl Client {
             subscriptions: RefCell::default(),
             waiter: RefCell::default(),
             is_loading: Cell::default(),
+            log_position: Cell::default(),
+            is_held: Cell::default(),
             replies: Cell::default(),
             is_monitor: Cell::default(),
             keeps_uses: Cell::default(),
@@ -167,7 +173,7 @@ impl Client {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        self.waiter.borrow().is_some() || self.is_loading.get()
+        self.waiter.borrow().is_some() || self.is_loading.get() || self.is_held.get()
     }
 
     /// Whether RESP2 restricts the commands that it may send.

@@ -11,6 +11,7 @@ use zodium_resp::{Arguments, Version};
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Replies};
 use crate::commands::{Command, Keys, Run, flags};
+use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::{Letter, LocalServer};
 use crate::reply::Reply;
@@ -97,6 +98,9 @@ fn handle(
         feed_monitors(local, client, arguments);
     }
     local.server.check_busy(command).map_err(refused)?;
+    if command.has(flags::WRITE) {
+        local.server.check_log().map_err(refused)?;
+    }
     // A script may add to keys too. Keys that go for it do so before it locks them.
     let adds = command.has(flags::DENY_OOM);
     let may_grow =
@@ -143,8 +147,9 @@ fn run_data(
         reply: reply.part(),
         blocking: Blocking::May,
         waits_as: None,
+        instead: Instead::default(),
     };
-    let outcome = run(&mut call);
+    let outcome = call.execute(command, run);
     if let Blocking::Waits { seconds, is_array } = call.blocking {
         let shared = std::sync::Arc::clone(&client.shared);
         let waiter = server.waiting.enter(&call, shared, command, stripes, is_array);
@@ -153,7 +158,8 @@ fn run_data(
     if command.has(flags::READONLY) {
         local.count_found(hold.found.get());
     }
-    server.settle(hold);
+    let position = server.settle(hold);
+    local.note_position(client, position);
     outcome
 }
 
@@ -172,8 +178,10 @@ impl Server {
         }
     }
 
-    /// Ends a hold: what it has done is announced, and clients that wait are served.
-    pub(crate) fn settle(&self, mut hold: Hold) {
+    /// Ends a hold: what it has done is logged and announced, and clients that wait are served.
+    /// Returns the position of the log that its answer waits for; 0 for none.
+    pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
+        let position = self.log_hold(&mut hold);
         let Removals { created, expired } = Removals::of(&mut hold);
         let changes = hold.changes;
         drop(hold);
@@ -186,6 +194,7 @@ impl Server {
         if !created.is_empty() {
             self.serve_waiting(created);
         }
+        position
     }
 }
 

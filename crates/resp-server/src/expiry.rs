@@ -20,9 +20,14 @@ pub(crate) async fn expire(server: Arc<Server>) {
         if server.running.is_any() {
             continue;
         }
+        server.compact_if_due();
         loop {
             let mut removed = Vec::new();
-            let is_more = server.keyspace.expire(now(), KEYS_MAX, &mut removed);
+            let is_more = {
+                let now = now();
+                let log = |removed: &[_]| server.log_removed(removed, now);
+                server.keyspace.expire(now, KEYS_MAX, &mut removed, &log)
+            };
             server.announce_expired(&removed);
             let is_more = server.free_cut(KEYS_MAX) || is_more;
             if !is_more {

@@ -11,6 +11,7 @@ mod call;
 mod client;
 mod commands;
 mod dispatch;
+mod durability;
 mod events;
 mod expiry;
 mod fail;
@@ -46,6 +47,7 @@ use dispatch::After;
 use local::{Letter, LocalServer};
 use waiting::Waiter;
 
+pub use durability::{ImportError, KeeperOptions, LoadReport};
 pub use figures::Figures;
 pub use server::{Options, Server};
 pub use service::RespService;

@@ -25,16 +25,20 @@ pub(crate) struct LocalServer {
     /// The time of the batch that is being handled, in milliseconds since 1970.
     pub(crate) now: Cell<u64>,
     clients: RefCell<FxHashMap<u64, Rc<Client>>>,
+    /// Clients whose answers wait for the log.
+    pub(crate) held: RefCell<Vec<u64>>,
 }
 
 /// What a worker is told about its clients. Those that have gone meanwhile are skipped.
 pub(crate) enum Letter {
     /// The answer to a command that waited.
-    Served { client: u64, answer: Bytes },
+    Served { client: u64, answer: Bytes, position: u64 },
     /// A published message.
     Published { clients: Vec<u64>, publication: Arc<Publication> },
     /// A command that was executed, for clients that monitor.
     Monitored { line: Arc<str> },
+    /// The log has got further, or has failed.
+    Logged,
     /// A client is to be disconnected.
     Kill { client: u64 },
     /// A client is not to wait any longer.
@@ -49,6 +53,7 @@ impl LocalServer {
             number,
             now: Cell::new(now()),
             clients: RefCell::default(),
+            held: RefCell::default(),
         });
         let Some(inbox) = local.server.take_inbox(number) else {
             tracing::error!(number, "a worker has two RESP services, its clients get no messages");
@@ -106,7 +111,10 @@ impl LocalServer {
 
     fn receive(&self, letter: Letter) {
         match letter {
-            Letter::Served { client, answer } => self.end_wait(client, &answer),
+            Letter::Served { client, answer, position } => {
+                self.end_wait(client, &answer, position);
+            }
+            Letter::Logged => self.release(),
             Letter::Published { clients, publication } => {
                 for client in clients.iter().filter_map(|id| self.client(*id)) {
                     publication.deliver(&self.server, &client);
@@ -165,14 +173,16 @@ impl LocalServer {
             (false, true) => reply.null_array(),
             (false, false) => reply.null(),
         }
-        self.end_wait(client.id(), &buffer);
+        self.end_wait(client.id(), &buffer, 0);
     }
 
-    fn end_wait(&self, client: u64, answer: &[u8]) {
+    fn end_wait(&self, client: u64, answer: &[u8], position: u64) {
         let Some(client) = self.client(client) else { return };
         client.waiter.borrow_mut().take();
         client.shared.facts.lock().is_blocked = false;
         client.link.output().buffer().extend_from_slice(answer);
+        self.note_position(&client, position);
+        self.hold_back(&client);
         client.link.wake();
     }
 }

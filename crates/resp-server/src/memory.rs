@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use zodium_keyspace::{Entry, Removed, random_below};
+use zodium_keyspace::{Entry, Removed, now, random_below};
 
 use crate::events::Class;
 use crate::server::Server;
@@ -38,7 +38,11 @@ impl Server {
         };
         let samples = usize::try_from(self.settings.number("maxmemory-samples")).unwrap_or(1);
         while self.keyspace.used_bytes() > most {
-            let Some((removed, entry)) = self.keyspace.evict(samples, only_volatile, rank) else {
+            let Some((removed, entry)) =
+                self.keyspace.evict(samples, only_volatile, rank, &|removed| {
+                    self.log_removed(removed, now())
+                })
+            else {
                 return false;
             };
             // No lock is held while the value is freed.

@@ -163,7 +163,7 @@ fn attribute_name<'a>(name: &'a Value) -> Option<&'a [u8]> {
 
 impl LocalServer {
     /// Sends a client the answer of a job, and takes its requests again.
-    fn end_load(&self, client: u64, answer: &[u8]) {
+    pub(crate) fn end_load(&self, client: u64, answer: &[u8]) {
         let Some(client) = self.client(client) else { return };
         client.is_loading.set(false);
         client.link.output().buffer().extend_from_slice(answer);

@@ -4,6 +4,7 @@
 //! ZODB. The vote of that transaction claims them. From then on they belong to the transaction,
 //! whatever becomes of the connection that parked them; before that they are dropped with it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
@@ -11,10 +12,12 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use zodium_keyspace::{Stripes, Word, now};
 use zodium_resp::{OwnedRequest, Version};
+use zodium_types::Tid;
 
 use crate::Server;
 use crate::call::{Blocking, Call};
 use crate::commands::{Command, Keys, Run};
+use crate::durability::{Instead, write_parked, write_time, write_unparked};
 use crate::reply::Reply;
 
 /// Most tokens of a connection that are parked at once.
@@ -28,6 +31,8 @@ pub(crate) struct Parcel {
     pub(crate) client: u64,
     pub(crate) database: usize,
     pub(crate) requests: Vec<(&'static Command, OwnedRequest)>,
+    /// The last transactions of the storages when they were parked.
+    pub(crate) since: Vec<(String, Tid)>,
 }
 
 /// All parked commands.
@@ -43,7 +48,7 @@ struct Parcels {
     /// Those that no transaction has claimed, by token.
     free: FxHashMap<Word, Parcel>,
     /// Those of transactions that have passed their votes.
-    claimed: FxHashMap<Owner, (Word, Parcel)>,
+    claimed: FxHashMap<Owner, (Word, Arc<Parcel>)>,
 }
 
 /// What the server knows of a token.
@@ -58,28 +63,20 @@ pub(crate) enum State {
 }
 
 impl Parked {
-    /// Parks commands; false if the connection has too many.
-    pub(crate) fn park(&self, token: &[u8], parcel: Parcel) -> bool {
-        let mut parcels = self.parcels.lock();
-        let of_client = parcels.free.values().filter(|other| other.client == parcel.client);
-        if of_client.count() >= TOKENS_MAX {
-            return false;
-        }
-        parcels.free.insert(token.into(), parcel);
-        true
-    }
-
-    /// Drops parked commands, unless they are claimed; whether there were any.
-    pub(crate) fn discard(&self, token: &[u8]) -> bool {
-        self.parcels.lock().free.remove(token).is_some()
-    }
-
-    /// Drops what a client has parked.
-    pub(crate) fn forget(&self, client: u64) {
-        let mut parcels = self.parcels.lock();
-        if !parcels.free.is_empty() {
-            parcels.free.retain(|_, parcel| parcel.client != client);
-        }
+    /// Calls `use_records` with a record of the log for each parcel. None comes or goes meanwhile.
+    pub(crate) fn with_records<T>(
+        &self,
+        use_records: impl FnOnce(&mut dyn Iterator<Item = Vec<u8>>) -> T,
+    ) -> T {
+        let parcels = self.parcels.lock();
+        let claimed = parcels.claimed.values().map(|(token, parcel)| (token, &**parcel));
+        let all = parcels.free.iter().chain(claimed);
+        use_records(&mut all.map(|(token, parcel)| {
+            let mut record = Vec::new();
+            write_time(&mut record, now());
+            parcel.write(&mut record, token);
+            record
+        }))
     }
 
     pub(crate) fn state(&self, token: &[u8]) -> State {
@@ -93,18 +90,72 @@ impl Parked {
         }
     }
 
-    fn take(&self, owner: Owner) -> Option<Parcel> {
-        if self.claimed_count.load(Ordering::Acquire) == 0 {
+    fn is_any_claimed(&self) -> bool {
+        self.claimed_count.load(Ordering::Acquire) > 0
+    }
+
+    /// The commands of a transaction, which stay.
+    fn claimed(&self, owner: Owner) -> Option<(Word, Arc<Parcel>)> {
+        match self.is_any_claimed() {
+            true => self.parcels.lock().claimed.get(&owner).cloned(),
+            false => None,
+        }
+    }
+
+    /// Removes the commands of a transaction; their token.
+    fn remove_claimed(&self, owner: Owner) -> Option<Word> {
+        if !self.is_any_claimed() {
             return None;
         }
         let mut parcels = self.parcels.lock();
         let taken = parcels.claimed.remove(&owner);
         self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
-        taken.map(|(_, parcel)| parcel)
+        taken.map(|(token, _)| token)
+    }
+}
+
+impl Parcel {
+    /// Appends them as an item of the log.
+    fn write(&self, out: &mut Vec<u8>, token: &[u8]) {
+        let since: Vec<(String, u64)> =
+            self.since.iter().map(|(name, tid)| (name.clone(), tid.0)).collect();
+        let commands = self.requests.iter().map(|(_, request)| request.arguments());
+        write_parked(out, token, self.database, &since, commands);
     }
 }
 
 impl Server {
+    /// Parks commands, and returns the position of the log at which they are kept; `None` if the
+    /// connection has too many.
+    pub(crate) fn park(&self, token: &[u8], parcel: Parcel) -> Option<u64> {
+        let mut parcels = self.parked.parcels.lock();
+        let of_client = parcels.free.values().filter(|other| other.client == parcel.client);
+        if of_client.count() >= TOKENS_MAX {
+            return None;
+        }
+        let position = self.log_item(|out| parcel.write(out, token));
+        parcels.free.insert(token.into(), parcel);
+        Some(position)
+    }
+
+    /// Drops parked commands, unless they are claimed; whether there were any.
+    pub(crate) fn discard(&self, token: &[u8]) -> bool {
+        let mut parcels = self.parked.parcels.lock();
+        let was_there = parcels.free.remove(token).is_some();
+        if was_there {
+            self.log_item(|out| write_unparked(out, token));
+        }
+        was_there
+    }
+
+    /// Drops what a client has parked.
+    pub(crate) fn forget_parked(&self, client: u64) {
+        let mut parcels = self.parked.parcels.lock();
+        for (token, _) in parcels.free.extract_if(|_, parcel| parcel.client == client) {
+            self.log_item(|out| write_unparked(out, &token));
+        }
+    }
+
     /// Gives a voted transaction the commands that are parked under a token, which take effect with
     /// it. True if they are its own; false if another storage's part of the transaction has them.
     ///
@@ -113,7 +164,7 @@ impl Server {
     pub fn claim(&self, storage: usize, number: u64, token: &[u8]) -> Result<bool, String> {
         let mut parcels = self.parked.parcels.lock();
         if let Some(parcel) = parcels.free.remove(token) {
-            parcels.claimed.insert((storage, number), (token.into(), parcel));
+            parcels.claimed.insert((storage, number), (token.into(), Arc::new(parcel)));
             self.parked.claimed_count.store(parcels.claimed.len(), Ordering::Release);
             return Ok(true);
         }
@@ -129,24 +180,38 @@ impl Server {
 
     /// Drops the commands of a voted transaction that was not committed.
     pub fn give_up(&self, storage: usize, number: u64) {
-        drop(self.parked.take((storage, number)));
+        if let Some(token) = self.parked.remove_claimed((storage, number)) {
+            self.log_item(|out| write_unparked(out, &token));
+        }
     }
 
-    /// Executes the commands of a committed transaction, under the locks of all their keys.
+    /// Executes the commands of a committed transaction.
     pub(crate) fn take_effect(&self, storage: usize, number: u64) {
-        let Some(parcel) = self.parked.take((storage, number)) else { return };
+        if let Some((token, parcel)) = self.parked.claimed((storage, number)) {
+            self.execute_parcel(&token, &parcel, Some((storage, number)));
+        }
+    }
+
+    /// Executes commands that were parked under a token, under the locks of all their keys. Their
+    /// changes and the end of their parking are one record of the log.
+    pub(crate) fn execute_parcel(&self, token: &[u8], parcel: &Parcel, owner: Option<Owner>) {
         let stripes = parcel.requests.iter().map(|(command, request)| match command.keys {
             Keys::All | Keys::Watched => Stripes::ALL,
             _ => self.keyspace.stripes(command.keys_of(request.arguments())),
         });
         let stripes = stripes.fold(Stripes::NONE, |all, one| all | one);
+        // A compaction must not come between the two.
+        let stripes = if stripes.is_empty() { self.keyspace.stripe(token) } else { stripes };
         let mut hold = self.noting(self.keyspace.lock(stripes, now()));
+        if let Some(owner) = owner {
+            self.parked.remove_claimed(owner);
+        }
         let mut unsent = BytesMut::new();
         for (command, request) in &parcel.requests {
             let Run::Data(run) = command.run else { continue };
             hold.database = parcel.database;
             unsent.clear();
-            let outcome = run(&mut Call {
+            let mut call = Call {
                 server: self,
                 client: None,
                 hold: &mut hold,
@@ -154,7 +219,9 @@ impl Server {
                 reply: Reply::to_buffer(&mut unsent, Version::Two),
                 blocking: Blocking::Never,
                 waits_as: None,
-            });
+                instead: Instead::default(),
+            };
+            let outcome = call.execute(command, run);
             if let Err(fail) = outcome {
                 let (name, error) = (command.name, fail.0);
                 tracing::warn!(
@@ -164,6 +231,7 @@ impl Server {
                 );
             }
         }
+        self.note_item(&mut hold, |out| write_unparked(out, token));
         self.settle(hold);
     }
 }
@@ -182,7 +250,8 @@ mod tests {
         let arguments = reader.arguments(bytes.as_bytes());
         let command = crate::commands::find(arguments).unwrap();
         assert_eq!(server.parked.state(key.as_bytes()), State::Absent);
-        Parcel { client, database: 0, requests: vec![(command, arguments.to_request())] }
+        let requests = vec![(command, arguments.to_request())];
+        Parcel { client, database: 0, requests, since: Vec::new() }
     }
 
     fn has(server: &Server, key: &str) -> bool {
@@ -193,14 +262,14 @@ mod tests {
     fn commands_take_effect_with_their_transaction_and_no_other() {
         let server = Server::new(Options::default());
         for key in ["a", "b", "c"] {
-            assert!(server.parked.park(key.as_bytes(), parcel(&server, 1, key)));
+            assert!(server.park(key.as_bytes(), parcel(&server, 1, key)).is_some());
         }
         assert_eq!(server.claim(0, 7, b"a"), Ok(true));
         assert_eq!(server.claim(1, 7, b"a"), Ok(false), "another storage of the same transaction");
         assert_eq!(server.claim(0, 8, b"b"), Ok(true));
         assert_eq!(server.parked.state(b"a"), State::Voted);
         // The connection ends: what is claimed stays.
-        server.parked.forget(1);
+        server.forget_parked(1);
         assert_eq!(server.parked.state(b"c"), State::Absent);
         assert!(server.claim(0, 9, b"c").is_err());
         let commit = |number| server.committed(0, &[Commit { tid: Tid(1), oids: &[], number }]);
@@ -218,7 +287,7 @@ mod tests {
     #[test]
     fn a_commit_takes_no_lock_while_nothing_is_claimed() {
         let server = Server::new(Options::default());
-        assert!(server.parked.park(b"a", parcel(&server, 1, "a")));
+        assert!(server.park(b"a", parcel(&server, 1, "a")).is_some());
         let _parcels = server.parked.parcels.lock();
         server.committed(0, &[Commit { tid: Tid(1), oids: &[], number: 7 }]);
     }
@@ -228,11 +297,11 @@ mod tests {
         let server = Server::new(Options::default());
         for number in 0..TOKENS_MAX {
             let key = number.to_string();
-            assert!(server.parked.park(key.as_bytes(), parcel(&server, 1, &key)));
+            assert!(server.park(key.as_bytes(), parcel(&server, 1, &key)).is_some());
         }
-        assert!(!server.parked.park(b"more", parcel(&server, 1, "more")));
-        assert!(server.parked.park(b"more", parcel(&server, 2, "more")));
-        assert!(server.parked.discard(b"0") && !server.parked.discard(b"0"));
-        assert!(server.parked.park(b"again", parcel(&server, 1, "again")));
+        assert_eq!(server.park(b"more", parcel(&server, 1, "more")), None);
+        assert!(server.park(b"more", parcel(&server, 2, "more")).is_some());
+        assert!(server.discard(b"0") && !server.discard(b"0"));
+        assert!(server.park(b"again", parcel(&server, 1, "again")).is_some());
     }
 }

@@ -12,7 +12,7 @@ impl Server {
             self.waiting.leave(&waiter);
         }
         client.queue.borrow_mut().take();
-        self.parked.forget(client.id());
+        self.forget_parked(client.id());
         self.unwatch(client);
         self.unsubscribe_all(client);
         if client.is_monitor.replace(false) {

@@ -10,6 +10,7 @@ use zodium_keyspace::{Keyspace, Removed, now, random_below};
 use zodium_net::{Inbox, InboxSender, inbox};
 
 use crate::client::ClientShared;
+use crate::durability::Keeper;
 use crate::events::Class;
 use crate::local::Letter;
 use crate::parked::Parked;
@@ -43,6 +44,8 @@ pub struct Server {
     /// The storages that it is beside; not set if it is alone.
     pub(crate) storages: OnceLock<Arc<dyn Storages>>,
     pub(crate) ties: Ties,
+    /// The log of its changes; not set if it keeps keys in memory only.
+    pub(crate) keeper: OnceLock<Keeper>,
     pub(crate) parked: Parked,
     pub(crate) clients: Mutex<FxHashMap<u64, Arc<ClientShared>>>,
     /// Clients that see all commands. Read before each command, and hardly ever written.
@@ -79,6 +82,7 @@ impl Server {
             waiting: Waiting::default(),
             storages: OnceLock::new(),
             ties: Ties::default(),
+            keeper: OnceLock::new(),
             parked: Parked::default(),
             clients: Mutex::default(),
             monitors: AtomicUsize::new(0),

@@ -67,6 +67,48 @@ impl RespSession {
 
 impl Session for RespSession {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
+        let outcome = self.take_requests(bytes);
+        self.local.hold_back(&self.client);
+        outcome
+    }
+
+    fn received_large(&mut self, _: Bytes) -> Result<(), CloseReason> {
+        // This session announces no large frames.
+        Err(CloseReason::Refused)
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.client.is_blocked()
+    }
+
+    fn watches_end(&self) -> bool {
+        self.client.is_blocked()
+    }
+
+    fn is_established(&self) -> bool {
+        self.client.is_authenticated.get()
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    fn park(&mut self) -> Option<Parked> {
+        let moved = self.client.moved()?;
+        self.local.remove(self.client.id());
+        Some(Box::new(moved))
+    }
+
+    fn closed(&mut self) {
+        self.local.remove(self.client.id());
+        self.local.server.clients.lock().remove(&self.client.id());
+        self.local.server.forget(&self.client);
+    }
+}
+
+impl RespSession {
+    /// Executes the requests in some bytes.
+    fn take_requests(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         self.local.now.set(now());
         self.client.shared.used_at.store(self.local.now.get(), Ordering::Relaxed);
         let mut consumed = 0;
@@ -106,38 +148,5 @@ impl Session for RespSession {
             }
         }
         Ok(Consumed::Bytes(consumed))
-    }
-
-    fn received_large(&mut self, _: Bytes) -> Result<(), CloseReason> {
-        // This session announces no large frames.
-        Err(CloseReason::Refused)
-    }
-
-    fn is_ready(&self) -> bool {
-        !self.client.is_blocked()
-    }
-
-    fn watches_end(&self) -> bool {
-        self.client.is_blocked()
-    }
-
-    fn is_established(&self) -> bool {
-        self.client.is_authenticated.get()
-    }
-
-    fn is_busy(&self) -> bool {
-        false
-    }
-
-    fn park(&mut self) -> Option<Parked> {
-        let moved = self.client.moved()?;
-        self.local.remove(self.client.id());
-        Some(Box::new(moved))
-    }
-
-    fn closed(&mut self) {
-        self.local.remove(self.client.id());
-        self.local.server.clients.lock().remove(&self.client.id());
-        self.local.server.forget(&self.client);
     }
 }

@@ -3,6 +3,8 @@
 //! Those without an effect here have one value only, or are of encodings: they change what
 //! `OBJECT ENCODING` calls a value.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -70,9 +72,14 @@ const POLICIES: [&str; 6] = [
     "volatile-ttl",
 ];
 
-static SETTINGS: [Setting; 35] = [
+static SETTINGS: [Setting; 40] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
+    setting("appendfsync", "everysec", Kind::Choice(&["always", "everysec", "no"])),
+    setting("appendfilename", "", Kind::Immutable),
+    setting("dir", "", Kind::Immutable),
+    setting("auto-aof-rewrite-percentage", "100", Kind::Integer(0, i32::MAX as i64)),
+    setting("auto-aof-rewrite-min-size", "67108864", Kind::Memory),
     setting("maxmemory", "0", Kind::Memory),
     setting("maxmemory-policy", "noeviction", Kind::Choice(&POLICIES)),
     setting("databases", "16", Kind::Immutable),
@@ -178,6 +185,24 @@ impl Settings {
         }
     }
 
+    /// Notes the file that keys are kept in, and when it is synced.
+    pub(crate) fn keep(&self, path: &Path, sync: &str) {
+        let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let folder = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let values = [
+            ("appendonly", "yes".to_owned()),
+            ("appendfsync", sync.to_owned()),
+            ("appendfilename", part(path.file_name())),
+            ("dir", part(folder.parent().map(Path::as_os_str))),
+        ];
+        let mut texts = self.texts.lock();
+        for (name, value) in values {
+            if let Some(place) = SETTINGS.iter().position(|setting| setting.name == name) {
+                texts[place] = value;
+            }
+        }
+    }
+
     /// Changes a setting.
     pub(crate) fn set(&self, name: &str, text: &str) -> Result<(), Refusal> {
         let is_it = |setting: &Setting| {
@@ -186,7 +211,7 @@ impl Settings {
         let place = SETTINGS.iter().position(is_it).filter(|_| !name.is_empty());
         let place = place.ok_or(Refusal::Unknown)?;
         let setting = &SETTINGS[place];
-        let text = setting.normal(text).map_err(Refusal::Because)?;
+        let text = setting.normal(text, &self.text(setting.name)).map_err(Refusal::Because)?;
         match setting.name {
             "notify-keyspace-events" => {
                 self.events.store(events::parse(&text).unwrap_or(0), Ordering::Relaxed);
@@ -209,11 +234,11 @@ impl Settings {
 }
 
 impl Setting {
-    /// A value as it is kept, or why it is none.
-    fn normal(&self, text: &str) -> Result<String, String> {
+    /// A value as it is kept, or why it is none. `now` is the value that it has.
+    fn normal(&self, text: &str, now: &str) -> Result<String, String> {
         match self.kind {
-            Kind::Fixed if text == self.default => Ok(text.to_owned()),
-            Kind::Fixed => Err(format!("this server has no other value than '{}'", self.default)),
+            Kind::Fixed if text == now => Ok(text.to_owned()),
+            Kind::Fixed => Err(format!("this server has no other value than '{now}'")),
             Kind::Immutable => Err("can't set immutable config".to_owned()),
             Kind::Integer(least, most) => {
                 let number: i64 =

@@ -33,6 +33,17 @@ pub trait Storages: Send + Sync {
     /// that the server was told of, or is just being told of.
     fn may_have_changed(&self, storage: usize, since: Tid, oids: &[Oid]) -> bool;
 
+    /// The last transaction that wrote an object; zero if none has, `None` if that cannot be told.
+    /// It may wait for a disk or a network.
+    fn changed_at(&self, storage: usize, oid: Oid) -> Option<Tid>;
+
+    /// Visits the tokens of parked commands in transactions after `since`, in their order. It may
+    /// wait for a disk or a network.
+    fn tokens_after(&self, storage: usize, since: Tid, visit: &mut dyn FnMut(Tid, &[u8]));
+
+    /// Number of storages.
+    fn count(&self) -> usize;
+
     /// The newest revision of an object before a transaction. Only if it `may_wait` for a disk or
     /// a network, it does.
     fn load(&self, storage: usize, oid: Oid, before: Tid, may_wait: bool) -> Loaded;

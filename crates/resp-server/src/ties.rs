@@ -13,6 +13,7 @@ use zodium_keyspace::{Keyspace, Removed, Tie, WeakTie, now};
 use zodium_types::{Oid, Tid};
 
 use crate::Server;
+use crate::durability::origin;
 use crate::storages::Storages;
 
 /// Entries of dropped ties that may stay beside as many of others.
@@ -63,12 +64,24 @@ impl Ties {
         place: Removed,
         wish: &TieWish,
     ) -> Option<Tie> {
-        let tie = Tie::default();
-        self.enter(&wish.objects, &Arc::new(TiedKey { tie: tie.downgrade(), place }));
-        let Some(view) = wish.view else { return Some(tie) };
+        // Taken first: commits that come while the tie is entered are later ones.
         let storage = wish.objects.first()?.0;
+        let since = wish.view.unwrap_or_else(|| oldest(storages, &wish.objects));
+        let tie = Tie::new(&origin(storages, &wish.objects, since));
+        self.enter_tie(&wish.objects, &tie, place);
+        let Some(view) = wish.view else { return Some(tie) };
         let oids: Vec<Oid> = wish.objects.iter().map(|(_, oid)| *oid).collect();
         (!storages.may_have_changed(storage, view, &oids)).then_some(tie)
+    }
+
+    /// Enters a tie of a key to objects.
+    pub(crate) fn enter_tie(&self, objects: &[Object], tie: &Tie, place: Removed) {
+        self.enter(objects, &Arc::new(TiedKey { tie: tie.downgrade(), place }));
+    }
+
+    /// Notes a key whose tie was cut, so that its memory is freed.
+    pub(crate) fn note_cut(&self, place: Removed) {
+        self.index.lock().cut.push(place);
     }
 
     fn enter(&self, objects: &[Object], key: &Arc<TiedKey>) {
@@ -106,6 +119,12 @@ impl Ties {
     }
 }
 
+/// The last transaction of all storages of some objects: the first of these, by tid.
+fn oldest(storages: &dyn Storages, objects: &[Object]) -> Tid {
+    let tids = objects.iter().map(|(storage, _)| storages.last_tid(*storage));
+    tids.min().unwrap_or(Tid::ZERO)
+}
+
 impl Index {
     /// Removes what was left by keys that are gone.
     fn sweep(&mut self) {
@@ -126,7 +145,8 @@ impl Server {
         let cut = index.cut.split_off(left);
         drop(index);
         for Removed { database, key } in cut {
-            let mut hold = self.keyspace.lock(self.keyspace.stripe(&key), now());
+            let hold = self.keyspace.lock(self.keyspace.stripe(&key), now());
+            let mut hold = self.journaling(hold);
             hold.database = database;
             hold.remove_expired(&key);
             self.settle(hold);

@@ -12,6 +12,7 @@ use crate::After;
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Queue, Watch};
 use crate::commands::{Command, Run, flags};
+use crate::durability::Instead;
 use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
 use crate::reply::Reply;
@@ -83,6 +84,12 @@ pub(crate) fn exec(
         server.unwatch(client);
         return Err(ABORTED);
     }
+    let writes = queue.requests.iter().any(|(command, _)| command.has(flags::WRITE));
+    if let (true, Err(fail)) = (writes, server.check_log()) {
+        server.unwatch(client);
+        let text = format!("EXECABORT Transaction discarded because of: {}", fail.0);
+        return Err(Fail::text(text));
+    }
     let stripes = queue
         .requests
         .iter()
@@ -97,7 +104,8 @@ pub(crate) fn exec(
         }
     };
     if end_watch(client, &mut hold) {
-        drop(hold);
+        let position = server.settle(hold);
+        local.note_position(client, position);
         reply.null_array();
         return Ok(After::Continue);
     }
@@ -105,7 +113,8 @@ pub(crate) fn exec(
     for (command, request) in &queue.requests {
         run_queued(local, client, &mut hold, (command, request.arguments()), reply);
     }
-    server.settle(hold);
+    let position = server.settle(hold);
+    local.note_position(client, position);
     Ok(After::Continue)
 }
 
@@ -122,7 +131,7 @@ fn run_queued(
     reply.version = client.version.get();
     let outcome = match command.run {
         Run::Connection(run) => run(local, client, arguments, reply).map(drop),
-        Run::Data(run) => run(&mut Call {
+        Run::Data(run) => Call {
             server: &local.server,
             client: Some(client),
             hold,
@@ -130,7 +139,9 @@ fn run_queued(
             reply: reply.part(),
             blocking: Blocking::Never,
             waits_as: None,
-        }),
+            instead: Instead::default(),
+        }
+        .execute(command, run),
     };
     if let Err(fail) = outcome {
         reply.error(&fail.0);
@@ -193,8 +204,10 @@ impl Server {
     /// Ends watching, for a client that holds no stripes.
     pub(crate) fn unwatch(&self, client: &Client) {
         if client.watch.borrow().is_some() {
-            let mut hold = self.keyspace.lock(self.watched_stripes(client), 0);
+            let stripes = self.watched_stripes(client);
+            let mut hold = self.journaling(self.keyspace.lock(stripes, 0));
             end_watch(client, &mut hold);
+            self.settle(hold);
         }
     }
 }

@@ -17,6 +17,7 @@ use zodium_resp::{OwnedRequest, Version};
 use crate::call::{Blocking, Call};
 use crate::client::ClientShared;
 use crate::commands::{Command, Run};
+use crate::durability::Instead;
 use crate::reply::Reply;
 use crate::{Letter, Server};
 
@@ -151,7 +152,7 @@ impl Server {
     /// Executes a command that waits. Returns whether the key is still there, and keys that the
     /// command itself has filled.
     fn try_again(&self, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
-        let mut hold = self.keyspace.lock(waiter.stripes, now());
+        let mut hold = self.journaling(self.keyspace.lock(waiter.stripes, now()));
         (hold.database, hold.notes_created) = (waiter.database, true);
         hold.notes_new = self.announces_new();
         let mut is_over = waiter.is_over.lock();
@@ -167,18 +168,20 @@ impl Server {
             reply: Reply::to_buffer(&mut buffer, waiter.version),
             blocking: Blocking::Again,
             waits_as: None,
+            instead: Instead::default(),
         };
-        let outcome = run(&mut call);
+        let outcome = call.execute(waiter.command, run);
         let still_waits = matches!(call.blocking, Blocking::Waits { .. });
         if let Err(fail) = outcome {
             call.reply.error(&fail.0);
         }
+        let position = self.log_hold(&mut hold);
         if !still_waits {
             *is_over = true;
             self.waiting.remove(waiter);
             let worker = waiter.client.worker.load(Ordering::Relaxed);
             let (client, answer) = (waiter.client.id, buffer.freeze());
-            self.send(worker, Letter::Served { client, answer });
+            self.send(worker, Letter::Served { client, answer, position });
         }
         drop(is_over);
         let is_there = hold.has(&key.key);

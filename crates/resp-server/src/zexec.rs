@@ -44,7 +44,7 @@ pub(crate) fn zexec(
     if watches {
         return Err(WATCHES);
     }
-    server.storages()?;
+    server.check_log()?;
     let token = arguments.word(1);
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
         return Err(TOO_LONG);
@@ -57,11 +57,15 @@ pub(crate) fn zexec(
         )));
     }
     let count = queue.requests.len();
+    let connection = client;
     let (client, database) = (client.id(), client.database.get());
-    let parcel = Parcel { client, database, requests: queue.requests };
-    if !server.parked.park(token, parcel) {
-        return Err(TOO_MANY);
-    }
+    let storages = server.storages()?;
+    let since = (0..storages.count())
+        .map(|storage| (storages.name(storage).to_owned(), storages.last_tid(storage)));
+    let parcel = Parcel { client, database, requests: queue.requests, since: since.collect() };
+    // The answer waits until the log has them: the transaction may be committed right after it.
+    let position = server.park(token, parcel).ok_or(TOO_MANY)?;
+    local.note_position(connection, position);
     reply.count(count);
     Ok(After::Continue)
 }
@@ -74,7 +78,7 @@ fn may_wait(command: &Command) -> bool {
 
 /// `ZDISCARD token`
 pub(crate) fn zdiscard(call: &mut Call) -> Outcome {
-    let was_there = call.server.parked.discard(call.word(1));
+    let was_there = call.server.discard(call.word(1));
     call.reply.flag(was_there);
     Ok(())
 }

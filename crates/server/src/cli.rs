@@ -85,8 +85,8 @@ pub(crate) enum Command {
     Neo(NeoOptions),
     /// Serve Redis and Valkey clients, without a database
     ///
-    /// Keys and values are in memory only; docs/resp.md says which commands there are. `zodium
-    /// serve --resp ADDRESS` serves them beside a database.
+    /// Keys and values are in memory, and with `--file` also on disk; docs/resp.md says which
+    /// commands there are. `zodium serve --resp ADDRESS` serves them beside a database.
     ///
     /// Exit codes: 0 after SIGTERM, SIGINT and SHUTDOWN, 1 after an error and after SIGHUP, 2 for a
     /// wrong command line.

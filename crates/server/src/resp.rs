@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
 use clap::builder::FalseyValueParser;
+use clap::{Args, Subcommand};
 use tracing::{error, info, warn};
-use zodium_configuration::{Configuration, LogFormat, ServerOptions};
+use zodium_configuration::{Configuration, LogFormat, LogOptions, RespSync, ServerOptions};
 use zodium_monitor::Messages;
 use zodium_net::{Protocol, Workers};
 use zodium_resp_server::RespService;
 use zodium_types::Address;
 
 use crate::logging::{self, Destinations};
+use crate::resp_import::{self, ImportOptions};
 use crate::resp_monitoring::WatchedResp;
 use crate::serve::listening::Accepting;
 use crate::serve::signals::{Ending, Signals, Wish};
@@ -26,9 +27,25 @@ use crate::{monitoring, panics, supervisor};
 /// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
+/// What `zodium resp` does instead of serving.
+#[derive(Debug, Subcommand)]
+enum RespCommand {
+    /// Take keys over from a file of Redis or Valkey
+    ///
+    /// Reads an RDB file, an append-only file, or the manifest of one in parts, and writes the keys
+    /// to a new file for `zodium resp --file`.
+    ///
+    /// Exit codes: 0 success, 1 an error, 2 a wrong command line.
+    Import(ImportOptions),
+}
+
 /// Options of `zodium resp`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct RespOptions {
+    #[command(subcommand)]
+    command: Option<RespCommand>,
+
     /// Listen on HOST:PORT, PORT, or /path/to/a/socket; may be repeated
     #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_RESP", value_delimiter = ',')]
     #[arg(default_value = "127.0.0.1:6379")]
@@ -37,6 +54,15 @@ pub(crate) struct RespOptions {
     /// A file whose first line is the password of clients
     #[arg(long, value_name = "PATH", env = "ZODIUM_RESP_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
+
+    /// The file that keys are kept in; without it they are in memory only
+    #[arg(long, value_name = "PATH", env = "ZODIUM_RESP_FILE")]
+    file: Option<PathBuf>,
+
+    /// When changes are synced to the file: always (before they are acknowledged), everysec, no
+    #[arg(long, value_name = "WHEN", env = "ZODIUM_RESP_SYNC", default_value = "everysec")]
+    #[arg(value_parser = ["always", "everysec", "no"])]
+    sync: String,
 
     /// Number of worker threads [default: one per core except one]
     #[arg(long, value_name = "N", env = "ZODIUM_WORKERS")]
@@ -57,6 +83,8 @@ impl RespOptions {
             server: ServerOptions {
                 resp_addresses: self.address.clone(),
                 resp_password_file: self.password_file.clone(),
+                resp_file: self.file.clone(),
+                resp_sync: RespSync::named(&self.sync).unwrap_or(RespSync::EverySecond),
                 workers: self.workers,
                 balance: !self.no_balance,
                 ..ServerOptions::default()
@@ -70,6 +98,9 @@ impl RespOptions {
 
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
+    if let Some(RespCommand::Import(import)) = &options.command {
+        return resp_import::run(import);
+    }
     let configuration = options.configuration()?;
     let (logs, messages) = logging::start(&configuration.log)?;
     panics::end_the_process();
@@ -97,6 +128,8 @@ async fn serve(
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let bound = resp::bind(options, true).await?;
     let bound = bound.context("there is no address to listen on: give one with --address")?;
+    resp::keep(&bound.server, options)?;
+    let kept_server = Arc::clone(&bound.server);
     let server = Arc::clone(&bound.server);
     let watched_server = Arc::clone(&bound.server);
     let worker_options = workers::worker_options(options, limits::of(options));
@@ -140,6 +173,7 @@ async fn serve(
     if let Some(workers) = Arc::into_inner(workers) {
         workers.stop(STOP_PATIENCE);
     }
+    kept_server.close_log();
     info!("stopped");
     Ok(ending)
 }

@@ -26,6 +26,37 @@ pub enum Encoding {
 const ENCODINGS: [(&str, Encoding, &str); 2] =
     [("pickle", Encoding::Pickle, "Z5"), ("msgpack", Encoding::Msgpack, "M5")];
 
+/// When changes of keys are synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RespSync {
+    /// Before they are acknowledged.
+    Always,
+    /// Once a second.
+    EverySecond,
+    /// When the system does it.
+    No,
+}
+
+impl RespSync {
+    /// Its name, which is the one of `appendfsync`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        RESP_SYNCS.iter().find(|(_, sync, _)| *sync == self).map_or("", |(name, _, _)| name)
+    }
+
+    /// The one of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<RespSync> {
+        RESP_SYNCS.iter().find(|(other, _, _)| *other == name).map(|(_, sync, _)| *sync)
+    }
+}
+
+const RESP_SYNCS: [(&str, RespSync, &str); 3] = [
+    ("always", RespSync::Always, "Before they are acknowledged"),
+    ("everysec", RespSync::EverySecond, "Once a second"),
+    ("no", RespSync::No, "When the system does it"),
+];
+
 settings! {
     /// Options of the server as a whole.
     pub struct ServerOptions {
@@ -38,8 +69,8 @@ settings! {
 
         /// Serve Redis and Valkey clients too, on HOST:PORT, PORT, or /path/to/a/socket
         ///
-        /// Keys and values are in memory only; see docs/resp.md. The same workers serve both kinds
-        /// of clients, and TLS applies to both.
+        /// Keys and values are in memory, and in `resp-file`; see docs/resp.md. The same workers
+        /// serve both kinds of clients, and TLS applies to both.
         resp_addresses: Vec<Address> = Vec::new(), {
             List(Location);
             key: "resp-address", option: "resp", value: "ADDRESS", env: "ZODIUM_RESP",
@@ -51,6 +82,24 @@ settings! {
             File;
             key: "resp-password-file", option: "resp-password-file", value: "PATH",
             env: "ZODIUM_RESP_PASSWORD_FILE"
+        }
+
+        /// The file that the keys of Redis and Valkey clients are kept in
+        ///
+        /// Without it they are in memory only. It is created if it does not exist. See
+        /// docs/resp.md.
+        resp_file: Option<PathBuf> = None, {
+            File;
+            key: "resp-file", option: "resp-file", value: "PATH", env: "ZODIUM_RESP_FILE"
+        }
+
+        /// When changes of keys are synced to their file
+        ///
+        /// With `always` a client is answered when its change is on the device. With `everysec` a
+        /// power cut loses the last second, and with `no` what the system has not written.
+        resp_sync: RespSync = RespSync::EverySecond, {
+            Choice(&RESP_SYNCS);
+            key: "resp-sync", option: "resp-sync", value: "WHEN", env: "ZODIUM_RESP_SYNC"
         }
 
         /// Encoding of messages

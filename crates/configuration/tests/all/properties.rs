@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use zodium_configuration::{
     Checksums, Configuration, ConfigurationError, Encoding, FILE_BYTES_MAX, KeyPassword,
-    LogDestination, LogFormat, LogOptions, MonitorOptions, PackOptions, PackSchedule,
+    LogDestination, LogFormat, LogOptions, MonitorOptions, PackOptions, PackSchedule, RespSync,
     ServerOptions, StorageKind, StorageOptions, Surroundings, TlsOptions, Warning, Weekday,
     parse_toml, parse_zeo_conf, read,
 };
@@ -186,7 +186,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
     let flags = any::<[bool; 5]>();
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));
-    let resp = (vec(address(), 0..3), option::of(path()));
+    let resp = (vec(address(), 0..3), option::of(path()), option::of(path()));
     (vec(address(), 0..3), limits, times, flags, classes, files, resp).prop_map(
         |(
             addresses,
@@ -195,12 +195,14 @@ fn server() -> impl Strategy<Value = ServerOptions> {
             flags,
             classes,
             (pid_file, tls),
-            (resp_addresses, resp_password_file),
+            (resp_addresses, resp_password_file, resp_file),
         )| {
             ServerOptions {
                 addresses,
                 resp_addresses,
                 resp_password_file,
+                resp_file,
+                resp_sync: if flags[1] { RespSync::Always } else { RespSync::No },
                 encoding: if flags[0] { Encoding::Msgpack } else { Encoding::Pickle },
                 read_only: flags[1],
                 workers,

@@ -49,6 +49,7 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
         }
         before.extend(old);
     }
+    call.server.apply_sync();
     call.reply.ok();
     Ok(())
 }

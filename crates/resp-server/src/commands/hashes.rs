@@ -155,6 +155,7 @@ pub(super) fn hincrbyfloat(call: &mut Call) -> Outcome {
         return Err(Fail::fixed("ERR hash value is not a float"));
     }
     let sum = sum(old, by).map_err(|_| NAN)?;
+    call.log_instead([&b"hset"[..], key, field, sum.as_bytes()]);
     call.hold.make::<Hash>(key)?.set(field, sum.as_bytes());
     call.changed(key, Class::Hash, "hincrbyfloat");
     call.reply.text(&sum);

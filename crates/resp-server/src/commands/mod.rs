@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod counters;
 mod diagnostics;
+mod dumping;
 mod encoding;
 mod expiring;
 mod hashes;

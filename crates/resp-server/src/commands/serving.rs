@@ -43,7 +43,9 @@ pub(super) fn flushall(call: &mut Call) -> Outcome {
 
 /// Drops what a flush has taken out: on another thread, so that clients need not wait for it.
 fn drop_elsewhere<T: Send + 'static>(flushed: Vec<T>) {
-    tokio::task::spawn_blocking(move || drop(flushed));
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn_blocking(move || drop(flushed));
+    }
 }
 
 pub(super) fn swapdb(call: &mut Call) -> Outcome {

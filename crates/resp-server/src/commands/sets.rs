@@ -134,6 +134,7 @@ pub(super) fn spop(call: &mut Call) -> Outcome {
         None => Vec::new(),
     };
     if !taken.is_empty() {
+        call.log_instead([&b"srem"[..], key].into_iter().chain(taken.iter().map(|word| &**word)));
         call.changed(key, Class::Set, "spop");
         let is_gone = call.hold.remove_if_empty::<Set>(key);
         call.announce_if_gone(key, is_gone);

@@ -112,6 +112,12 @@ pub(super) fn set(call: &mut Call) -> Outcome {
     if is_allowed {
         let kept = || call.hold.entry(key).and_then(Entry::expires_at);
         let expires_at = if options.keeps_time { kept() } else { expires_at };
+        if let Some(tie) = &tie {
+            let time = expires_at.map(|at| at.to_string());
+            let time = time.iter().flat_map(|at| [&b"pxat"[..], at.as_bytes()]);
+            call.log_instead([&b"set"[..], key, value].into_iter().chain(time));
+            call.log_tie(tie);
+        }
         store(call, key, value, expires_at);
         call.hold.tie(key, tie.into_iter().collect());
         if options.expiry.is_some() {

@@ -10,11 +10,11 @@ use super::flags::{
 };
 use super::{
     Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
-    expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing, ranges, scans,
-    score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims, stream_groups,
-    stream_info, stream_reads, streams, strings, substrings, tying,
+    dumping, expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing,
+    ranges, scans, score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims,
+    stream_groups, stream_info, stream_reads, streams, strings, substrings, tying,
 };
-use crate::{transaction, zexec};
+use crate::{durability, transaction, zexec};
 
 // Flags that come together.
 const READS_FAST: u32 = READONLY | FAST;
@@ -112,6 +112,8 @@ const GENERIC: &[Command] = &[
     row("type", 2, READS_FAST, FIRST, Data(keys::type_of)),
     row("touch", -2, READS_FAST, ALL_WORDS, Data(keys::touch)),
     row("copy", -3, ADDS, FIRST_TWO, Data(keys::copy)),
+    row("dump", 2, READONLY, FIRST, Data(dumping::dump)),
+    row("restore", -4, ADDS, FIRST, Data(dumping::restore)),
     row("move", 3, WRITES_FAST, FIRST, Data(keys::move_to)),
     row("rename", 3, WRITE, FIRST_TWO, Data(keys::rename)),
     row("renamenx", 3, WRITES_FAST, FIRST_TWO, Data(keys::renamenx)),
@@ -299,6 +301,10 @@ const SERVER: &[Command] = &[
     row("flushdb", -1, WRITE, All, Data(serving::flushdb)),
     row("flushall", -1, WRITE, All, Data(serving::flushall)),
     row("swapdb", 3, WRITES_FAST, All, Data(serving::swapdb)),
+    row("save", 1, ADMIN | NO_SCRIPT | NO_MULTI, None, Connection(durability::save)),
+    row("bgsave", -1, ADMIN | NO_SCRIPT, None, Connection(durability::bgsave)),
+    row("bgrewriteaof", 1, ADMIN | NO_SCRIPT, None, Connection(durability::bgrewriteaof)),
+    row("lastsave", 1, ALWAYS_FAST, None, Data(durability::lastsave)),
     row("time", 1, ALWAYS_FAST, None, Data(serving::time)),
     row("role", 1, CONNECTS_FAST, None, Data(serving::role)),
     row("shutdown", -1, OPERATES | NO_MULTI | ALLOW_BUSY, None, Data(serving::shutdown)),

@@ -90,9 +90,13 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
     let tie = bind(call, key, &wish)?;
     let is_current = tie.is_some();
     match tie {
-        Some(tie) => call.hold.tie(key, vec![tie]),
+        Some(tie) => {
+            call.log_tie(&tie);
+            call.hold.tie(key, vec![tie]);
+        }
         None => {
             // Its value is older than a commit that would have removed it.
+            call.log_instead([&b"del"[..], key]);
             call.hold.take(key);
             call.changed(key, Class::Generic, "del");
         }

@@ -19,6 +19,7 @@ use super::{Digest, Script, arguments, result};
 use crate::call::{Blocking, Call};
 use crate::client::Client;
 use crate::commands::{self, Run, flags};
+use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::reply::Reply;
 use crate::server::Server;
@@ -312,9 +313,10 @@ impl Commands<'_, '_> {
             return Err(OUT_OF_MEMORY);
         }
         if writes {
+            self.server.check_log()?;
             self.server.running.note_write();
         }
-        let outcome = run(&mut Call {
+        let mut call = Call {
             server: self.server,
             client: self.client,
             hold: self.hold,
@@ -322,7 +324,9 @@ impl Commands<'_, '_> {
             reply: Reply::to_buffer(buffer, self.version),
             blocking: Blocking::Never,
             waits_as: None,
-        });
+            instead: Instead::default(),
+        };
+        let outcome = call.execute(command, run);
         if let Some(client) = self.client {
             self.hold.database = client.database.get();
         }

@@ -137,11 +137,11 @@ impl Server {
         }
     }
 
-    /// The same hold, which notes what clients wait for.
+    /// The same hold, which notes what clients wait for, and what the log gets.
     pub(crate) fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
         hold.notes_created = self.waiting.is_any();
         hold.notes_new = self.announces_new();
-        hold
+        self.journaling(hold)
     }
 }
 

@@ -102,11 +102,16 @@ async fn serve(
         opened = opening => opened??,
         ending = ending(&mut signals, || reopen(logs), || ()) => return Ok(ending),
     };
+    let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let network = Network { bound, resp, tls };
     let served =
         serve_storages(&configuration, logs, &storages, network, &watched, &mut signals).await;
     watched.closes();
     let closed = storages.close();
+    // Commands of the last transactions have taken effect.
+    if let Some(server) = resp_server {
+        server.close_log();
+    }
     let ending = served?;
     closed?;
     info!("stopped");
@@ -134,6 +139,7 @@ async fn serve_storages(
     let resp_server = resp.as_ref().map(|resp| &resp.server);
     if let Some(server) = resp_server {
         resp_storages::attach(server, storages);
+        resp::keep(server, &configuration.server)?;
     }
     let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
     watched.serves(&server, resp_server, storages.files(), &workers);

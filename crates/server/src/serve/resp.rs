@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use tracing::{info, warn};
 use zodium_configuration::ServerOptions;
+use zodium_disk::RealDisk;
 use zodium_net::{Bound, Listener, Protocol};
-use zodium_resp_server::{Options, Server};
+use zodium_resp_server::{KeeperOptions, Options, Server};
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
@@ -49,6 +50,17 @@ pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Opti
         may_shut_down: is_alone,
     });
     Ok(Some(Resp { server: Arc::new(server), bound, has_password }))
+}
+
+/// Reads the keys of a server from its file, if it has one, and keeps them there from now on.
+pub(crate) fn keep(server: &Arc<Server>, options: &ServerOptions) -> Result<()> {
+    let Some(path) = &options.resp_file else { return Ok(()) };
+    let disk = Arc::new(RealDisk);
+    let sync = options.resp_sync.name().to_owned();
+    let report = server.keep(&KeeperOptions { disk, path: path.clone(), sync })?;
+    let (keys, bytes, seconds) = (report.keys, report.bytes, report.time.as_secs_f64());
+    info!("read {keys} keys from {} ({bytes} bytes) in {seconds:.3} s", path.display());
+    Ok(())
 }
 
 impl Resp {

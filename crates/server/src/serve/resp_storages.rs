@@ -67,6 +67,41 @@ impl zodium_resp_server::Storages for RespStorages {
             .is_none_or(|storage| storage.database.subscribers().may_have_changed(since, oids))
     }
 
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn changed_at(&self, storage: usize, oid: Oid) -> Option<Tid> {
+        match self.0.get(storage)?.database.reader().current_serial(oid) {
+            Ok(serial) => Some(serial.unwrap_or(Tid::ZERO)),
+            Err(error) => {
+                tracing::warn!(%oid, %error, "cannot tell when an object changed: its keys go");
+                None
+            }
+        }
+    }
+
+    fn tokens_after(&self, storage: usize, since: Tid, visit: &mut dyn FnMut(Tid, &[u8])) {
+        let Some(storage) = self.0.get(storage) else { return };
+        let mut read = || -> Result<(), zodium_storage::StorageError> {
+            let mut transactions = storage.database.reader().iterate(Some(since.next()), None)?;
+            while let Some(transaction) = transactions.step()? {
+                if let Some(token) = token_of(&transaction.metadata.extension) {
+                    visit(transaction.tid, &token);
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = read() {
+            let name = &storage.name;
+            tracing::error!(
+                %error,
+                "cannot read the last transactions of storage {name}: commands that were parked \
+                 for one of them may be dropped although it was committed"
+            );
+        }
+    }
+
     fn load(&self, storage: usize, oid: Oid, before: Tid, may_wait: bool) -> Loaded {
         let Some(storage) = self.0.get(storage) else { return Loaded::Missing };
         let access = if may_wait { Access::Blocking } else { Access::NonBlocking };

@@ -1,0 +1,110 @@
+//! `DUMP` and `RESTORE`: values in the format of RDB, with its version and a checksum.
+
+use zodium_keyspace::Entry;
+use zodium_rdb::{Input, NEWEST_VERSION, VERSION, read_value, sum, write_value};
+use zodium_resp::parse_integer;
+
+use crate::call::{Call, Options, is};
+use crate::events::Class;
+use crate::fail::{Fail, Outcome, SYNTAX};
+
+/// Bytes behind a value: the version, and the sum.
+const TAIL_BYTES: usize = 10;
+
+const WRONG_SUM: Fail = Fail::fixed("ERR DUMP payload version or checksum are wrong");
+const BAD_DATA: Fail = Fail::fixed("ERR Bad data format");
+const BUSY_KEY: Fail = Fail::fixed("BUSYKEY Target key name already exists.");
+const WRONG_TIME: Fail = Fail::fixed("ERR Invalid TTL value, must be >= 0");
+const WRONG_IDLE_TIME: Fail = Fail::fixed("ERR Invalid IDLETIME value, must be >= 0");
+const WRONG_FREQUENCY: Fail = Fail::fixed("ERR Invalid FREQ value, must be >= 0 and <= 255");
+
+/// `DUMP key`
+pub(super) fn dump(call: &mut Call) -> Outcome {
+    let Some(entry) = call.hold.entry(call.word(1)) else {
+        call.reply.null();
+        return Ok(());
+    };
+    let mut bytes = Vec::new();
+    write_value(&mut bytes, &entry.value);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    let sum = sum(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    call.reply.bulk(&bytes);
+    Ok(())
+}
+
+/// The options of `RESTORE`.
+#[derive(Default)]
+struct RestoreOptions {
+    replaces: bool,
+    is_absolute: bool,
+}
+
+fn options(call: &Call) -> Result<RestoreOptions, Fail> {
+    let mut found = RestoreOptions::default();
+    let mut options = Options::from(call.arguments, 4);
+    while let Some(word) = options.next() {
+        if is(word, "replace") {
+            found.replaces = true;
+        } else if is(word, "absttl") {
+            found.is_absolute = true;
+        } else if is(word, "idletime") && options.left() > 0 {
+            let seconds = crate::call::integer(options.value()?)?;
+            if seconds < 0 {
+                return Err(WRONG_IDLE_TIME);
+            }
+        } else if is(word, "freq") && options.left() > 0 {
+            let frequency = crate::call::integer(options.value()?)?;
+            if !(0..=255).contains(&frequency) {
+                return Err(WRONG_FREQUENCY);
+            }
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    Ok(found)
+}
+
+/// `RESTORE key ttl value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
+pub(super) fn restore(call: &mut Call) -> Outcome {
+    let options = options(call)?;
+    let (key, payload) = (call.word(1), call.word(3));
+    if !options.replaces && call.hold.has(key) {
+        return Err(BUSY_KEY);
+    }
+    let time = parse_integer(call.word(2)).ok_or(crate::fail::NO_INTEGER)?;
+    let time = u64::try_from(time).map_err(|_| WRONG_TIME)?;
+    let mut value = checked(payload).ok_or(WRONG_SUM)?;
+    let (kind, rest) = value.split_first().ok_or(BAD_DATA)?;
+    value = rest;
+    let read = read_value(*kind, &mut Input::new(&mut value)).map_err(|_| BAD_DATA)?;
+    if !value.is_empty() {
+        return Err(BAD_DATA);
+    }
+    let expires_at = match (time, options.is_absolute) {
+        (0, _) => None,
+        (time, true) => Some(time),
+        (time, false) => Some(call.hold.now.saturating_add(time)),
+    };
+    if expires_at.is_some_and(|at| at <= call.hold.now) {
+        if call.hold.take(key).is_some() {
+            call.changed(key, Class::Generic, "del");
+        }
+    } else {
+        call.hold.put(key, Entry::new(read).expiring(expires_at));
+        call.changed(key, Class::Generic, "restore");
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// The value of a payload whose version is known, and whose sum is right.
+fn checked(payload: &[u8]) -> Option<&[u8]> {
+    let (value, tail) = payload.split_at_checked(payload.len().checked_sub(TAIL_BYTES)?)?;
+    let (version, wanted) = tail.split_first_chunk::<2>()?;
+    let wanted = u64::from_le_bytes(wanted.try_into().ok()?);
+    let is_known = u16::from_le_bytes(*version) <= NEWEST_VERSION;
+    // A sum of zero says that there is none.
+    let is_sound = wanted == 0 || sum(&payload[..payload.len() - size_of::<u64>()]) == wanted;
+    (is_known && is_sound).then_some(value)
+}

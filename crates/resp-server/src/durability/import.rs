@@ -1,0 +1,224 @@
+//! Taking keys over from files of Redis and Valkey.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use zodium_keylog::Reached;
+use zodium_keyspace::{DATABASES, Entry, Stripes, now};
+use zodium_rdb::{RdbError, RdbReader};
+use zodium_resp::{FrameError, OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
+
+use super::items;
+use crate::Server;
+use crate::call::is;
+
+/// Bytes that may be ahead of the log.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Why a file cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The part in the format of RDB.
+    #[error("{0}")]
+    Rdb(#[from] RdbError),
+    /// The part with commands.
+    #[error("no command at byte {position}: {error}")]
+    Command {
+        /// Where in that part.
+        position: u64,
+        /// Why.
+        error: FrameError,
+    },
+    /// It cannot be read.
+    #[error("cannot read: {0}")]
+    Io(#[from] io::Error),
+    /// It uses what this server does not have.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Server {
+    /// Takes over the keys of an RDB file; the number of keys. Keys whose time is past are left
+    /// out.
+    ///
+    /// # Errors
+    /// The file is damaged, or uses what this server does not have. Keys before that were taken.
+    pub fn import_rdb(&self, source: impl Read) -> Result<u64, ImportError> {
+        let mut reader = RdbReader::new(source)?;
+        let (mut count, at) = (0, now());
+        while let Some(item) = reader.next_item()? {
+            let database = usize::try_from(item.database).unwrap_or(usize::MAX);
+            if database >= DATABASES {
+                return Err(ImportError::Refused(format!(
+                    "it has a database {database}; this server has databases 0 to {}",
+                    DATABASES - 1
+                )));
+            }
+            if item.expires_at.is_some_and(|time| time <= at) {
+                continue;
+            }
+            let mut hold = self.journaling(self.keyspace.lock(self.keyspace.stripe(&item.key), at));
+            hold.database = database;
+            let entry = Entry::new(item.value).expiring(item.expires_at);
+            self.note_item(&mut hold, |out| {
+                items::write_entry(out, database, &item.key, &entry, &[]);
+            });
+            hold.put(&item.key, entry);
+            hold.changed(&item.key);
+            self.settle(hold);
+            self.let_log_follow();
+            count += 1;
+        }
+        if reader.functions() > 0 {
+            let functions = reader.functions();
+            tracing::warn!("left out {functions} libraries of functions: this server has none");
+        }
+        Ok(count)
+    }
+
+    /// Executes the commands of an append-only file, behind its RDB part if it begins with one; the
+    /// number of commands. A transaction or command that is cut off at the end is left out.
+    ///
+    /// # Errors
+    /// As [`Server::import_rdb`].
+    pub fn import_commands(&self, mut source: impl Read) -> Result<u64, ImportError> {
+        let (mut commands, mut reader) = (Commands::default(), RequestReader::default());
+        let limits = RequestLimits { is_authenticated: true, ..RequestLimits::default() };
+        let mut bytes = BytesMut::new();
+        let mut position = 0;
+        let mut part = vec![0; READ_BYTES];
+        loop {
+            let read = source.read(&mut part)?;
+            if read == 0 {
+                break;
+            }
+            bytes.extend_from_slice(&part[..read]);
+            loop {
+                if skip_note(&mut bytes, &mut position) {
+                    continue;
+                }
+                match reader.read(&bytes, &limits) {
+                    Ok(Step::Request(count)) => {
+                        let request = reader.arguments(&bytes).to_request();
+                        reader.next();
+                        let _ = bytes.split_to(count);
+                        position += count as u64;
+                        commands.take(self, request)?;
+                    }
+                    Ok(Step::Nothing(count)) => {
+                        reader.next();
+                        let _ = bytes.split_to(count);
+                        position += count as u64;
+                    }
+                    Ok(Step::Incomplete(_)) => break,
+                    Err(error) => return Err(ImportError::Command { position, error }),
+                }
+            }
+        }
+        if !bytes.is_empty() || commands.queue.is_some() {
+            tracing::warn!("the file ends within a command or a transaction: that is left out");
+        }
+        Ok(commands.count)
+    }
+
+    /// Compacts and closes the log after imports; the number of keys in it.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn finish_import(&self) -> io::Result<u64> {
+        let failure = || self.keeper.get().and_then(|keeper| keeper.log.failure());
+        let is_done = self.compact();
+        let failed = failure();
+        self.close_log();
+        if let Some(reason) = failed.or_else(failure) {
+            return Err(io::Error::other(reason));
+        }
+        if !is_done {
+            return Err(io::Error::other("the log could not be compacted"));
+        }
+        Ok((0..DATABASES).map(|number| self.keyspace.totals(number).keys as u64).sum())
+    }
+
+    /// Waits while much is ahead of the log.
+    fn let_log_follow(&self) {
+        let Some(keeper) = self.keeper.get() else { return };
+        while keeper.log.end() > keeper.log.reached(Reached::Written) + AHEAD_BYTES_MAX
+            && keeper.log.failure().is_none()
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Removes a line with the time of the commands behind it; whether there was one.
+fn skip_note(bytes: &mut BytesMut, position: &mut u64) -> bool {
+    if bytes.first() != Some(&b'#') {
+        return false;
+    }
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return false };
+    let _ = bytes.split_to(end + 1);
+    *position += end as u64 + 1;
+    true
+}
+
+/// Commands as they come.
+#[derive(Default)]
+struct Commands {
+    database: usize,
+    /// Those of a transaction.
+    queue: Option<Vec<(usize, OwnedRequest)>>,
+    count: u64,
+}
+
+impl Commands {
+    fn take(&mut self, server: &Server, request: OwnedRequest) -> Result<(), ImportError> {
+        let arguments = request.arguments();
+        let name = arguments.word(0);
+        if is(name, "select") {
+            let number = parse_integer(arguments.word(1)).and_then(|n| usize::try_from(n).ok());
+            self.database = number.filter(|number| *number < DATABASES).ok_or_else(|| {
+                let word = arguments.word(1).escape_ascii();
+                ImportError::Refused(format!(
+                    "it selects database {word}; this server has databases 0 to {}",
+                    DATABASES - 1
+                ))
+            })?;
+        } else if is(name, "multi") {
+            self.queue = Some(Vec::new());
+        } else if is(name, "exec") {
+            let queue = self.queue.take().unwrap_or_default();
+            self.execute(server, &queue)?;
+        } else if let Some(queue) = &mut self.queue {
+            queue.push((self.database, request));
+        } else {
+            self.execute(server, &[(self.database, request)])?;
+        }
+        Ok(())
+    }
+
+    /// Executes commands at one moment.
+    fn execute(
+        &mut self,
+        server: &Server,
+        requests: &[(usize, OwnedRequest)],
+    ) -> Result<(), ImportError> {
+        let mut stripes = Stripes::NONE;
+        for (_, request) in requests {
+            crate::commands::find(request.arguments())
+                .map_err(|fail| ImportError::Refused(fail.0.into_owned()))?;
+            stripes = stripes | server.stripes_of_logged(request);
+        }
+        let mut hold = server.journaling(server.keyspace.lock(stripes, now()));
+        for (database, request) in requests {
+            hold.database = *database;
+            server.run_logged(&mut hold, request);
+            self.count += 1;
+        }
+        server.settle(hold);
+        server.let_log_follow();
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! What a record of the log holds: a time, then items that take effect together.
+//!
+//! docs/format.md describes the bytes.
+
+use zodium_keyspace::{Entry, Tie};
+use zodium_resp::{Arguments, OwnedRequest};
+
+const COMMAND: u8 = 1;
+const VALUE: u8 = 2;
+const REMOVAL: u8 = 3;
+const TIE: u8 = 4;
+const PARKED: u8 = 5;
+const UNPARKED: u8 = 6;
+
+/// A part of a record.
+#[derive(Debug)]
+pub(crate) enum Item<'a> {
+    /// A command, with its database.
+    Command(usize, OwnedRequest),
+    /// A key has this value: the bytes of one as RDB writes it.
+    Value { database: usize, key: &'a [u8], expires_at: Option<u64>, value: &'a [u8] },
+    /// A key is gone.
+    Removal(usize, &'a [u8]),
+    /// A key is tied to objects.
+    Tie { database: usize, key: &'a [u8], origin: &'a [u8] },
+    /// Commands wait for their transaction.
+    Parked {
+        token: &'a [u8],
+        database: usize,
+        since: Vec<(&'a [u8], u64)>,
+        commands: Vec<OwnedRequest>,
+    },
+    /// The commands of this token wait no longer.
+    Unparked(&'a [u8]),
+}
+
+/// The time of a record, and its items; `None` if the bytes make no sense.
+pub(crate) fn read(record: &[u8]) -> Option<(u64, Vec<Item<'_>>)> {
+    let mut bytes = Bytes(record);
+    let now = bytes.long()?;
+    let mut items = Vec::new();
+    while !bytes.0.is_empty() {
+        items.push(bytes.item()?);
+    }
+    Some((now, items))
+}
+
+/// Appends the time that a record begins with.
+pub(crate) fn write_time(out: &mut Vec<u8>, now: u64) {
+    out.extend_from_slice(&now.to_be_bytes());
+}
+
+pub(crate) fn write_command(out: &mut Vec<u8>, database: usize, arguments: Arguments) {
+    out.push(COMMAND);
+    write_database(out, database);
+    write_words(out, arguments);
+}
+
+pub(crate) fn write_removal(out: &mut Vec<u8>, database: usize, key: &[u8]) {
+    out.push(REMOVAL);
+    write_database(out, database);
+    write_bytes(out, key);
+}
+
+pub(crate) fn write_tie(out: &mut Vec<u8>, database: usize, key: &[u8], tie: &Tie) {
+    out.push(TIE);
+    write_database(out, database);
+    write_bytes(out, key);
+    write_bytes(out, tie.origin());
+}
+
+/// Appends what a key has.
+pub(crate) fn write_entry(
+    out: &mut Vec<u8>,
+    database: usize,
+    key: &[u8],
+    entry: &Entry,
+    ties: &[Tie],
+) {
+    out.push(VALUE);
+    write_database(out, database);
+    write_bytes(out, key);
+    out.extend_from_slice(&entry.expires_at().unwrap_or(0).to_be_bytes());
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    zodium_rdb::write_value(out, &entry.value);
+    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    ties.iter().for_each(|tie| write_tie(out, database, key, tie));
+}
+
+pub(crate) fn write_parked<'a>(
+    out: &mut Vec<u8>,
+    token: &[u8],
+    database: usize,
+    since: &[(String, u64)],
+    commands: impl ExactSizeIterator<Item = Arguments<'a>>,
+) {
+    out.push(PARKED);
+    write_bytes(out, token);
+    write_database(out, database);
+    write_count(out, since.len());
+    for (name, tid) in since {
+        write_bytes(out, name.as_bytes());
+        out.extend_from_slice(&tid.to_be_bytes());
+    }
+    write_count(out, commands.len());
+    commands.for_each(|arguments| write_words(out, arguments));
+}
+
+pub(crate) fn write_unparked(out: &mut Vec<u8>, token: &[u8]) {
+    out.push(UNPARKED);
+    write_bytes(out, token);
+}
+
+fn write_database(out: &mut Vec<u8>, database: usize) {
+    out.push(u8::try_from(database).unwrap_or(0));
+}
+
+fn write_count(out: &mut Vec<u8>, count: usize) {
+    out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes());
+}
+
+pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    write_count(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn write_words(out: &mut Vec<u8>, arguments: Arguments) {
+    write_count(out, arguments.len());
+    arguments.iter().for_each(|word| write_bytes(out, word));
+}
+
+/// Bytes that are being read.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+
+    pub(crate) fn long(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    pub(crate) fn count(&mut self) -> Option<usize> {
+        let count = u32::from_be_bytes(self.take(4)?.try_into().ok()?);
+        usize::try_from(count).ok()
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let count = self.count()?;
+        self.take(count)
+    }
+
+    fn database(&mut self) -> Option<usize> {
+        Some(usize::from(self.byte()?)).filter(|number| *number < zodium_keyspace::DATABASES)
+    }
+
+    fn request(&mut self) -> Option<OwnedRequest> {
+        (0..self.count()?).map(|_| self.bytes()).collect()
+    }
+
+    fn item(&mut self) -> Option<Item<'a>> {
+        Some(match self.byte()? {
+            COMMAND => Item::Command(self.database()?, self.request()?),
+            VALUE => {
+                let (database, key) = (self.database()?, self.bytes()?);
+                let expires_at = Some(self.long()?).filter(|at| *at != 0);
+                Item::Value { database, key, expires_at, value: self.bytes()? }
+            }
+            REMOVAL => Item::Removal(self.database()?, self.bytes()?),
+            TIE => {
+                Item::Tie { database: self.database()?, key: self.bytes()?, origin: self.bytes()? }
+            }
+            PARKED => {
+                let (token, database) = (self.bytes()?, self.database()?);
+                let mut since = Vec::new();
+                for _ in 0..self.count()? {
+                    since.push((self.bytes()?, self.long()?));
+                }
+                let mut commands = Vec::new();
+                for _ in 0..self.count()? {
+                    commands.push(self.request()?);
+                }
+                Item::Parked { token, database, since, commands }
+            }
+            UNPARKED => Item::Unparked(self.bytes()?),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_shorter() {
+        let request: OwnedRequest = [&b"set"[..], b"", b"value"].into_iter().collect();
+        let mut record = Vec::new();
+        write_time(&mut record, 12);
+        write_command(&mut record, 3, request.arguments());
+        write_removal(&mut record, 15, b"key");
+        write_tie(&mut record, 0, b"key", &Tie::new(b"origin"));
+        let commands = [request.arguments(), request.arguments()];
+        write_parked(&mut record, b"t", 1, &[("main".to_owned(), 9)], commands.into_iter());
+        write_unparked(&mut record, b"t");
+        let (now, items) = read(&record).unwrap();
+        assert_eq!((now, items.len()), (12, 5));
+        let Item::Command(3, command) = &items[0] else { panic!("{items:?}") };
+        assert_eq!(command.arguments().iter().collect::<Vec<_>>(), [&b"set"[..], b"", b"value"]);
+        assert!(matches!(items[1], Item::Removal(15, b"key")));
+        assert!(matches!(items[2], Item::Tie { database: 0, key: b"key", origin: b"origin" }));
+        let Item::Parked { token: b"t", database: 1, since, commands } = &items[3] else {
+            panic!("{items:?}")
+        };
+        assert_eq!((since[0], commands.len()), ((&b"main"[..], 9), 2));
+        assert!(matches!(items[4], Item::Unparked(b"t")));
+        let ends: Vec<usize> =
+            (0..record.len()).filter(|end| read(&record[..*end]).is_some()).collect();
+        assert_eq!(ends.len(), 5, "records that end behind an item");
+    }
+}

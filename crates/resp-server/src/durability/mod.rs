@@ -1,0 +1,25 @@
+//! The keyspace on disk: its changes in a log, which is read at the start.
+//!
+//! Key decision: a hold's commands are one record, appended before its stripes are unlocked. So
+//! records are in the order in which their changes took effect, and each is whole or absent. A
+//! command is a function of the keyspace, of its arguments and of the time in the record. What
+//! depends on chance, or on storages, is logged as its result.
+
+mod compaction;
+mod holding;
+mod import;
+mod items;
+mod journal;
+mod keeper;
+mod recovery;
+mod replay;
+mod saving;
+
+pub use import::ImportError;
+pub use keeper::{KeeperOptions, LoadReport};
+
+pub(crate) use items::{write_parked, write_time, write_unparked};
+pub(crate) use journal::Instead;
+pub(crate) use keeper::Keeper;
+pub(crate) use recovery::origin;
+pub(crate) use saving::{bgrewriteaof, bgsave, lastsave, save};

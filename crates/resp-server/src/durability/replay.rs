@@ -1,0 +1,185 @@
+//! Reading the log: its records are executed in order, on several threads where their keys allow.
+
+use std::sync::Barrier;
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use zodium_keylog::Chunk;
+use zodium_keyspace::{Entry, Hold, Stripes};
+use zodium_rdb::{Input, read_value};
+use zodium_resp::{OwnedRequest, Version};
+
+use super::items::{self, Item};
+use super::recovery::Recovery;
+use crate::Server;
+use crate::call::{Blocking, Call};
+use crate::commands::{self, Command, Keys, Run};
+use crate::reply::Reply;
+
+/// Records of a chunk from which several threads are used.
+const RECORDS_MIN: usize = 2000;
+/// Most threads.
+const THREADS_MAX: usize = 8;
+
+impl Server {
+    /// Executes the records of a chunk.
+    ///
+    /// Each thread has the stripes whose numbers leave the same rest, and goes through all records.
+    /// For a record of several threads all of them meet, and one executes it.
+    pub(super) fn replay(&self, chunk: &Chunk, recovery: &Mutex<Recovery>) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if chunk.len() < RECORDS_MIN { 1 } else { cores.min(THREADS_MAX) };
+        let meeting = Barrier::new(threads);
+        std::thread::scope(|scope| {
+            for thread in 1..threads {
+                let share = Share { thread, threads, meeting: &meeting };
+                scope.spawn(move || self.replay_share(chunk, &share, recovery));
+            }
+            let share = Share { thread: 0, threads, meeting: &meeting };
+            self.replay_share(chunk, &share, recovery);
+        });
+    }
+
+    /// Executes the records of a chunk that are a thread's.
+    fn replay_share(&self, chunk: &Chunk, share: &Share, recovery: &Mutex<Recovery>) {
+        for record in chunk.records() {
+            let Some((now, items)) = items::read(record) else {
+                if share.thread == 0 {
+                    // Its sum was right.
+                    tracing::error!(
+                        "the log has a record that this program does not know, which is left out"
+                    );
+                }
+                continue;
+            };
+            let stripes = self.stripes_of_items(&items);
+            match share.of(stripes) {
+                Some(thread) if thread == share.thread => {
+                    self.replay_record(now, &items, stripes, recovery);
+                }
+                Some(_) => {}
+                None => {
+                    if share.meeting.wait().is_leader() {
+                        self.replay_record(now, &items, stripes, recovery);
+                    }
+                    share.meeting.wait();
+                }
+            }
+        }
+    }
+
+    fn stripes_of_items(&self, items: &[Item]) -> Stripes {
+        let stripes = items.iter().map(|item| match item {
+            Item::Command(_, request) => self.stripes_of_logged(request),
+            Item::Value { key, .. } | Item::Removal(_, key) | Item::Tie { key, .. } => {
+                self.keyspace.stripe(key)
+            }
+            // They must stay in order with each other, so that no thread has them alone.
+            Item::Parked { .. } | Item::Unparked(_) => Stripes::ALL,
+        });
+        stripes.fold(Stripes::NONE, |all, one| all | one)
+    }
+
+    fn replay_record(
+        &self,
+        now: u64,
+        items: &[Item],
+        stripes: Stripes,
+        recovery: &Mutex<Recovery>,
+    ) {
+        let mut hold = self.keyspace.lock(stripes, now);
+        for item in items {
+            match item {
+                Item::Command(database, request) => {
+                    hold.database = *database;
+                    self.run_logged(&mut hold, request);
+                }
+                Item::Value { database, key, expires_at, value } => {
+                    hold.database = *database;
+                    put(&mut hold, key, *expires_at, value);
+                }
+                Item::Removal(database, key) => {
+                    hold.database = *database;
+                    hold.take(key);
+                }
+                Item::Tie { database, key, origin } => {
+                    hold.database = *database;
+                    self.tie_again(&mut hold, key, origin, &mut recovery.lock());
+                }
+                Item::Parked { token, database, since, commands } => {
+                    recovery.lock().park(token, *database, since, commands);
+                }
+                Item::Unparked(token) => recovery.lock().unpark(token),
+            }
+        }
+    }
+
+    /// The command of a request of the log.
+    fn logged_command(request: &OwnedRequest) -> Option<&'static Command> {
+        match commands::find(request.arguments()) {
+            Ok(command) => Some(command),
+            Err(fail) => {
+                tracing::error!("the log has a command that is left out: {}", fail.0);
+                None
+            }
+        }
+    }
+
+    pub(super) fn stripes_of_logged(&self, request: &OwnedRequest) -> Stripes {
+        let Ok(command) = commands::find(request.arguments()) else { return Stripes::NONE };
+        match command.keys {
+            Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) | Keys::Watched => Stripes::ALL,
+            _ => self.keyspace.stripes(command.keys_of(request.arguments())),
+        }
+    }
+
+    /// Executes a request of the log. An error is the one that its client got.
+    pub(super) fn run_logged(&self, hold: &mut Hold, request: &OwnedRequest) {
+        let Some(command) = Server::logged_command(request) else { return };
+        let Run::Data(run) = command.run else { return };
+        let mut unsent = BytesMut::new();
+        let mut call = Call {
+            server: self,
+            client: None,
+            hold,
+            arguments: request.arguments(),
+            reply: Reply::to_buffer(&mut unsent, Version::Two),
+            blocking: Blocking::Never,
+            waits_as: None,
+            instead: super::Instead::default(),
+        };
+        // An error is the one that its client got.
+        let _ = call.execute(command, run);
+    }
+}
+
+/// The part of the records that a thread executes.
+struct Share<'a> {
+    thread: usize,
+    threads: usize,
+    meeting: &'a Barrier,
+}
+
+impl Share<'_> {
+    /// The thread that executes a record with these stripes; `None` if several have some.
+    fn of(&self, stripes: Stripes) -> Option<usize> {
+        let mut threads = stripes.numbers().map(|number| number % self.threads);
+        let first = threads.next().unwrap_or(0);
+        threads.all(|other| other == first).then_some(first)
+    }
+}
+
+/// Gives a key a value.
+fn put(hold: &mut Hold, key: &[u8], expires_at: Option<u64>, value: &[u8]) {
+    let Some((kind, mut rest)) = value.split_first() else { return };
+    match read_value(*kind, &mut Input::new(&mut rest)) {
+        Ok(value) => {
+            hold.put(key, Entry::new(value).expiring(expires_at));
+            hold.changed(key);
+        }
+        Err(error) => {
+            let key = key.escape_ascii();
+            tracing::error!(%key, %error, "the log has a value that cannot be read: left out");
+        }
+    }
+}

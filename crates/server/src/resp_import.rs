@@ -1,0 +1,111 @@
+//! `zodium resp import`: takes keys over from files of Redis and Valkey.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use zodium_disk::RealDisk;
+use zodium_resp_server::{KeeperOptions, Options, Server};
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Options of `zodium resp import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportOptions {
+    /// An RDB file, an append-only file, or the manifest of one in parts
+    #[arg(value_name = "SOURCE")]
+    source: PathBuf,
+
+    /// The file that `zodium resp --file` serves; it must not exist
+    #[arg(long, value_name = "PATH")]
+    file: PathBuf,
+}
+
+/// Reads the source, and writes the file.
+pub(crate) fn run(options: &ImportOptions) -> Result<ExitCode> {
+    let target = &options.file;
+    if target.exists() {
+        bail!("{} exists already: name a new file with --file", target.display());
+    }
+    let server = Arc::new(Server::new(Options::default()));
+    let keeper =
+        KeeperOptions { disk: Arc::new(RealDisk), path: target.clone(), sync: "no".to_owned() };
+    server.keep(&keeper)?;
+    let outcome = import(&server, &options.source);
+    if let Err(error) = outcome {
+        server.close_log();
+        // What was written is of no use.
+        let _ = std::fs::remove_file(target);
+        return Err(error);
+    }
+    let figures = server.finish_import().context("cannot write the keys")?;
+    println!("Imported {figures} keys into {}", target.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn import(server: &Server, source: &Path) -> Result<()> {
+    let name = || format!("cannot import {}", source.display());
+    let mut file = File::open(source).with_context(name)?;
+    let mut start = [0; 6];
+    let count = file.read(&mut start).with_context(name)?;
+    file.seek(SeekFrom::Start(0)).with_context(name)?;
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    match &start[..count] {
+        bytes if bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY") => {
+            server.import_rdb(&mut file).with_context(name)?;
+            // An append-only file may begin as one of RDB.
+            server.import_commands(&mut file).with_context(name)?;
+        }
+        [b'*' | b'#', ..] | [] => drop(server.import_commands(&mut file).with_context(name)?),
+        [b'f', b'i', b'l', b'e', b' ', ..] => import_parts(server, source, file)?,
+        _ => bail!(
+            "{} is no RDB file, append-only file or manifest: give dump.rdb, or the manifest in \
+             appendonlydir",
+            source.display()
+        ),
+    }
+    Ok(())
+}
+
+/// Imports the files that a manifest names: the base first, then those with later commands.
+fn import_parts(server: &Server, manifest: &Path, mut file: impl Read) -> Result<()> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .with_context(|| format!("cannot read {}", manifest.display()))?;
+    let mut parts = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let value = |name: &str| {
+            words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1))
+        };
+        let (Some(name), Some(kind)) = (value("file"), value("type")) else {
+            bail!("{} has a line that names no file: {line}", manifest.display());
+        };
+        if Path::new(name).components().count() != 1 {
+            bail!("{} names a file in another folder: {name}", manifest.display());
+        }
+        let sequence: u64 = value("seq").and_then(|number| number.parse().ok()).unwrap_or(0);
+        match *kind {
+            "b" => parts.push((0, sequence, *name)),
+            "i" => parts.push((1, sequence, *name)),
+            // Parts of an older history.
+            "h" => {}
+            other => bail!("{} has a file of the kind {other}", manifest.display()),
+        }
+    }
+    parts.sort_unstable();
+    let folder = manifest.parent().unwrap_or(Path::new("."));
+    for (_, _, name) in parts {
+        let part = folder.join(name);
+        if part.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            continue;
+        }
+        import(server, &part)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+"""Keys of Redis and Valkey are taken over from their files."""
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import redis
+from harness.keys import change, snapshot
+from harness.process import HOST, REPOSITORY
+from harness.resp import PROGRAM, RespServer, StockServer, stock_program
+
+pytestmark = pytest.mark.zodium
+SAMPLES = REPOSITORY / "crates/rdb/tests/samples"
+
+
+def run_import(source, file):
+    words = [str(PROGRAM), "resp", "import", str(source), "--file", str(file)]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def served(file):
+    return RespServer(options=["--file", str(file)])
+
+
+@pytest.mark.parametrize(
+    "source", ["dump.rdb", "appendonlydir/appendonly.aof.manifest"], ids=["rdb", "aof"]
+)
+def test_files_of_valkey_are_imported(tmp_path, source):
+    file = tmp_path / "keys.log"
+    done = run_import(SAMPLES / source, file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Imported 18 keys" in done.stdout
+    is_rdb = source == "dump.rdb"
+    with served(file) as server, redis.Redis(HOST, server.port) as client:
+        assert client.get("integer") == (b"-12345" if is_rdb else b"-12344")
+        assert client.get("long") == b"abcabcabc" * 100
+        assert client.lrange("list", 4, -1) == [b"4", b"text"] + [b"later"] * (not is_rdb)
+        assert client.scard("set") == (3 if is_rdb else 2)
+        assert client.zscore("zset", "c") == float("inf")
+        assert client.execute_command("PEXPIRETIME", "expires") == 4102444800000
+        assert client.xpending("stream", "group")["pending"] == 4
+        assert client.xinfo_stream("stream")["entries-added"] == 150
+        client.select(3)
+        assert client.get("other") == (b"database" if is_rdb else b"database!")
+    again = run_import(SAMPLES / source, file)
+    assert again.returncode == 1 and "exists already" in again.stderr
+
+
+def test_values_are_dumped_and_restored(tmp_path):
+    file = tmp_path / "keys.log"
+    assert run_import(SAMPLES / "dump.rdb", file).returncode == 0
+    with served(file) as server, redis.Redis(HOST, server.port) as client:
+        before = snapshot(client, [0])
+        assert client.dump("none") is None
+        for key in client.keys("*"):
+            payload, time = client.dump(key), max(client.execute_command("PEXPIRETIME", key), 0)
+            with pytest.raises(redis.ResponseError, match="BUSYKEY"):
+                client.restore(key, 0, payload)
+            with pytest.raises(redis.ResponseError, match="checksum"):
+                client.restore("new", 0, payload[:-1] + bytes([payload[-1] ^ 1]))
+            client.restore(key, time, payload, replace=True, absttl=True)
+        assert snapshot(client, [0]) == before
+
+
+@pytest.mark.skipif(stock_program() is None, reason="there is no Valkey: set VALKEY to its tree")
+def test_a_real_valkey_restores_what_was_dumped(tmp_path):
+    file = tmp_path / "keys.log"
+    assert run_import(SAMPLES / "dump.rdb", file).returncode == 0
+    with served(file) as server, StockServer() as stock:
+        with redis.Redis(HOST, server.port) as ours, redis.Redis(HOST, stock.port) as theirs:
+            for key in ours.keys("*"):
+                theirs.restore(key, max(ours.pttl(key), 0), ours.dump(key))
+                ours.restore(key, max(theirs.pttl(key), 0), theirs.dump(key), replace=True)
+            one, other = snapshot(ours, [0]), snapshot(theirs, [0])
+            one.pop((0, b"expires")), other.pop((0, b"expires"))
+            assert one == other
+
+
+def test_what_is_no_file_of_keys_is_refused(tmp_path):
+    damaged = bytearray((SAMPLES / "dump.rdb").read_bytes())
+    damaged[2000] ^= 1
+    (tmp_path / "damaged.rdb").write_bytes(damaged)
+    (tmp_path / "text").write_text("some text")
+    for name, reason in [("damaged.rdb", "damaged"), ("text", "is no RDB file"), ("none", "none")]:
+        done = run_import(tmp_path / name, tmp_path / "keys.log")
+        assert done.returncode == 1 and reason in done.stderr
+        assert not (tmp_path / "keys.log").exists()
+
+
+@pytest.mark.skipif(stock_program() is None, reason="there is no Valkey: set VALKEY to its tree")
+def test_random_keys_of_a_real_valkey_are_imported(tmp_path, seeded):
+    with StockServer() as stock, redis.Redis(HOST, stock.port) as client:
+        for _ in range(1500):
+            with contextlib.suppress(redis.ResponseError):
+                change(client, seeded)
+        for key in client.keys("*"):
+            if 0 <= client.pttl(key) < 5000:
+                client.persist(key)
+        before = snapshot(client)
+        client.config_set("rdbcompression", seeded.choice(["yes", "no"]))
+        client.save()
+        folder = Path(client.config_get("dir")["dir"])
+        shutil.copy(folder / "dump.rdb", tmp_path)
+    done = run_import(tmp_path / "dump.rdb", tmp_path / "keys.log")
+    assert (done.returncode, done.stderr) == (0, "")
+    with served(tmp_path / "keys.log") as server, redis.Redis(HOST, server.port) as client:
+        after = snapshot(client)
+    assert after.keys() == before.keys()
+    for key, value in before.items():
+        assert after[key] == value
