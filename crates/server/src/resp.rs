@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 use tracing::{error, info, warn};
-use zodium_configuration::{Configuration, LogFormat, LogOptions, RespSync, ServerOptions};
+use zodium_configuration::{Configuration, LogFormat, RespSync, ServerOptions};
 use zodium_monitor::Messages;
 use zodium_net::{Protocol, Workers};
 use zodium_resp_server::RespService;

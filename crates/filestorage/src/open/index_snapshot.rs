@@ -77,7 +77,10 @@ pub(crate) fn load(
     }
     let mut input = Summed::new(FileStream::new(file.as_ref()));
     let positions = Positions::new();
-    let mut samples = Samples::of(file.length().unwrap_or(0));
+    let index_bytes = file.length().unwrap_or(0);
+    let few_suffice = checksum.is_some();
+    let mut samples =
+        Samples::of(index_bytes, if few_suffice { SAMPLED_ENTRIES } else { CHECKED_ENTRIES_MAX });
     let end = index_file::read(&mut input, |oid, position| {
         positions.publish(oid, position);
         samples.pass(oid, position);
@@ -90,15 +93,16 @@ pub(crate) fn load(
     if !is_verified && length <= REBUILT_BYTES_MAX {
         return Err("it is not the one that its checksum is of".to_owned());
     }
-    let (transactions, entries) = match is_verified {
-        true => (1, SAMPLED_ENTRIES),
-        false => (CHECKED_TRANSACTIONS, CHECKED_ENTRIES_MAX),
-    };
+    if few_suffice && !is_verified {
+        samples = Samples::of(index_bytes, CHECKED_ENTRIES_MAX);
+        positions.iter().for_each(|(oid, position)| samples.pass(oid, position));
+    }
+    let transactions = if is_verified { 1 } else { CHECKED_TRANSACTIONS };
     let last_tid = check_last_transactions(path, data, end, &positions, transactions)?;
     if is_verified && checksum.is_some_and(|checksum| checksum.last_tid != last_tid) {
         return Err("it is that of another file".to_owned());
     }
-    samples.check(data.as_ref(), end, entries)?;
+    samples.check(data.as_ref(), end)?;
     Ok(Found::Usable(Box::new(Loaded { positions, end, last_tid })))
 }
 
@@ -192,8 +196,8 @@ fn misfit(error: FileStorageError) -> String {
     }
 }
 
-/// Evenly spaced entries of an index, taken while it is read: a second pass over all entries would
-/// take as long as reading them.
+/// Evenly spaced entries of an index. They are taken while it is read, because a second pass over
+/// all entries takes time. Only an index that does not fit its checksum needs one.
 struct Samples {
     taken: Vec<(Oid, u64)>,
     /// Distance from one sample to the next, in entries.
@@ -203,10 +207,10 @@ struct Samples {
 }
 
 impl Samples {
-    /// Samples of an index file of `length` bytes.
-    fn of(length: u64) -> Samples {
+    /// For about `limit` samples of an index file of `length` bytes.
+    fn of(length: u64, limit: usize) -> Samples {
         let entries = usize::try_from(length).unwrap_or(usize::MAX) / index_file::ENTRY_BYTES;
-        let step = entries / CHECKED_ENTRIES_MAX + 1;
+        let step = entries / limit + 1;
         // Allocated at once: buffers it outgrew would stay between the pages of positions for good.
         Samples { taken: Vec::with_capacity(entries / step + 1), step, left_out: 0 }
     }
@@ -221,9 +225,9 @@ impl Samples {
         }
     }
 
-    /// Checks that about `limit` samples point to records of their objects.
-    fn check(&self, data: &dyn DiskFile, end: u64, limit: usize) -> Result<(), String> {
-        for &(oid, position) in self.taken.iter().step_by(self.taken.len() / limit + 1) {
+    /// Checks that the samples point to records of their objects.
+    fn check(&self, data: &dyn DiskFile, end: u64) -> Result<(), String> {
+        for &(oid, position) in &self.taken {
             if !record_is_there(data, end, oid, position) {
                 return Err(format!("object {oid} is not at position {position}"));
             }

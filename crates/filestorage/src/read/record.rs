@@ -14,21 +14,14 @@ use super::record_cache::Weighted;
 /// no data, or when the data have their own allocation.
 pub(crate) type Record = ThinArc<RecordHead, u8>;
 
-/// The fields of a record.
+/// The fields of a record. Each byte counts: small objects take little more themselves.
 pub(crate) struct RecordHead {
     pub(crate) position: u64,
     pub(crate) tid: Tid,
     /// Position of the previous record of the object, or 0.
     pub(crate) previous: u64,
-    data: DataPlace,
-}
-
-enum DataPlace {
-    /// The object is deleted, or its creation was undone.
-    None,
-    Here,
-    /// Data in their own allocation. The box keeps the head of all other records short.
-    Apart(Box<Bytes>),
+    /// Data with their own allocation. The box keeps the head of all other records short.
+    apart: Option<Box<Bytes>>,
 }
 
 /// Access to the content of a [`Record`].
@@ -48,14 +41,14 @@ struct Owner(Record);
 /// Data from this size on have their own allocation.
 const APART_BYTES_MIN: usize = 32 << 10;
 
-/// Makes a record from its data; `None` means a deletion.
+/// Makes a record from its data; `None`, or no bytes, means that the object is deleted, or that its
+/// creation was undone: the format has no empty data.
 pub(crate) fn new_record(position: u64, tid: Tid, previous: u64, data: Option<Bytes>) -> Record {
-    let (data, here) = match &data {
-        None => (DataPlace::None, &[][..]),
-        Some(data) if data.len() < APART_BYTES_MIN => (DataPlace::Here, &data[..]),
-        Some(data) => (DataPlace::Apart(Box::new(data.clone())), &[][..]),
-    };
-    ThinArc::from_header_and_slice(RecordHead { position, tid, previous, data }, here)
+    let data = data.unwrap_or_default();
+    let is_apart = data.len() >= APART_BYTES_MIN;
+    let here = if is_apart { &[][..] } else { &data[..] };
+    let apart = is_apart.then(|| Box::new(data.clone()));
+    ThinArc::from_header_and_slice(RecordHead { position, tid, previous, apart }, here)
 }
 
 impl RecordContent for Record {
@@ -66,18 +59,18 @@ impl RecordContent for Record {
 
     #[inline]
     fn data(&self) -> Option<&[u8]> {
-        match &self.head().data {
-            DataPlace::None => None,
-            DataPlace::Here => Some(&self.slice),
-            DataPlace::Apart(data) => Some(data),
+        match &self.head().apart {
+            None if self.slice.is_empty() => None,
+            None => Some(&self.slice),
+            Some(data) => Some(data),
         }
     }
 
     fn shared_data(&self) -> Option<Bytes> {
-        match &self.head().data {
-            DataPlace::None => None,
-            DataPlace::Here => Some(Bytes::from_owner(Owner(self.clone()))),
-            DataPlace::Apart(data) => Some(Bytes::clone(data)),
+        match &self.head().apart {
+            None if self.slice.is_empty() => None,
+            None => Some(Bytes::from_owner(Owner(self.clone()))),
+            Some(data) => Some(Bytes::clone(data)),
         }
     }
 }
@@ -90,10 +83,7 @@ impl Weighted for Record {
 
     fn bytes(&self) -> usize {
         let count = size_of::<usize>();
-        let apart = match &self.head().data {
-            DataPlace::Apart(data) => size_of::<Bytes>() + data.len(),
-            DataPlace::None | DataPlace::Here => 0,
-        };
+        let apart = self.head().apart.as_ref().map_or(0, |data| size_of::<Bytes>() + data.len());
         let here: &HeaderSlice<HeaderWithLength<RecordHead>, [u8]> = self;
         (count + size_of_val(here)).saturating_add(apart)
     }
@@ -118,7 +108,7 @@ mod tests {
             assert_eq!(record.shared_data(), Some(data));
             let RecordHead { position, tid, previous, .. } = record.head();
             assert_eq!((*position, *tid, *previous), (4, Tid(5), 3));
-            assert!((length + 50..length + 120).contains(&record.bytes()), "{}", record.bytes());
+            assert!((length + 48..length + 112).contains(&record.bytes()), "{}", record.bytes());
         }
     }
 
