@@ -7,6 +7,7 @@ The server is started in a folder of the test.
 """
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path

@@ -381,7 +381,8 @@ mod tests {
     fn only_programs_know_kinds_of_storage_and_no_kind_knows_the_engine() {
         let kinds =
             ["zodium-filestorage", "zodium-memorystorage", "zodium-sql", "zodium-neo-client"];
-        let programs = ["zodium", "zodium-python", "zodium-bench", "zodium-simulation", "zodium-fuzz"];
+        let programs =
+            ["zodium", "zodium-python", "zodium-bench", "zodium-simulation", "zodium-fuzz"];
         for (name, used) in MAY_USE.iter().filter(|(name, _)| !programs.contains(name)) {
             let known = used.iter().find(|used| kinds.contains(used));
             assert_eq!(known, None, "{name} must know traits, not a kind of storage");
