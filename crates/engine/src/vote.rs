@@ -113,8 +113,8 @@ impl Database {
         Ok(again)
     }
 
-    /// Ends a transaction that met conflicts which its client did not resolve. Its locks are kept for
-    /// a short time, for the client's next attempt: see [`Database::resume_vote`]. Without a
+    /// Ends a transaction that met conflicts which its client did not resolve. Its locks are kept
+    /// for a short time, for the client's next attempt: see [`Database::resume_vote`]. Without a
     /// reservation, all clients that waited for an object would fail when it is written, try again
     /// at once, and mostly fail again.
     ///

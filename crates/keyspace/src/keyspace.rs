@@ -21,6 +21,9 @@ pub const DATABASES: usize = 16;
 #[derive(Default)]
 struct Line(Mutex<Stripe>);
 
+/// Gets a key, its entry, and the objects that it is tied to.
+pub type Visit<'a> = dyn FnMut(&[u8], &Entry, &[Tie]) + 'a;
+
 /// The data of a server.
 pub struct Keyspace {
     stripes: Vec<Line>,
@@ -243,7 +246,7 @@ impl Keyspace {
         database: usize,
         position: u64,
         count: usize,
-        visit: &mut dyn FnMut(&[u8], &Entry, &[Tie]),
+        visit: &mut Visit<'_>,
     ) -> Option<u64> {
         let stripe = self.stripes[part].0.lock();
         let database = &stripe.databases[database];

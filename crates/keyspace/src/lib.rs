@@ -27,7 +27,7 @@ mod value;
 pub use changed_keys::KeyChanges;
 pub use entry::Entry;
 pub use hold::{Hold, Removed};
-pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, now};
+pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now};
 pub use kind::{Kind, WrongType};
 pub use random::random_below;
 pub use sorted_set::{Score, SortedSet};

@@ -200,8 +200,8 @@ impl Master {
         let identified = self.members.identified(NodeType::Storage);
         let enough =
             self.settings.autostart.is_some_and(|count| identified.len() >= count as usize);
-        // A table that a storage is still asked for makes the cluster an old one. And after a loss of
-        // storages the one with the table may be away: only an operator can know.
+        // A table that a storage is still asked for makes the cluster an old one. And after a loss
+        // of storages the one with the table may be away: only an operator can know.
         (self.table.id().is_none() && (self.may_create || enough))
             .then(|| identified.into_iter().map(|(id, _)| id).collect())
     }

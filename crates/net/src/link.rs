@@ -247,8 +247,8 @@ impl Link {
         self.state.deferred.set(true);
     }
 
-    /// Whether the peer has sent something since [`Link::takes_activity`]: it will probably soon send
-    /// more.
+    /// Whether the peer has sent something since [`Link::takes_activity`]: it will probably soon
+    /// send more.
     pub fn is_active(&self) -> bool {
         self.state.is_active.get()
     }

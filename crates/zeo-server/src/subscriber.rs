@@ -246,8 +246,8 @@ impl StorageSubscriber {
     /// Sends the commits of a batch to every session.
     ///
     /// Each link is woken once for the batch. Links of sessions that only get invalidations may be
-    /// woken later: those of clients that send requests, since an answer will take them along, and
-    /// all of them if the last invalidations have just been sent.
+    /// woken later. Those of clients that send requests are, since an answer will take the
+    /// invalidations along; all of them are if the last invalidations have just been sent.
     fn broadcast(&self, commits: &[Arc<Commit>]) {
         let Some(last) = commits.last() else { return };
         self.last_seen.set(last.tid);

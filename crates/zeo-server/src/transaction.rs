@@ -382,8 +382,8 @@ impl TransactionSlot {
         }
     }
 
-    /// Aborts the transaction on request. After conflicts its locks are kept for a while: the client
-    /// probably tries again.
+    /// Aborts the transaction on request. After conflicts its locks are kept for a while: the
+    /// client probably tries again.
     pub(crate) fn abort_to_retry(&mut self) {
         let open = self.open.as_mut();
         let held = open.and_then(|OpenTransaction { state, .. }| match state {

@@ -1,10 +1,9 @@
 //! What objects look like where they are stored: encrypted if the repository has a key, and with a
 //! checksum in any case.
 //!
-//! Key decision: each object is encrypted with a key of its own, which its name gives, so that no
-//! two contents share a key and a nonce, and an object put in the place of another is noticed.
-//! Names are hashed with a key too: equal contents still have one name, and no content can be
-//! guessed.
+//! Key decision: each object is encrypted with a key of its own, which its name gives. So no two
+//! contents share a key and a nonce, and an object put in the place of another is noticed. Names
+//! are hashed with a key too: equal contents still have one name, and no content can be guessed.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Prk, Salt};

@@ -1,7 +1,7 @@
 //! A queue whose items are due some time after they were added.
 //!
-//! The timer is set a little early and the rest is spent polling, because a sleeping processor wakes
-//! up late.
+//! The timer is set a little early and the rest is spent polling, because a sleeping processor
+//! wakes up late.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

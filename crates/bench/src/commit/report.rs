@@ -85,8 +85,8 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
             .column("conflicts", "conflicts a commit", Shown::Median)
             .go("conflicts/op", 1.0);
         measured.note(
-            "In the conflict modes a transaction writes one of eight objects that all clients write; \
-             after a conflict, `conflict` writes the same one again, `conflict-any` any of them.",
+            "In the conflict modes a transaction writes one of eight objects that all clients \
+             write. After a conflict, `conflict` writes the same one again, `conflict-any` any.",
         );
     }
     measured.note("All acknowledged data were read back and verified.");

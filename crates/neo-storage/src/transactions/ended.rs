@@ -1,7 +1,7 @@
 //! Transactions that the master has ended lately.
 //!
-//! A client that loses a connection gives its transaction up at the master, whose word may overtake
-//! what is still on its way on that connection: stores and a vote that no later word will undo.
+//! A client that loses a connection gives its transaction up at the master. The master's word may
+//! overtake what is still on its way on that connection: stores, and a vote that nothing undoes.
 
 use std::collections::VecDeque;
 

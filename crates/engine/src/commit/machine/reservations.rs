@@ -22,12 +22,13 @@ impl<P> CommitMachine<P> {
     /// client's next transaction, which [`resume`](Self::resume) hands them to. Others wait
     /// meanwhile: the revisions that the client loads now cannot change before it votes.
     ///
-    /// There is no deadlock: a reservation waits for nothing, and it ends. Its time is a multiple of
-    /// the time that the client took to give up, since a distant client takes longer to come back.
+    /// There is no deadlock: a reservation waits for nothing, and it ends. Its time is a multiple
+    /// of the time that the client took to give up, since a distant client takes longer to come
+    /// back.
     ///
     /// # Errors
-    /// `WrongState` unless it is `Resolving`, or when it brought a tid: others must not wait for its
-    /// clock. `UnknownTransaction`.
+    /// `WrongState` unless it is `Resolving`, or when it brought a tid: others must not wait for
+    /// its clock. `UnknownTransaction`.
     pub fn reserve(&mut self, number: TransactionNumber, now: Duration) -> Result<(), CommitError> {
         let call = "be reserved";
         let transaction = self.expect_state(number, CommitState::Resolving, call)?;
