@@ -32,8 +32,10 @@ fn check(input: &[u8]) {
     while let Ok(Some(item)) = reader.next_item() {
         let mut bytes = Vec::new();
         write_value(&mut bytes, &item.value);
-        let Some((kind, mut rest)) = bytes.split_first() else { panic!("nothing is written") };
-        let again = read_value(*kind, &mut Input::new(&mut rest));
+        assert!(!bytes.is_empty(), "nothing is written");
+        let kind = bytes.remove(0);
+        let mut rest = &bytes[..];
+        let again = read_value(kind, &mut Input::new(&mut rest));
         assert!(again.is_ok_and(|again| again.type_name() == item.value.type_name()));
         assert!(rest.is_empty());
     }

@@ -318,6 +318,7 @@ impl World {
                         self.net.close(end, *wire);
                     }
                 }
+                Output::Wake { .. } => panic!("masters set no alarms"),
                 Output::Exit => panic!("a master ends by itself"),
             }
         }
