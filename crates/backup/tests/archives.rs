@@ -1,6 +1,8 @@
 //! Archives of a storage in memory, in a place in memory that fails: any transaction can be
 //! restored, and of two writers one writes.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,7 @@
 //! A log keeps what it acknowledged, whatever the disk does.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

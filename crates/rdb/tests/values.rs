@@ -1,5 +1,7 @@
 //! What is written is read, also by what Valkey wrote; and damage is noticed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

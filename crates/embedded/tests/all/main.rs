@@ -1,5 +1,7 @@
 //! The client over a storage in memory.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
