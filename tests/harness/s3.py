@@ -156,7 +156,9 @@ class Handler(BaseHTTPRequestHandler):
             f"<Size>{len(self.server.objects[name])}</Size></Contents>"
             for name in page
         )
-        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" * is_cut
+        token = (
+            f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if is_cut else ""
+        )
         text = (
             f"<ListBucketResult><Name>b</Name><Prefix>{escape(prefix)}</Prefix>"
             f"<KeyCount>{len(page)}</KeyCount><MaxKeys>{PAGE}</MaxKeys>"
