@@ -204,6 +204,8 @@ impl Log {
         let mut queue = self.shared.queue.lock();
         let at = queue.bytes.len();
         queue.replacement = Some((replacement, frames, at));
+        // A position of its own: what was appended before may be written already.
+        queue.end += 1;
         let end = queue.end;
         drop(queue);
         self.shared.filled.notify_one();
