@@ -88,7 +88,7 @@ fn a_process_whose_database_was_taken_over_writes_no_more() {
     database.connect().query_drop(take).unwrap();
     let prepared = support::prepare(&storage, vec![support::data(1, "second")]).unwrap();
     let refused = storage.commit(vec![(Tid(storage.last_tid().0 + 1), prepared)]).unwrap_err();
-    assert!(matches!(refused, StorageError::Failed(_)), "{refused}");
+    assert!(matches!(refused, StorageError::Changed(_)), "{refused}");
     assert!(storage.reopen().is_err());
     drop(storage);
     let storage = open(&database);
