@@ -98,7 +98,7 @@ def test_what_cannot_be_run_is_refused_in_words(tmp_path):
         (["admin", "-c", "a", "--key", tmp_path], "only some of `ca`, `cert` and `key`"),
         (["admin", "-C", tmp_path / "storage.toml"], "has no table [neo-admin]"),
         (["master"], "--cluster NAME"),
-        (["master", "-c", "a", "--upstream-cluster", "b"], "`upstream-cluster` is not implemented"),
+        (["master", "-c", "a", "--upstream-cluster", "b"], "a backup cluster needs both"),
         (["master", "-c", "a", "-p", "0"], "--partitions"),
         (["master", "-C", tmp_path / "storage.toml"], "has no table [neo-master]"),
         (["storage", "-C", tmp_path / "admin.toml"], "has no table [neo-storage]"),

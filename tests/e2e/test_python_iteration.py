@@ -282,7 +282,7 @@ def test_all_objects_are_walked_through_and_each_is_current(filled, open_storage
 
 
 def test_walking_through_no_objects_is_an_error(tmp_path, server, open_storage):
-    with pytest.raises(Exception, match="ValueError"):
+    with pytest.raises(ValueError):
         open_storage(server).record_iternext()
 
 

@@ -154,9 +154,8 @@ fn last_tid_of(how: &OpenArguments, name: &StorageName) -> Result<Tid> {
     }
     match how.read(name) {
         Ok(readable) => Ok(readable.storage.last_tid()),
-        // A database on a server is there before it has tables. One with other tables is refused
-        // when it is written to.
-        Err(error) if matches!(error.downcast_ref(), Some(SqlError::ForeignDatabase { .. })) => {
+        // A database on a server is there before it has tables.
+        Err(error) if matches!(error.downcast_ref(), Some(SqlError::Missing { .. })) => {
             Ok(Tid::ZERO)
         }
         Err(error) => Err(error),
