@@ -125,6 +125,7 @@ def test_all_comes_back_as_it_was(start, seeded, sync):
         assert client.dbsize() == 1000
         # Compacted, and what comes then.
         client.save()
+        client.config_set("appendfsync", "always")
         client.append("1", "more")
     kill(server)
     with connect(start("no")) as client:
