@@ -48,6 +48,19 @@ def binary():
 
 
 @pytest.fixture
+def run(request, binary):
+    """run(*words): (exit code, standard output, standard error) within the file's RUN_SECONDS."""
+
+    def run_command(*words):
+        words = [str(word) for word in (binary, *words)]
+        seconds = request.module.RUN_SECONDS
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
+        return done.returncode, done.stdout, done.stderr
+
+    return run_command
+
+
+@pytest.fixture
 def scale():
     return float(os.environ.get("ZODIUM_TEST_SCALE") or 1)
 

@@ -6,7 +6,6 @@ ZODIUM_TEST_LARGE=1    200 kills of the archiver, 200 restores, 1,000 flipped bi
 import contextlib
 import hashlib
 import os
-import subprocess
 import threading
 import time
 
@@ -28,16 +27,6 @@ KILLS = 200 if IS_LONG else 3
 RESTORES = 200 if IS_LONG else 3
 FLIPS = 1000 if IS_LONG else 12
 RUN_SECONDS = 120
-
-
-@pytest.fixture
-def run(binary):
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr
-
-    return run_command
 
 
 @pytest.fixture

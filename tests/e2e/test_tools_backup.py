@@ -20,16 +20,6 @@ RUN_SECONDS = 60
 
 
 @pytest.fixture
-def run(binary):
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr
-
-    return run_command
-
-
-@pytest.fixture
 def path(tmp_path, seeded):
     path = tmp_path / "Data.fs"
     write_database(path, seeded)

@@ -21,16 +21,6 @@ ALL = ["--references", "--pickles", "--btrees"]
 
 
 @pytest.fixture
-def run(binary):
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr
-
-    return run_command
-
-
-@pytest.fixture
 def check(run):
     """check(storage, *options): the exit code, what was found, and the summary."""
 

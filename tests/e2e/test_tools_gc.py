@@ -2,7 +2,6 @@
 
 import json
 import random as randoms
-import subprocess
 import threading
 import time
 from contextlib import closing
@@ -25,16 +24,6 @@ NAMES = ["one", "two"]
 GRACE_SECONDS = 1.5
 HELD_SECONDS = 0.3
 WRITING_SECONDS = 5
-
-
-@pytest.fixture
-def run(binary):
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr
-
-    return run_command
 
 
 @pytest.fixture

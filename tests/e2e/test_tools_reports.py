@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import subprocess
 
 import pytest
 import ZODB.FileStorage
@@ -16,18 +15,6 @@ from ZODB.utils import p64, u64
 
 pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
-
-
-@pytest.fixture
-def run(binary):
-    """run(*words): (exit code, standard output, standard error)."""
-
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr
-
-    return run_command
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ use crate::intset::integer;
 
 /// Bytes before the first element: those of all, and their number.
 const HEAD_BYTES: usize = 6;
-const END: u8 = 0xff;
+/// Behind the last element.
+pub(crate) const END: u8 = 0xff;
 
 /// An element.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,21 +39,32 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Element<'_>>, RdbError> {
 }
 
 fn elements(bytes: &[u8]) -> Option<Vec<Element<'_>>> {
+    each_entry(bytes, HEAD_BYTES, |rest| {
+        let (element, length) = element(rest)?;
+        // The length stands behind the element too, to be read backwards.
+        Some((element, length + back_length(length)))
+    })
+}
+
+/// The elements of a list that begins with its own length. `entry` reads the first element of the
+/// rest, with the bytes that it takes.
+pub(crate) fn each_entry<'a>(
+    bytes: &'a [u8],
+    head_bytes: usize,
+    entry: impl Fn(&'a [u8]) -> Option<(Element<'a>, usize)>,
+) -> Option<Vec<Element<'a>>> {
     let total = u32::from_le_bytes(*bytes.first_chunk()?);
     if total as usize != bytes.len() {
         return None;
     }
-    let mut rest = bytes.get(HEAD_BYTES..)?;
+    let mut rest = bytes.get(head_bytes..)?;
     let mut found = Vec::new();
-    loop {
-        if rest == [END] {
-            return Some(found);
-        }
-        let (element, length) = element(rest)?;
+    while rest != [END] {
+        let (element, length) = entry(rest)?;
         found.push(element);
-        // The length stands behind the element too, to be read backwards.
-        rest = rest.get(length + back_length(length)..)?;
+        rest = rest.get(length..)?;
     }
+    Some(found)
 }
 
 /// The first element, and its length.

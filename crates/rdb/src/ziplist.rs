@@ -2,11 +2,10 @@
 
 use crate::RdbError;
 use crate::intset::integer;
-use crate::listpack::Element;
+use crate::listpack::{Element, each_entry};
 
 /// Bytes before the first element.
 const HEAD_BYTES: usize = 10;
-const END: u8 = 0xff;
 
 /// The elements of a ziplist.
 pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Element<'_>>, RdbError> {
@@ -14,22 +13,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Element<'_>>, RdbError> {
 }
 
 fn elements(bytes: &[u8]) -> Option<Vec<Element<'_>>> {
-    let total = u32::from_le_bytes(*bytes.first_chunk()?);
-    if total as usize != bytes.len() {
-        return None;
-    }
-    let mut rest = bytes.get(HEAD_BYTES..)?;
-    let mut found = Vec::new();
-    loop {
-        if rest == [END] {
-            return Some(found);
-        }
+    each_entry(bytes, HEAD_BYTES, |rest| {
         // First the length of the element before.
         let skipped = if *rest.first()? == 0xfe { 5 } else { 1 };
         let (element, length) = element(rest.get(skipped..)?)?;
-        found.push(element);
-        rest = rest.get(skipped + length..)?;
-    }
+        Some((element, skipped + length))
+    })
 }
 
 fn element(bytes: &[u8]) -> Option<(Element<'_>, usize)> {
@@ -60,6 +49,7 @@ fn element(bytes: &[u8]) -> Option<(Element<'_>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listpack::END;
 
     #[test]
     fn all_kinds_of_elements_are_read() {
