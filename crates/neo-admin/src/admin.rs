@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
 use rustc_hash::FxHashMap;
-use tracing::{debug, error, info, warn};
-use zodium_neo::messages::Error as ErrorMessage;
-use zodium_neo::{Address, ConnectionId, ErrorCode, Masters, Message, NodeId, Packet, encode};
+use tracing::{error, info};
+use zodium_neo::{Address, ConnectionId, Masters, Message, NodeId, Packet};
 
 use crate::Output;
 use crate::backups::Backup;
@@ -18,9 +16,6 @@ use crate::peer::{Asked, Peer, Peers, Role};
 use crate::settings::Settings;
 use crate::table::Table;
 use crate::upstream::Upstream;
-
-/// Memory for a few packets.
-const ENCODER_BYTES: usize = 16 << 10;
 
 /// The admin of a NEO cluster.
 #[derive(Debug)]
@@ -44,8 +39,6 @@ pub struct Admin {
     pub(crate) upstream: Upstream,
     pub(crate) round: Round,
     pub(crate) outputs: Vec<Output>,
-    /// Packets are encoded here. They share its memory, which is used again when they are sent.
-    encoder: BytesMut,
 }
 
 impl Admin {
@@ -64,7 +57,6 @@ impl Admin {
             upstream: Upstream::default(),
             round: Round::default(),
             outputs: Vec::new(),
-            encoder: BytesMut::with_capacity(ENCODER_BYTES),
             settings,
         }
     }
@@ -129,23 +121,15 @@ impl Admin {
 
     /// The address that a peer was accepted or dialled under.
     pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
-        self.peers.get(connection).map(|peer| peer.name.clone()).unwrap_or_default()
+        self.peers.name_of(connection)
     }
 
     fn refuse(&mut self, connection: ConnectionId, id: u32, message: &str, refusal: &Refusal) {
-        let Refusal { code, text, is_end } = refusal;
-        self.answer(connection, id, ErrorMessage { code: *code, message: text });
-        if !is_end {
-            return;
+        self.answer(connection, id, refusal.message());
+        if refusal.is_end {
+            refusal.log(&self.name_of(connection), message);
+            self.close(connection);
         }
-        let (peer, reason) = (self.name_of(connection), text);
-        if *code == ErrorCode::NotReady {
-            // The peer tries again.
-            debug!(peer, message, reason, "not ready, closing the connection");
-        } else {
-            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
-        }
-        self.close(connection);
     }
 
     /// Answers a request.
@@ -159,18 +143,19 @@ impl Admin {
         if !is_there {
             return;
         }
-        if let Err(error) = encode(id, message.into(), &mut self.encoder) {
-            error!(peer = self.name_of(connection), %error, "cannot send, closing the connection");
-            return self.close(connection);
+        match self.peers.encode(id, message.into()) {
+            Ok(packet) => self.outputs.push(Output::Send { connection, packet }),
+            Err(error) => {
+                let peer = self.name_of(connection);
+                error!(peer, %error, "cannot send, closing the connection");
+                self.close(connection);
+            }
         }
-        let packet = self.encoder.split().freeze();
-        self.outputs.push(Output::Send { connection, packet });
     }
 
     /// Sends a notification.
     pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let id = peer.ids.take();
+        let Some(id) = self.peers.take_id(connection) else { return };
         self.answer(connection, id, message);
     }
 
@@ -181,15 +166,13 @@ impl Admin {
         message: impl Into<Message<'a>>,
         asked: Asked,
     ) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let id = peer.ids.take();
-        peer.asked.insert(id, asked);
+        let Some(id) = self.peers.expect(connection, asked) else { return };
         self.answer(connection, id, message);
     }
 
     /// Takes the request that an answer belongs to.
     pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
-        self.peers.get_mut(connection)?.asked.remove(&id)
+        self.peers.answered(connection, id)
     }
 
     /// Dials a node.

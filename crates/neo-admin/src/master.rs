@@ -9,7 +9,8 @@ use zodium_neo::messages::{
     RequestIdentification, SendPartitionTable,
 };
 use zodium_neo::{
-    ClusterState, ConnectionId, ErrorCode, Extra, Kind, Message, NodeId, NodeState, NodeType, Value,
+    Candidate, ClusterState, ConnectionId, ErrorCode, Extra, Kind, Message, NodeId, NodeState,
+    NodeType, Value,
 };
 
 use crate::Admin;
@@ -82,29 +83,12 @@ impl Admin {
         connection: ConnectionId,
         message: Message<'_>,
     ) -> Handled {
-        match message {
-            Message::AcceptIdentification(accepted) => {
-                let Some(id) = accepted.your_id.filter(|_| accepted.node_type == NodeType::Master)
-                else {
-                    return Err(Refusal::protocol("the identification was accepted by no master"));
-                };
-                self.accepted_by_master(connection, accepted.id, id);
-                Ok(())
-            }
-            Message::NotPrimaryMaster(message) => {
-                self.masters.note(&message);
-                self.close(connection);
-                Ok(())
-            }
-            Message::Error(error) => {
-                let master = self.name_of(connection);
-                info!(master, code = %error.code, reason = error.message, "not accepted by a \
-                    master, trying again");
-                self.close(connection);
-                Ok(())
-            }
-            other => Err(Refusal::unexpected(&other)),
+        let master = self.name_of(connection);
+        match Candidate::read(&mut self.masters, &master, &message)? {
+            Candidate::Primary { id, your_id } => self.accepted_by_master(connection, id, your_id),
+            Candidate::Other => self.close(connection),
         }
+        Ok(())
     }
 
     fn accepted_by_master(&mut self, connection: ConnectionId, master: Option<NodeId>, id: NodeId) {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tracing::{debug, error, warn};
-use zodium_neo::messages::Error as ErrorMessage;
-use zodium_neo::{Address, ClusterState, ConnectionId, ErrorCode, Message, NodeId, Packet, encode};
+use tracing::error;
+use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, Packet};
 use zodium_types::Tid;
 
 use crate::Output;
@@ -22,9 +20,6 @@ use crate::status::Counts;
 use crate::table::Table;
 use crate::transactions::Transactions;
 use crate::{Phase, Stop};
-
-/// Memory for a few packets.
-const ENCODER_BYTES: usize = 64 << 10;
 
 /// A master of a NEO cluster.
 #[derive(Debug)]
@@ -62,8 +57,6 @@ pub struct Master {
     pub(crate) outputs: Vec<Output>,
     /// For the status; `None` after a change.
     pub(crate) counted: Option<Counts>,
-    /// Packets are encoded here. They share its memory, which is used again when they are sent.
-    encoder: BytesMut,
 }
 
 impl Master {
@@ -94,7 +87,6 @@ impl Master {
             stops: None,
             outputs: Vec::new(),
             counted: None,
-            encoder: BytesMut::with_capacity(ENCODER_BYTES),
             settings,
         }
     }
@@ -189,7 +181,7 @@ impl Master {
 
     /// The address that a peer was accepted or dialled under.
     pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
-        self.peers.get(connection).map(|peer| peer.name.clone()).unwrap_or_default()
+        self.peers.name_of(connection)
     }
 
     pub(crate) fn refuse(
@@ -199,19 +191,11 @@ impl Master {
         message: &str,
         refusal: &Refusal,
     ) {
-        let Refusal { code, text, is_end } = refusal;
-        self.answer(connection, id, ErrorMessage { code: *code, message: text });
-        if !is_end {
-            return;
+        self.answer(connection, id, refusal.message());
+        if refusal.is_end {
+            refusal.log(&self.name_of(connection), message);
+            self.close(connection);
         }
-        let (peer, reason) = (self.name_of(connection), text);
-        if *code == ErrorCode::NotReady {
-            // The peer tries again.
-            debug!(peer, message, reason, "not ready, closing the connection");
-        } else {
-            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
-        }
-        self.close(connection);
     }
 
     /// Answers a request.
@@ -225,18 +209,19 @@ impl Master {
         if !is_there {
             return;
         }
-        if let Err(error) = encode(id, message.into(), &mut self.encoder) {
-            error!(peer = self.name_of(connection), %error, "cannot send, closing the connection");
-            return self.close(connection);
+        match self.peers.encode(id, message.into()) {
+            Ok(packet) => self.outputs.push(Output::Send { connection, packet }),
+            Err(error) => {
+                let peer = self.name_of(connection);
+                error!(peer, %error, "cannot send, closing the connection");
+                self.close(connection);
+            }
         }
-        let packet = self.encoder.split().freeze();
-        self.outputs.push(Output::Send { connection, packet });
     }
 
     /// Sends a notification.
     pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let id = peer.ids.take();
+        let Some(id) = self.peers.take_id(connection) else { return };
         self.answer(connection, id, message);
     }
 
@@ -256,15 +241,13 @@ impl Master {
         message: impl Into<Message<'a>>,
         asked: Asked,
     ) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let id = peer.ids.take();
-        peer.asked.insert(id, asked);
+        let Some(id) = self.peers.expect(connection, asked) else { return };
         self.answer(connection, id, message);
     }
 
     /// Takes the request that an answer belongs to.
     pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
-        self.peers.get_mut(connection)?.asked.remove(&id)
+        self.peers.answered(connection, id)
     }
 
     /// Dials a master.

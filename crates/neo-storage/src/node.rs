@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tracing::{debug, error, info, warn};
-use zodium_neo::messages::Error as ErrorMessage;
-use zodium_neo::{
-    Address, ErrorCode, Masters, Message, NodeId, Packet, Partition, PartitionTable, encode,
-};
+use bytes::Bytes;
+use tracing::{error, info};
+use zodium_neo::{Address, Masters, Message, NodeId, Packet, Partition, PartitionTable};
 use zodium_types::Tid;
 
 use crate::checking::Checking;
@@ -24,9 +21,6 @@ use crate::replication::Replication;
 use crate::settings::{Saved, Settings};
 use crate::transactions::Transactions;
 use crate::{ConnectionId, Exit, Output};
-
-/// Memory for a few packets.
-const ENCODER_BYTES: usize = 64 << 10;
 
 /// A storage node of a NEO cluster.
 #[derive(Debug)]
@@ -57,8 +51,6 @@ pub struct Node {
     pub(crate) checking: Checking,
     pub(crate) counts: Counts,
     outputs: Vec<Output>,
-    /// Packets are encoded here. They share its memory, which is used again when they are sent.
-    encoder: BytesMut,
 }
 
 impl Node {
@@ -86,7 +78,6 @@ impl Node {
             checking: Checking::default(),
             counts: Counts::default(),
             outputs: Vec::new(),
-            encoder: BytesMut::with_capacity(ENCODER_BYTES),
         }
     }
 
@@ -159,7 +150,7 @@ impl Node {
 
     /// The address that a peer was accepted or dialled under.
     pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
-        self.peers.get(connection).map(|peer| peer.name.clone()).unwrap_or_default()
+        self.peers.name_of(connection)
     }
 
     /// Refuses a message.
@@ -170,19 +161,11 @@ impl Node {
         message: &str,
         refusal: &Refusal,
     ) {
-        let Refusal { code, text, is_end } = refusal;
-        self.answer(connection, id, ErrorMessage { code: *code, message: text });
-        if !is_end {
-            return;
+        self.answer(connection, id, refusal.message());
+        if refusal.is_end {
+            refusal.log(&self.name_of(connection), message);
+            self.close(connection);
         }
-        let (peer, reason) = (self.name_of(connection), text);
-        if *code == ErrorCode::NotReady {
-            // The peer tries again.
-            debug!(peer, message, reason, "not ready, closing the connection");
-        } else {
-            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
-        }
-        self.close(connection);
     }
 
     /// Answers a request.
@@ -197,8 +180,7 @@ impl Node {
 
     /// Sends a notification.
     pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let id = peer.ids.take();
+        let Some(id) = self.peers.take_id(connection) else { return };
         self.send_with(connection, id, message.into());
     }
 
@@ -209,16 +191,14 @@ impl Node {
         message: impl Into<Message<'a>>,
         asked: Asked,
     ) -> Option<u32> {
-        let peer = self.peers.get_mut(connection)?;
-        let id = peer.ids.take();
-        peer.asked.insert(id, asked);
+        let id = self.peers.expect(connection, asked)?;
         self.send_with(connection, id, message.into());
         Some(id)
     }
 
     /// Takes the request that an answer belongs to.
     pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
-        self.peers.get_mut(connection)?.asked.remove(&id)
+        self.peers.answered(connection, id)
     }
 
     fn send_with(&mut self, connection: ConnectionId, id: u32, message: Message<'_>) {
@@ -226,13 +206,14 @@ impl Node {
         if !is_there {
             return;
         }
-        if let Err(error) = encode(id, message, &mut self.encoder) {
-            error!(peer = self.name_of(connection), %error, "cannot send, closing the connection");
-            self.close(connection);
-            return;
+        match self.peers.encode(id, message) {
+            Ok(packet) => self.send_packet(connection, packet),
+            Err(error) => {
+                let peer = self.name_of(connection);
+                error!(peer, %error, "cannot send, closing the connection");
+                self.close(connection);
+            }
         }
-        let packet = self.encoder.split().freeze();
-        self.send_packet(connection, packet);
     }
 
     /// Sends a packet that is encoded already.

@@ -1,7 +1,9 @@
 //! How a node refuses a message.
 
+use tracing::{debug, warn};
 use zodium_types::Tid;
 
+use crate::messages::Error;
 use crate::{ErrorCode, Message};
 
 /// The outcome of a message.
@@ -47,6 +49,23 @@ impl Refusal {
     /// A transaction that the node has not heard of.
     pub fn unknown_transaction(ttid: Tid) -> Refusal {
         Refusal::protocol(format!("unknown transaction {ttid}"))
+    }
+
+    /// What the peer is sent.
+    pub fn message(&self) -> Error<'_> {
+        Error { code: self.code, message: &self.text }
+    }
+
+    /// Logs that the connection of `peer` is closed because of one of its messages.
+    pub fn log(&self, peer: &str, message: &str) {
+        let Refusal { code, text, .. } = self;
+        if *code == ErrorCode::NotReady {
+            // The peer tries again.
+            debug!(peer, message, reason = text, "not ready, closing the connection");
+        } else {
+            let reason = text;
+            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
+        }
     }
 
     /// This node has no readable cell of the partition.

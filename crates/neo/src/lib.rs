@@ -38,7 +38,7 @@ mod wire;
 pub use connection::ConnectionId;
 pub use error::{DecodeError, TooLong};
 pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_greeting};
-pub use masters::Masters;
+pub use masters::{Candidate, Masters};
 pub use message::{Kind, Message};
 pub use message_id::MessageIds;
 pub use output::Output;

@@ -1,7 +1,11 @@
 //! The masters of a cluster, as a node that looks for the primary one knows them.
 
+use tracing::info;
+
+use crate::Message;
+use crate::handling::Refusal;
 use crate::messages::NotPrimaryMaster;
-use crate::values::Address;
+use crate::values::{Address, NodeId, NodeType};
 
 /// The masters, and which one to dial next.
 #[derive(Debug)]
@@ -56,6 +60,50 @@ impl Masters {
     pub fn prefer(&mut self, address: &Address) {
         if let Some(place) = self.addresses.iter().position(|known| known == address) {
             self.next = place;
+        }
+    }
+}
+
+/// What a master says to the identification of a node that looks for the primary one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidate {
+    /// It is the primary master.
+    Primary {
+        /// Its id.
+        id: Option<NodeId>,
+        /// The id of the node that it has accepted.
+        your_id: NodeId,
+    },
+    /// It does not accept the node. The connection is closed, and another master is tried.
+    Other,
+}
+
+impl Candidate {
+    /// Reads the message of a master, whose name is for a log line. Notes the masters that it tells
+    /// of.
+    pub fn read(
+        masters: &mut Masters,
+        master: &str,
+        message: &Message<'_>,
+    ) -> Result<Candidate, Refusal> {
+        match message {
+            Message::AcceptIdentification(accepted) => {
+                let your_id = accepted.your_id.filter(|_| accepted.node_type == NodeType::Master);
+                let your_id = your_id.ok_or_else(|| {
+                    Refusal::protocol("the identification was accepted by no master")
+                })?;
+                Ok(Candidate::Primary { id: accepted.id, your_id })
+            }
+            Message::NotPrimaryMaster(message) => {
+                masters.note(message);
+                Ok(Candidate::Other)
+            }
+            Message::Error(error) => {
+                info!(master, code = %error.code, reason = error.message, "not accepted by a \
+                    master, trying again");
+                Ok(Candidate::Other)
+            }
+            other => Err(Refusal::unexpected(other)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use zodium_neo::messages::{Pong, RequestIdentification};
-use zodium_neo::{Extra, Message, NodeType, Value};
+use zodium_neo::{Candidate, Extra, Message, NodeType, Value};
 
 use crate::handling::{Handled, Refusal};
 use crate::peer::{Asked, Role};
@@ -62,29 +62,12 @@ impl Node {
         connection: ConnectionId,
         message: Message<'_>,
     ) -> Handled {
-        match message {
-            Message::AcceptIdentification(accepted) => {
-                let Some(id) = accepted.your_id.filter(|_| accepted.node_type == NodeType::Master)
-                else {
-                    return Err(Refusal::protocol("the identification was accepted by no master"));
-                };
-                self.accepted_by_master(connection, id);
-                Ok(())
-            }
-            Message::NotPrimaryMaster(message) => {
-                self.masters.note(&message);
-                self.close(connection);
-                Ok(())
-            }
-            Message::Error(error) => {
-                let master = self.name_of(connection);
-                info!(master, code = %error.code, reason = error.message, "not accepted by a \
-                    master, trying again");
-                self.close(connection);
-                Ok(())
-            }
-            other => Err(unexpected(&other)),
+        let master = self.name_of(connection);
+        match Candidate::read(&mut self.masters, &master, &message)? {
+            Candidate::Primary { your_id, .. } => self.accepted_by_master(connection, your_id),
+            Candidate::Other => self.close(connection),
         }
+        Ok(())
     }
 
     fn accepted_by_master(&mut self, connection: ConnectionId, id: zodium_neo::NodeId) {
