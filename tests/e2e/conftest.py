@@ -61,6 +61,19 @@ def run(request, binary):
 
 
 @pytest.fixture
+def run_bytes(request, binary):
+    """As `run`, but run_bytes(*words, given=bytes) writes bytes, and its output is bytes."""
+
+    def run_command(*words, given=b""):
+        words = [str(word) for word in (binary, *words)]
+        seconds = request.module.RUN_SECONDS
+        done = subprocess.run(words, capture_output=True, input=given, timeout=seconds)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    return run_command
+
+
+@pytest.fixture
 def scale():
     return float(os.environ.get("ZODIUM_TEST_SCALE") or 1)
 

@@ -16,13 +16,8 @@ RUN_SECONDS = 60
 
 
 @pytest.fixture
-def run(binary):
-    def run_command(*words, given=b""):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, input=given, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr.decode()
-
-    return run_command
+def run(run_bytes):
+    return run_bytes
 
 
 @pytest.fixture
