@@ -13,7 +13,7 @@ use zodium_net::Inbox;
 use zodium_types::Tid;
 use zodium_zeo::codec::Encoding;
 
-use crate::invalidations::InvalidationBatch;
+use crate::invalidations::InvalidationMemory;
 use crate::subscriber::{Recipient, StorageSubscriber, mailbox};
 
 /// What another worker needs to continue a session that is not at work.
@@ -54,18 +54,16 @@ impl MovingNotices {
         // From here on nothing is posted, and all that the subscriber has handled is in the inbox:
         // the commits of a batch are posted to all mailboxes under the lock that this takes.
         self.storage.subscribers().remove(&self.mailbox);
-        let is_missed =
-            |commit: &Commit| commit.tid > self.told && commit.tid <= subscriber.last_seen();
-        let mut batch = InvalidationBatch::default();
+        // Tids ascend: the missed commits of a batch are neighbours.
+        let is_told = |commit: &Arc<Commit>| commit.tid <= self.told;
+        let is_handled = |commit: &Arc<Commit>| commit.tid <= subscriber.last_seen();
+        let mut memory = InvalidationMemory::default();
         while let Some(notice) = self.inbox.take() {
             match notice {
                 Notice::Committed(commits) => {
-                    batch.begin(commits.iter().map(|_| None));
-                    for (at, commit) in commits.iter().enumerate() {
-                        if is_missed(commit) {
-                            session.invalidate(&mut batch.invalidation(at, commit));
-                        }
-                    }
+                    let missed =
+                        commits.partition_point(is_told)..commits.partition_point(is_handled);
+                    session.invalidate(&mut memory.begin(&commits, |_| None), missed);
                 }
                 Notice::Packed => session.send_info(),
                 // These are about transactions, and the session has none.

@@ -16,7 +16,7 @@ use zodium_zeo::codec::{
     CodecError, Encoding, MessageId, encode_error, encode_oneway, encode_reply,
 };
 
-/// Size from which on a message for many sessions is shared between them instead of copied.
+/// Size from which on messages for many sessions are shared between them instead of copied.
 const SHARED_BYTES_MIN: usize = 4096;
 
 /// The result of a method.
@@ -153,18 +153,19 @@ impl Replies {
         self.check_sent(encoded);
     }
 
-    /// Sends a message that many sessions get, encoded once for all of them.
-    pub(crate) fn push(&self, message: &Result<Bytes, CodecError>) {
-        let bytes = match message {
+    /// Sends messages that many sessions get, encoded once for all of them.
+    pub(crate) fn push(&self, messages: Result<Bytes, CodecError>) {
+        let bytes = match messages {
             Ok(bytes) => bytes,
-            Err(error) => return self.check_sent(Err(error.clone())),
+            Err(error) => return self.check_sent(Err(error)),
         };
-        if bytes.len() < SHARED_BYTES_MIN {
-            self.link.output().buffer().extend_from_slice(bytes);
+        let length = bytes.len();
+        if length < SHARED_BYTES_MIN {
+            self.link.output().buffer().extend_from_slice(&bytes);
         } else {
-            self.link.output().push(bytes.clone());
+            self.link.output().push(bytes);
         }
-        self.link.note_push(bytes.len());
+        self.link.note_push(length);
     }
 
     /// Disconnects a client that could not be sent a necessary message; it will reconnect.

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ use crate::call::{Arguments, Method};
 use crate::exception::{Exception, tid_value};
 use crate::foreign_protocol::ForeignProtocol;
 use crate::info::send_info;
-use crate::invalidations::EncodedInvalidation;
+use crate::invalidations::Invalidations;
 use crate::loads::load_before;
 use crate::local::{LocalServer, MonitoredSession};
 use crate::moving::{MovingNotices, MovingSession};
@@ -158,9 +159,11 @@ impl Recipient for Session {
         &self.link
     }
 
-    fn invalidate(&self, message: &mut EncodedInvalidation<'_>) {
-        if let Some(Parts { peer, .. }) = self.parts.get() {
-            peer.replies.push(message.bytes(peer.replies.encoding()));
+    fn invalidate(&self, messages: &mut Invalidations<'_>, range: Range<usize>) {
+        if let Some(Parts { peer, .. }) = self.parts.get()
+            && !range.is_empty()
+        {
+            peer.replies.push(messages.bytes(peer.replies.encoding(), range));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use zodium_net::{CloseReason, Inbox, InboxSender, Link, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 
-use crate::invalidations::{EncodedInvalidation, InvalidationBatch};
+use crate::invalidations::{InvalidationMemory, Invalidations};
 use crate::statistics::Statistics;
 use crate::voting::VotingSessions;
 
@@ -24,8 +25,8 @@ const DEFERRED_BYTES_MAX: usize = 16 << 10;
 pub(crate) trait Recipient {
     fn link(&self) -> &Link;
 
-    /// Announces a commit of another session.
-    fn invalidate(&self, message: &mut EncodedInvalidation<'_>);
+    /// Announces commits of other sessions: a range of a batch.
+    fn invalidate(&self, messages: &mut Invalidations<'_>, range: Range<usize>);
 
     /// Its transaction has its locks.
     fn granted(&self, number: TransactionNumber);
@@ -77,7 +78,7 @@ pub(crate) struct StorageSubscriber {
     noticed: Cell<Option<Instant>>,
     deferred: Notify,
     /// Memory for the invalidations of a batch.
-    invalidations: RefCell<InvalidationBatch>,
+    invalidations: RefCell<InvalidationMemory>,
 }
 
 impl StorageSubscriber {
@@ -251,23 +252,21 @@ impl StorageSubscriber {
     fn broadcast(&self, commits: &[Arc<Commit>]) {
         let Some(last) = commits.last() else { return };
         self.last_seen.set(last.tid);
-        let mut batch = self.invalidations.take();
-        batch.begin(commits.iter().map(|commit| self.voting.session(commit.number)));
+        let mut memory = self.invalidations.take();
+        let mut messages = memory.begin(commits, |commit| self.voting.session(commit.number));
         let defers = !self.notice_interval.is_zero();
         let is_soon = defers && self.is_soon();
         let mut is_deferred = false;
         for (number, session) in self.sessions.borrow().iter() {
-            let mut is_committer = false;
-            for (at, commit) in commits.iter().enumerate() {
-                if Some(*number) == batch.committer(at) {
-                    session.finished(commit.number, commit.tid);
-                    is_committer = true;
-                } else {
-                    session.invalidate(&mut batch.invalidation(at, commit));
-                }
+            let own = messages.own_commit(*number);
+            let before = own.unwrap_or(commits.len());
+            session.invalidate(&mut messages, 0..before);
+            if let Some(own) = own {
+                session.finished(commits[own].number, commits[own].tid);
+                session.invalidate(&mut messages, own + 1..commits.len());
             }
             let link = session.link();
-            let may_wait = defers && !is_committer && (is_soon || link.is_active());
+            let may_wait = defers && own.is_none() && (is_soon || link.is_active());
             if may_wait && link.output().len() < DEFERRED_BYTES_MAX {
                 link.defer();
                 is_deferred = true;
@@ -278,8 +277,8 @@ impl StorageSubscriber {
         if is_deferred {
             self.deferred.notify_one();
         }
-        batch.end();
-        self.invalidations.replace(batch);
+        memory.shrink();
+        self.invalidations.replace(memory);
     }
 
     fn voter(&self, number: TransactionNumber) -> Option<Rc<dyn Recipient>> {
