@@ -121,6 +121,9 @@ impl Reader {
     ) -> Result<Option<Option<Tid>>, FileStorageError> {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Some(None)) };
+        if let Some(serial) = log.recent_serials.serial(position) {
+            return Ok(Some(Some(serial)));
+        }
         let error = match log.link(position, oid, access) {
             Err(error @ FileStorageError::Corrupt { .. }) => error,
             link => return Ok(link?.map(|link| Some(link.tid))),

@@ -16,6 +16,7 @@ use zodium_types::{Oid, Tid};
 use super::log_bytes::{Body, LogBytes};
 use super::old_logs::PinnedLog;
 use super::positions::Positions;
+use super::recent_serials::RecentSerials;
 use super::record::{Record, RecordContent, RecordHead, new_record};
 use super::record_cache::RecordCache;
 use super::sparse_tid_index::SparseTidIndex;
@@ -28,6 +29,7 @@ pub(crate) struct LogFile {
     bytes: Arc<LogBytes>,
     pub(crate) positions: Positions,
     pub(crate) cache: RecordCache<Record>,
+    pub(crate) recent_serials: RecentSerials,
     pub(crate) tid_index: SparseTidIndex,
     /// Number of packs since the opening. It tells positions of one file from those of another.
     pub(crate) generation: u64,
@@ -63,6 +65,7 @@ impl LogFile {
             bytes,
             positions,
             cache: RecordCache::new(cache_bytes),
+            recent_serials: RecentSerials::new(cache_bytes > 0),
             tid_index: SparseTidIndex::default(),
             generation,
             indexed_end: AtomicU64::new(end),
@@ -119,7 +122,11 @@ impl LogFile {
         };
         let DataHeader { tid, previous, .. } = stored.header;
         let record = new_record(position, tid, previous, data);
-        self.cache.insert(record.clone());
+        // Its object is written and loaded in turns: the next revision will be loaded too.
+        match self.recent_serials.serial(position) {
+            Some(_) => self.cache.insert_hit(record.clone()),
+            None => self.cache.insert(record.clone()),
+        }
         Ok(Some(record))
     }
 

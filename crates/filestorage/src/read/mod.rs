@@ -13,6 +13,7 @@ mod old_logs;
 mod positions;
 mod read_log;
 mod reader;
+mod recent_serials;
 mod record;
 mod record_cache;
 mod sparse_tid_index;

@@ -52,9 +52,13 @@ impl Appended {
         log.extend_to(end);
         let records = self.prepared.transaction.records.into_iter().zip(positions);
         for (NewRecord { oid, body }, (position, previous)) in records {
-            if let NewBody::Data(data) = body {
+            // A new revision of an object that no client loads will probably not be loaded either.
+            if let NewBody::Data(data) = body
+                && (previous == 0 || log.cache.was_hit(previous))
+            {
                 log.cache.insert(new_record(position, self.tid, previous, Some(data)));
             }
+            log.recent_serials.note(position, self.tid);
             log.positions.publish(oid, position);
             oids.note(oid);
         }

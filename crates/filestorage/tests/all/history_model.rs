@@ -108,6 +108,29 @@ fn the_cache_counts_what_it_saves() {
 }
 
 #[test]
+fn a_new_revision_is_cached_if_the_one_before_was_loaded() {
+    let storage = try_open(MemoryDisk::new(), 1 << 20).unwrap();
+    let store = |number: u64| {
+        let stores = crate::support::stores(crate::support::tid(number), &[(1, &[1; 1000])]);
+        crate::support::commit(&storage, stores).unwrap();
+        storage.reader().cache_statistics().entries
+    };
+    let load = || {
+        let found = storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
+        assert!(matches!(found, Load::Revision(_)));
+        storage.reader().cache_statistics().entries
+    };
+    assert_eq!(store(1), 1, "a new object");
+    assert_eq!(store(2), 1, "no client has loaded the object");
+    assert_eq!(load(), 2, "the load adds the revision");
+    assert_eq!(store(3), 3, "the revision before was loaded");
+    assert_eq!(store(4), 3, "that of the last commit was not");
+    assert_eq!(load(), 4);
+    assert_eq!(load(), 4);
+    assert_eq!(store(5), 5);
+}
+
+#[test]
 fn an_answer_stays_current_until_the_object_is_written() {
     let storage = open(MemoryDisk::new());
     let (one, two) = (Oid(1), Oid(2));

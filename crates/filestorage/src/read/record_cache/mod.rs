@@ -149,6 +149,20 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
     /// Caches a record that was read from the file, evicting others until it fits. Does nothing if
     /// the record is cached already, or takes more than an eighth of the budget.
     pub(crate) fn insert(&self, record: R) {
+        self.add(record, false);
+    }
+
+    /// As [`RecordCache::insert`], as if the record had been hit already.
+    pub(crate) fn insert_hit(&self, record: R) {
+        self.add(record, true);
+    }
+
+    /// Whether the record at `position` is cached, and was hit since the hand's last round.
+    pub(crate) fn was_hit(&self, position: u64) -> bool {
+        self.table.find(position).is_some_and(Place::is_marked)
+    }
+
+    fn add(&self, record: R, is_marked: bool) {
         let position = record.position();
         let weight = weight(&record);
         if !table::is_possible(position) || weight > self.budget_bytes / RECORD_BUDGET_SHARE {
@@ -173,7 +187,7 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         });
         writer.bytes += weight;
         writer.entries += 1;
-        place.put(position, record);
+        place.put(position, record, is_marked);
     }
 
     /// Statistics of the cache.

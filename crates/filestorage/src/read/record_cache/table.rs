@@ -233,6 +233,10 @@ impl<R: RefCnt> Place<R> {
         }
     }
 
+    pub(super) fn is_marked(&self) -> bool {
+        self.tag.load(Ordering::Relaxed) & REFERENCED != 0
+    }
+
     pub(super) fn position(&self) -> u64 {
         self.tag.load(Ordering::Relaxed) & !REFERENCED
     }
@@ -250,9 +254,11 @@ impl<R: RefCnt> Place<R> {
         false
     }
 
-    pub(super) fn put(&self, position: u64, record: R) {
+    /// Puts a record here, with or without the mark of a hit.
+    pub(super) fn put(&self, position: u64, record: R, is_marked: bool) {
         self.record.store(Some(record));
-        self.tag.store(position, Ordering::Release);
+        let mark = if is_marked { REFERENCED } else { 0 };
+        self.tag.store(position | mark, Ordering::Release);
     }
 
     pub(super) fn take(&self) -> Option<R> {

@@ -99,6 +99,19 @@ fn impossible_positions_are_not_kept() {
 }
 
 #[test]
+fn a_record_was_hit_if_it_came_so_or_was_found() {
+    let cache = TestCache::new(1 << 20);
+    cache.insert(record(4, 100));
+    cache.insert_hit(record(5, 100));
+    assert_eq!([4, 5, 6].map(|position| cache.was_hit(position)), [false, true, false]);
+    assert!(cache.lookup(4).is_some() && cache.was_hit(4));
+    // While the table grows, too.
+    (100..2000).for_each(|position| cache.insert(record(position, 100)));
+    assert_eq!([4, 5, 100].map(|position| cache.was_hit(position)), [true, true, false]);
+    assert_counted_well(&cache);
+}
+
+#[test]
 fn no_budget_is_no_cache() {
     for budget_bytes in [0, 1, 2047] {
         let cache = TestCache::new(budget_bytes);
