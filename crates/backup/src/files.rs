@@ -29,11 +29,17 @@ impl NewFile {
     }
 
     /// Brings it to stable storage, under its name.
-    pub(crate) fn finish(mut self) -> Result<(), BackupError> {
+    pub(crate) fn finish(self) -> Result<(), BackupError> {
+        let path = self.path.clone();
+        self.rename()?;
+        sync_folder_of(&path)
+    }
+
+    /// As [`NewFile::finish`], but for its name, which is durable when its folder is synced.
+    pub(crate) fn rename(mut self) -> Result<(), BackupError> {
         self.sync()?;
         let renamed = fs::rename(&self.temporary, &self.path);
-        renamed.map_err(BackupError::io("rename a file to it", &self.path))?;
-        sync_folder_of(&self.path)
+        renamed.map_err(BackupError::io("rename a file to it", &self.path))
     }
 
     /// As [`NewFile::finish`]; `false` if there is a file of that name, which stays.
@@ -72,6 +78,11 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
+    sync_folder(folder)
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), BackupError> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(BackupError::io("sync it", folder))
 }

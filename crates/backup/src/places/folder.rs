@@ -1,37 +1,43 @@
 //! A repository in a folder.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Claim, Listed, Place};
 use crate::BackupError;
-use crate::files::{NewFile, lock, sync_folder_of};
+use crate::files::{NewFile, lock, sync_folder, sync_folder_of};
 
 /// The name of a file that is not whole yet.
 const TEMPORARY: &str = "tmp.tmp";
 
 /// A folder whose files are the objects.
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    /// Folders with new names of files, which are to be synced.
+    unsettled: Mutex<BTreeSet<PathBuf>>,
+}
 
 impl Folder {
     /// The folder at a path, which need not be there.
     pub fn new(path: &Path) -> Folder {
-        Folder(path.to_owned())
+        Folder { path: path.to_owned(), unsettled: Mutex::default() }
     }
 
     fn file(&self, object: &str) -> PathBuf {
-        self.0.join(object)
+        self.path.join(object)
     }
 
     /// Writes a file under its temporary name.
     fn begin(&self, path: &Path, bytes: &[u8]) -> Result<NewFile, BackupError> {
-        let folder = path.parent().unwrap_or(&self.0);
+        let folder = path.parent().unwrap_or(&self.path);
         if !folder.exists() {
             fs::create_dir_all(folder).map_err(BackupError::io("create it", folder))?;
             sync_folder_of(folder)?;
         }
-        let mut file = NewFile::create(path, &self.0.join(TEMPORARY))?;
+        let mut file = NewFile::create(path, &self.path.join(TEMPORARY))?;
         file.write(bytes)?;
         Ok(file)
     }
@@ -40,7 +46,7 @@ impl Folder {
 impl Place for Folder {
     fn path(&self, object: &str) -> String {
         match object {
-            "" => self.0.display().to_string(),
+            "" => self.path.display().to_string(),
             _ => self.file(object).display().to_string(),
         }
     }
@@ -59,10 +65,19 @@ impl Place for Folder {
     }
 
     fn put(&self, object: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
-        self.begin(&self.file(object), &bytes)?.finish()
+        let path = self.file(object);
+        self.begin(&path, &bytes)?.rename()?;
+        let folder = path.parent().unwrap_or(&self.path).to_owned();
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).insert(folder);
+        Ok(())
     }
 
     fn settle(&self) -> Result<(), BackupError> {
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(folder) = unsettled.first() {
+            sync_folder(folder)?;
+            unsettled.pop_first();
+        }
         Ok(())
     }
 
@@ -78,12 +93,12 @@ impl Place for Folder {
     }
 
     fn is_empty(&self) -> Result<bool, BackupError> {
-        match fs::read_dir(&self.0) {
+        match fs::read_dir(&self.path) {
             Ok(mut entries) => {
                 Ok(!entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != TEMPORARY)))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
-            Err(error) => Err(BackupError::io("read it", &self.0)(error)),
+            Err(error) => Err(BackupError::io("read it", &self.path)(error)),
         }
     }
 
@@ -98,8 +113,8 @@ impl Place for Folder {
     }
 
     fn claim(&self) -> Result<Box<dyn Claim>, BackupError> {
-        fs::create_dir_all(&self.0).map_err(BackupError::io("create it", &self.0))?;
-        Ok(Box::new(Locked { _folder: lock(&self.0)? }))
+        fs::create_dir_all(&self.path).map_err(BackupError::io("create it", &self.path))?;
+        Ok(Box::new(Locked { _folder: lock(&self.path)? }))
     }
 }
 
