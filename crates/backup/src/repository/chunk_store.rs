@@ -1,8 +1,13 @@
 //! Objects of a repository that are named by what is in them: chunks, pages of lists, and pieces of
 //! blobs.
 
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use zodium_types::Tid;
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::{CParameter, DParameter};
 
 use super::hash::Hash;
 use super::sealing::Sealer;
@@ -14,6 +19,9 @@ const LEVEL: i32 = 1;
 /// The level for differences, and how far back matches are looked for: 16 MiB.
 const DELTA_LEVEL: i32 = 3;
 const DELTA_WINDOW_LOG: u32 = 24;
+/// The logarithm of the entries of the tables of matches. zstd knows only the last eight bytes for
+/// each entry of what it looks for matches in, and has 2^17 entries at this level.
+const DELTA_TABLE_LOGS: RangeInclusive<u32> = 17..=23;
 /// A difference must be smaller than the content by this factor.
 const DELTA_GAIN_MIN: usize = 4;
 /// Most bytes of an object; far more than any chunk has, but for a single large record.
@@ -35,11 +43,19 @@ pub(super) struct Delta {
 pub(super) struct ChunkStore<'r> {
     place: &'r dyn Place,
     sealer: &'r Sealer,
+    /// What compresses whole contents; made when it is needed first.
+    compressor: RefCell<Option<Compressor<'static>>>,
+    decompressor: RefCell<Option<Decompressor<'static>>>,
 }
 
 impl<'r> ChunkStore<'r> {
     pub(super) fn new(place: &'r dyn Place, sealer: &'r Sealer) -> ChunkStore<'r> {
-        ChunkStore { place, sealer }
+        ChunkStore {
+            place,
+            sealer,
+            compressor: RefCell::default(),
+            decompressor: RefCell::default(),
+        }
     }
 
     /// Stores an object, unless it is there; its name, and the bytes that were written.
@@ -52,7 +68,7 @@ impl<'r> ChunkStore<'r> {
         let failed = |error: std::io::Error| {
             BackupError::Refused(format!("{}: cannot compress: {error}", self.place.path(&object)))
         };
-        let stored = zstd::bulk::compress(content, LEVEL).map_err(failed)?;
+        let stored = self.compress(content).map_err(failed)?;
         let stored = self.sealer.seal(&object, stored)?;
         let bytes = stored.len() as u64;
         self.place.put(&object, stored)?;
@@ -67,7 +83,7 @@ impl<'r> ChunkStore<'r> {
         let stored = stored.ok_or_else(|| damaged("it is missing".to_owned()))?;
         let stored = self.sealer.open(&object, stored).map_err(damaged)?;
         let capacity = usize::try_from(bytes).unwrap_or(usize::MAX).min(BYTES_MAX);
-        match zstd::bulk::decompress(&stored, capacity) {
+        match self.decompress(&stored, capacity) {
             Ok(content) if self.sealer.name_of(&content) == *hash => Ok(content),
             Ok(_) => Err(damaged("its content has another hash".to_owned())),
             Err(error) => Err(damaged(error.to_string())),
@@ -93,12 +109,7 @@ impl<'r> ChunkStore<'r> {
         let failed = |error: std::io::Error| {
             BackupError::Refused(format!("{}: cannot compress: {error}", self.place.path(&object)))
         };
-        let dictionary = self.contents(bases)?;
-        let mut compressor =
-            zstd::bulk::Compressor::with_dictionary(DELTA_LEVEL, &dictionary).map_err(failed)?;
-        let window = zstd::zstd_safe::CParameter::WindowLog(DELTA_WINDOW_LOG);
-        compressor.set_parameter(window).map_err(failed)?;
-        let stored = compressor.compress(content).map_err(failed)?;
+        let stored = compress_with(&self.contents(bases)?, content).map_err(failed)?;
         if stored.len() > content.len() / DELTA_GAIN_MIN {
             return Ok(None);
         }
@@ -122,14 +133,30 @@ impl<'r> ChunkStore<'r> {
         let stored = self.sealer.open(&object, stored).map_err(damaged)?;
         let dictionary = self.contents(&delta.bases)?;
         let capacity = usize::try_from(bytes).unwrap_or(usize::MAX).min(BYTES_MAX);
-        let content = zstd::bulk::Decompressor::with_dictionary(&dictionary).and_then(|mut it| {
-            it.set_parameter(zstd::zstd_safe::DParameter::WindowLogMax(DELTA_WINDOW_LOG))?;
+        let content = Decompressor::with_dictionary(&dictionary).and_then(|mut it| {
+            it.set_parameter(DParameter::WindowLogMax(DELTA_WINDOW_LOG))?;
             it.decompress(&stored, capacity)
         });
         match content {
             Ok(content) if self.sealer.name_of(&content) == *hash => Ok(content),
             Ok(_) => Err(damaged("its content has another hash".to_owned())),
             Err(error) => Err(damaged(error.to_string())),
+        }
+    }
+
+    fn compress(&self, content: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut compressor = self.compressor.borrow_mut();
+        match &mut *compressor {
+            Some(compressor) => compressor.compress(content),
+            empty => empty.insert(Compressor::new(LEVEL)?).compress(content),
+        }
+    }
+
+    fn decompress(&self, stored: &[u8], capacity: usize) -> std::io::Result<Vec<u8>> {
+        let mut decompressor = self.decompressor.borrow_mut();
+        match &mut *decompressor {
+            Some(decompressor) => decompressor.decompress(stored, capacity),
+            empty => empty.insert(Decompressor::new()?).decompress(stored, capacity),
         }
     }
 
@@ -187,6 +214,17 @@ impl<'r> ChunkStore<'r> {
             }
         }
     }
+}
+
+/// Compresses a content with matches in others.
+fn compress_with(dictionary: &[u8], content: &[u8]) -> std::io::Result<Vec<u8>> {
+    let entries_log = dictionary.len().max(1).ilog2() + 1;
+    let tables_log = entries_log.clamp(*DELTA_TABLE_LOGS.start(), *DELTA_TABLE_LOGS.end());
+    let mut compressor = Compressor::with_dictionary(DELTA_LEVEL, dictionary)?;
+    compressor.set_parameter(CParameter::WindowLog(DELTA_WINDOW_LOG))?;
+    compressor.set_parameter(CParameter::HashLog(tables_log))?;
+    compressor.set_parameter(CParameter::ChainLog(tables_log))?;
+    compressor.compress(content)
 }
 
 /// The hash that an object is named by.

@@ -4,19 +4,23 @@ use zodium_types::Tid;
 
 use super::blobs::Blob;
 use super::chunk_store::ChunkStore;
-use super::known::Known;
+use super::known::{Known, Span};
 use super::point::Chunk;
 use crate::BackupError;
 
-/// Whole transactions, or the one that is being read.
-#[derive(Default)]
+/// Transactions, or parts of long ones.
+#[derive(Clone, Default)]
 pub(super) struct Filling {
     /// Their items.
     pub(super) content: Vec<u8>,
     first: Option<Tid>,
     last: Option<Tid>,
     transactions: u64,
-    pub(super) blobs: Vec<Blob>,
+    blobs: Vec<Blob>,
+    /// Where the first transaction was cut, if this begins within it.
+    after: Option<String>,
+    /// Where the last transaction was cut, if this ends within it.
+    cut: Option<String>,
 }
 
 impl Filling {
@@ -27,24 +31,30 @@ impl Filling {
         self.transactions += 1;
     }
 
+    /// Appends items of the last transaction, and blobs of theirs.
+    pub(super) fn push(&mut self, content: &[u8], blobs: &[Blob]) {
+        self.content.extend_from_slice(content);
+        self.blobs.extend_from_slice(blobs);
+    }
+
+    /// Gives what is there; what follows begins within the same transaction.
+    pub(super) fn cut(&mut self, cut: String) -> Filling {
+        let last = self.last;
+        let rest = Filling { first: last, last, after: Some(cut.clone()), ..Filling::default() };
+        self.cut = Some(cut);
+        std::mem::replace(self, rest)
+    }
+
     /// The last transaction.
     pub(super) fn last(&self) -> Option<Tid> {
         self.last
-    }
-
-    /// Appends what another one has.
-    pub(super) fn append(&mut self, other: &Filling) {
-        self.content.extend_from_slice(&other.content);
-        self.first = self.first.or(other.first);
-        self.last = other.last.or(self.last);
-        self.transactions += other.transactions;
-        self.blobs.extend_from_slice(&other.blobs);
     }
 
     pub(super) fn clear(&mut self) {
         self.content.clear();
         self.blobs.clear();
         (self.first, self.last, self.transactions) = (None, None, 0);
+        (self.after, self.cut) = (None, None);
     }
 
     /// Stores it as a chunk, with the bytes that were written; `None` if it is empty. What `known`
@@ -56,12 +66,16 @@ impl Filling {
     ) -> Result<Option<(Chunk, u64)>, BackupError> {
         let (Some(first), Some(last)) = (self.first, self.last) else { return Ok(None) };
         let hash = store.name_of(&self.content);
+        let (after, cut) = (self.after.as_deref(), self.cut.as_deref());
         let (delta, stored) = match known.find(&hash) {
             Some(chunk) => (chunk.delta.clone(), 0),
-            None => match store.put_delta(&self.content, &hash, &known.around(first, last))? {
-                Some((delta, stored)) => (Some(delta), stored),
-                None => (None, store.put(&self.content)?.1),
-            },
+            None => {
+                let bases = known.around(&Span { first, after, last, cut });
+                match store.put_delta(&self.content, &hash, &bases)? {
+                    Some((delta, stored)) => (Some(delta), stored),
+                    None => (None, store.put(&self.content)?.1),
+                }
+            }
         };
         let chunk = Chunk {
             hash,
@@ -69,6 +83,7 @@ impl Filling {
             first: first.to_string(),
             last: last.to_string(),
             transactions: self.transactions,
+            cut: self.cut.clone(),
             blobs: self.blobs.clone(),
             delta,
         };

@@ -11,6 +11,18 @@ use super::point::Chunk;
 /// into the window of the compression.
 const BASES_BYTES_MAX: u64 = 6 << 20;
 
+/// Where a chunk begins and ends.
+pub(super) struct Span<'s> {
+    /// The first transaction.
+    pub(super) first: Tid,
+    /// Where that was cut, if the chunk begins within it.
+    pub(super) after: Option<&'s str>,
+    /// The last transaction.
+    pub(super) last: Tid,
+    /// Where that was cut, if the chunk ends within it.
+    pub(super) cut: Option<&'s str>,
+}
+
 /// The chunks of an earlier point.
 #[derive(Clone, Default)]
 pub(super) struct Known {
@@ -33,25 +45,39 @@ impl Known {
         self.by_hash.get(hash).and_then(|place| self.chunks.get(*place))
     }
 
-    /// What is stored whole of the chunks with transactions from `first` to `last`. After a pack
-    /// these have all that is left, and more. Empty if they are too large.
-    pub(super) fn around(&self, first: Tid, last: Tid) -> Vec<(Hash, u64)> {
-        let start = self.chunks.partition_point(|chunk| tid_of(&chunk.last) < first);
+    /// What is stored whole of the chunks that have transactions of a span. After a pack these have
+    /// all that is left of it, and more. Those that would be too many are left out.
+    pub(super) fn around(&self, span: &Span<'_>) -> Vec<(Hash, u64)> {
         let mut bases: Vec<(Hash, u64)> = Vec::new();
         let mut bytes = 0;
-        for chunk in self.chunks[start..].iter().take_while(|it| tid_of(&it.first) <= last) {
+        for chunk in self.within(span) {
             let whole = [(chunk.hash.clone(), chunk.bytes)];
             let found = chunk.delta.as_ref().map_or(&whole[..], |delta| &delta.bases);
             for base in found {
-                if !bases.contains(base) {
+                // A large record is not what is needed: it is found by its own content.
+                if !bases.contains(base) && bytes + base.1 <= BASES_BYTES_MAX {
                     bytes += base.1;
                     bases.push(base.clone());
                 }
             }
-            if bytes > BASES_BYTES_MAX {
-                return Vec::new();
-            }
         }
         bases
+    }
+
+    /// The chunks with transactions of a span, of long ones those between its cuts.
+    fn within(&self, span: &Span<'_>) -> &[Chunk] {
+        let start = self.chunks.partition_point(|chunk| tid_of(&chunk.last) < span.first);
+        let end = self.chunks.partition_point(|chunk| tid_of(&chunk.first) <= span.last);
+        let mut found = self.chunks.get(start..end).unwrap_or_default();
+        let is_cut = |chunk: &Chunk, tid, cut: Option<&str>| {
+            cut.is_some() && chunk.cut.as_deref() == cut && tid_of(&chunk.last) == tid
+        };
+        if let Some(place) = found.iter().position(|it| is_cut(it, span.first, span.after)) {
+            found = &found[place + 1..];
+        }
+        match found.iter().position(|it| is_cut(it, span.last, span.cut)) {
+            Some(place) => &found[..=place],
+            None => found,
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! A repository of our own: transactions of any kind of storage, in chunks that are stored once.
 //!
-//! Key decision: chunks are cut where the content says so, at ends of transactions, and are named
-//! by the hash of what is in them. So what a pack did not touch is found again, and is not stored
-//! again. A restore point is written last, and lists all that it needs; nothing is ever changed.
+//! Key decision: chunks are cut where the content says so, at ends of transactions or of records,
+//! and are named by the hash of what is in them. So what a pack did not touch is found again, and
+//! is not stored again. A restore point is written last, and lists all that it needs; nothing is
+//! ever changed.
 //!
 //! docs/format.md defines the objects.
 
@@ -21,6 +22,7 @@ mod point;
 mod prune;
 mod restore;
 mod sealing;
+mod transaction;
 mod verify;
 mod writer;
 

@@ -72,6 +72,9 @@ pub(super) struct Chunk {
     pub(super) first: String,
     pub(super) last: String,
     pub(super) transactions: u64,
+    /// Where the last transaction was cut, if the next chunk goes on with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cut: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) blobs: Vec<Blob>,
     /// How its content is stored, if not whole.

@@ -1,5 +1,6 @@
 //! Reads a storage, and stores its transactions as chunks.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::ControlFlow;
 
@@ -9,11 +10,11 @@ use zodium_types::{Oid, Tid};
 
 use super::blobs::Blob;
 use super::chunk_store::{ChunkStore, tid_of};
-use super::cutter;
 use super::filling::Filling;
 use super::items::encode;
 use super::known::Known;
 use super::point::Chunk;
+use super::transaction::Transaction;
 use crate::BackupError;
 
 /// Where blobs are.
@@ -45,11 +46,12 @@ pub(super) struct Writer<'r> {
     /// The chunks that are whole.
     pub(super) chunks: Vec<Chunk>,
     pub(super) stored_bytes: u64,
-    /// The chunk that is being filled, and whether it is to be stored.
+    /// Chunks that have their end, and are to be stored.
+    full: VecDeque<Filling>,
+    /// The chunk that is being filled.
     open: Filling,
-    is_full: bool,
     /// The transaction that is being read.
-    current: Filling,
+    current: Transaction,
     /// What was read since the last restore point, if the storage is followed.
     fresh: Option<Filling>,
 }
@@ -64,9 +66,9 @@ impl<'r> Writer<'r> {
             known_blobs: blobs.map(|blob| (blob.place(), blob.clone())).collect(),
             chunks: kept.to_vec(),
             stored_bytes: 0,
+            full: VecDeque::new(),
             open: Filling::default(),
-            is_full: false,
-            current: Filling::default(),
+            current: Transaction::default(),
             fresh: None,
         }
     }
@@ -78,14 +80,15 @@ impl<'r> Writer<'r> {
         source: &Source<'_>,
         known: &'k [Chunk],
     ) -> Result<&'k [Chunk], BackupError> {
-        let Some((_, kept @ [.., probe])) = known.split_last() else { return Ok(&[]) };
-        let (first, last) = (tid_of(&probe.first), tid_of(&probe.last));
+        let (kept, probe) = kept_and_probe(known);
+        let ([first, ..], [.., last]) = (probe, probe) else { return Ok(&[]) };
+        let (first, last) = (tid_of(&first.first), tid_of(&last.last));
         if last > source.storage.last_tid() {
             return Ok(&[]);
         }
         let mut writer = Writer::new(store, &[], known);
         writer.read(source, Some(first), last)?;
-        Ok(if writer.all_chunks()? == [probe.clone()] { kept } else { &[] })
+        Ok(if writer.all_chunks()? == probe { kept } else { &[] })
     }
 
     /// Another one, that reads the storage from its beginning.
@@ -97,7 +100,8 @@ impl<'r> Writer<'r> {
 
     /// The first transaction that is missing; `None` for the first one there is.
     pub(super) fn next_tid(&self) -> Option<Tid> {
-        let last = self.open.last().or_else(|| self.chunks.last().map(|last| tid_of(&last.last)));
+        let filled = self.full.iter().chain([&self.open]).filter_map(Filling::last).next_back();
+        let last = filled.or_else(|| self.chunks.last().map(|last| tid_of(&last.last)));
         last.map(Tid::next)
     }
 
@@ -154,6 +158,7 @@ impl<'r> Writer<'r> {
                 self.current.begin(tid);
             }
             LogItem::Record { oid, data, data_tid } => {
+                self.current.begin_record(oid);
                 if let Some(earlier) = data_tid {
                     is_copy = source.storage.record(oid, earlier)?.is_some();
                 }
@@ -170,42 +175,41 @@ impl<'r> Writer<'r> {
 
     fn take_blob(&mut self, source: &Source<'_>, oid: Oid, data: &[u8]) -> Result<(), BackupError> {
         let Some(blobs) = source.blobs.filter(|blobs| blobs.is_blob(data)) else { return Ok(()) };
-        let Some(tid) = self.current.last() else { return Ok(()) };
+        let Some(tid) = self.current.tid() else { return Ok(()) };
         if let Some(blob) = self.known_blobs.get(&(oid, tid)) {
-            self.current.blobs.push(blob.clone());
+            self.current.add_blob(blob.clone());
         } else if let Some(mut input) = blobs.open(oid, tid)? {
             let (blob, stored) = Blob::store(&self.store, oid, tid, &mut *input)?;
             self.stored_bytes += stored;
             self.known_blobs.insert((oid, tid), blob.clone());
-            self.current.blobs.push(blob);
+            self.current.add_blob(blob);
         }
         Ok(())
     }
 
-    /// Adds the transaction that was read, and ends the chunk if it ends with this transaction.
+    /// Adds the transaction that was read to chunks, and stores those that have their end.
     fn end_transaction(&mut self) -> Result<(), BackupError> {
-        let Some(tid) = self.current.last() else { return Ok(()) };
+        if self.current.tid().is_none() {
+            return Ok(());
+        }
         self.store_full()?;
-        let bytes = self.current.content.len();
-        self.is_full = cutter::is_end(tid, bytes, self.open.content.len() + bytes);
-        self.open.append(&self.current);
+        self.current.distribute(&mut self.open, &mut self.full);
         if let Some(fresh) = &mut self.fresh {
-            fresh.append(&self.current);
+            self.current.append_to(fresh);
         }
         self.current.clear();
         self.store_full()
     }
 
-    /// Stores the chunk if it has its end. After an error it is stored the next time.
+    /// Stores the chunks that have their end. After an error they are stored the next time.
     fn store_full(&mut self) -> Result<(), BackupError> {
-        if self.is_full
-            && let Some((chunk, stored)) = self.open.store(&self.store, &self.known)?
-        {
-            self.stored_bytes += stored;
-            self.chunks.push(chunk);
-            self.open.clear();
+        while let Some(filling) = self.full.front() {
+            if let Some((chunk, stored)) = filling.store(&self.store, &self.known)? {
+                self.stored_bytes += stored;
+                self.chunks.push(chunk);
+            }
+            self.full.pop_front();
         }
-        self.is_full = false;
         Ok(())
     }
 
@@ -241,3 +245,15 @@ impl<'r> Writer<'r> {
 
 /// Bytes after which what is followed becomes a restore point, even if there is more to read.
 const FRESH_BYTES_MAX: usize = 4 << 20;
+
+/// The chunks that need not be read again, and the last of them, from where a transaction begins.
+/// Never the last chunk: it may go on.
+fn kept_and_probe(chunks: &[Chunk]) -> (&[Chunk], &[Chunk]) {
+    let end_of = |chunks: &[Chunk]| {
+        chunks.iter().rposition(|chunk| chunk.cut.is_none()).map_or(0, |place| place + 1)
+    };
+    let kept = &chunks[..chunks.len().saturating_sub(1)];
+    let kept = &kept[..end_of(kept)];
+    let start = end_of(&kept[..kept.len().saturating_sub(1)]);
+    (kept, &kept[start..])
+}

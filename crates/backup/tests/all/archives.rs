@@ -1,0 +1,157 @@
+//! Archives of a storage in memory, in a place in memory that fails: any transaction can be
+//! restored, and of two writers one writes.
+
+use std::sync::atomic::Ordering;
+
+use proptest::prelude::*;
+use zodium_backup::BackupError;
+use zodium_backup::places::Place;
+use zodium_backup::repository::{Archiver, KeepRules, Key, prune, verify};
+use zodium_memorystorage::MemoryStorage;
+use zodium_storage::Read;
+use zodium_types::{Oid, Tid, TransactionStatus};
+
+use crate::memory::{Memory, log, plan, repository, restored, source, write};
+
+/// Commits `data` as a transaction of one object.
+fn commit(storage: &MemoryStorage, oid: u64, data: &[u8]) -> Tid {
+    commit_all(storage, &[(Oid(oid), data.to_vec())])
+}
+
+fn commit_all(storage: &MemoryStorage, records: &[(Oid, Vec<u8>)]) -> Tid {
+    let tid = Tid(storage.last_tid().0 + (1 << 20));
+    write(storage, tid, TransactionStatus::Normal, records);
+    tid
+}
+
+#[test]
+fn a_writer_that_another_one_has_followed_never_writes_again() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    commit(&storage, 1, b"a");
+    let (mut first, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    commit(&storage, 1, b"b");
+    first.step(&source(&storage), 1).unwrap();
+    let (mut second, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    commit(&storage, 1, b"c");
+    let before = memory.list("points").unwrap();
+    let refused = first.step(&source(&storage), 1).unwrap_err();
+    assert!(matches!(refused, BackupError::Fenced { .. }), "{refused}");
+    assert!(matches!(first.complete(2).unwrap_err(), BackupError::Fenced { .. }));
+    assert_eq!(memory.list("points").unwrap(), before);
+    second.step(&source(&storage), 1).unwrap();
+    assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
+    verify(&repository, false).unwrap();
+}
+
+#[test]
+fn a_point_whose_answer_was_lost_is_no_other_writer() {
+    for write in 1..=2 {
+        let (memory, storage) = (Memory::default(), MemoryStorage::new());
+        let repository = repository(&memory, None);
+        commit(&storage, 1, b"a");
+        let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+        commit(&storage, 1, b"b");
+        memory.lost_answer.store(write, Ordering::Relaxed);
+        assert!(archiver.step(&source(&storage), 1).is_err());
+        commit(&storage, 1, b"c");
+        archiver.step(&source(&storage), 1).unwrap();
+        assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
+        verify(&repository, false).unwrap();
+    }
+}
+
+/// What happens to an archive.
+#[derive(Clone, Debug)]
+enum Event {
+    Commit(Vec<u8>),
+    /// A transaction of so many records, and their bytes.
+    Long(u64, usize),
+    Step,
+    FailedStep(usize),
+    LostAnswer(usize),
+    Complete,
+    Reread,
+    Restart,
+    Prune(usize),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => proptest::collection::vec(any::<u8>(), 0..200_000).prop_map(Event::Commit),
+        1 => (1u64..80, 1usize..20_000).prop_map(|(count, bytes)| Event::Long(count, bytes)),
+        1 => (1u64..3, 900_000usize..1_200_000)
+            .prop_map(|(count, bytes)| Event::Long(count, bytes)),
+        4 => Just(Event::Step),
+        1 => (1usize..6).prop_map(Event::FailedStep),
+        1 => (1usize..6).prop_map(Event::LostAnswer),
+        1 => Just(Event::Complete),
+        1 => Just(Event::Reread),
+        1 => Just(Event::Restart),
+        1 => (1usize..4).prop_map(Event::Prune),
+    ];
+    proptest::collection::vec(event, 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 18, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_is_restored_at_any_transaction(events in events(), with_key: bool) {
+        let key = Key::parse(&"5a".repeat(32)).unwrap();
+        let (memory, storage) = (Memory::default(), MemoryStorage::new());
+        let repository = repository(&memory, with_key.then_some(&key));
+        let mut tids = vec![commit(&storage, 1, b"first")];
+        let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+        for (number, event) in events.into_iter().enumerate() {
+            let seconds = number as i64;
+            match event {
+                Event::Commit(data) => tids.push(commit(&storage, number as u64 % 3, &data)),
+                Event::Long(count, bytes) => {
+                    let data = |oid| vec![oid as u8 ^ number as u8; bytes];
+                    let records: Vec<_> = (0..count).map(|oid| (Oid(oid), data(oid))).collect();
+                    tids.push(commit_all(&storage, &records));
+                }
+                Event::Step => {
+                    archiver.step(&source(&storage), seconds).unwrap();
+                }
+                Event::FailedStep(writes) => {
+                    memory.failure.store(writes, Ordering::Relaxed);
+                    let _ = archiver.step(&source(&storage), seconds);
+                    memory.failure.store(0, Ordering::Relaxed);
+                }
+                Event::LostAnswer(writes) => {
+                    memory.lost_answer.store(writes, Ordering::Relaxed);
+                    let _ = archiver.step(&source(&storage), seconds);
+                    memory.lost_answer.store(0, Ordering::Relaxed);
+                }
+                Event::Complete => archiver.complete(seconds).unwrap(),
+                Event::Reread => {
+                    archiver.begin_rereading();
+                    loop {
+                        archiver.step(&source(&storage), seconds).unwrap();
+                        if archiver.reread(&source(&storage), seconds).unwrap() {
+                            break;
+                        }
+                    }
+                }
+                Event::Restart => {
+                    archiver = Archiver::start(&repository, &plan(&storage)).unwrap().0;
+                }
+                Event::Prune(last) => {
+                    let rules = KeepRules { last, ..KeepRules::default() };
+                    prune(&repository, &rules, seconds, false).unwrap();
+                    // An archiver and a prune keep each other out.
+                    archiver = Archiver::start(&repository, &plan(&storage)).unwrap().0;
+                }
+            }
+            verify(&repository, false).unwrap();
+        }
+        while !archiver.step(&source(&storage), 99).unwrap().is_caught_up {}
+        prop_assert_eq!(archiver.newest().last(), storage.last_tid());
+        verify(&repository, false).unwrap();
+        for tid in tids {
+            prop_assert_eq!(restored(&repository, Some(tid)), log(&storage, tid));
+        }
+    }
+}

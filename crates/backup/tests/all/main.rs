@@ -1,0 +1,7 @@
+//! Backups of storages in memory, to a place in memory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod archives;
+mod memory;
+mod packs;
