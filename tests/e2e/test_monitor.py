@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+import ZODB
+import ZODB.blob
 from harness.files import oid_of
 from harness.monitor import Monitor
 from harness.process import HOST, REPOSITORY
@@ -144,6 +146,35 @@ def test_packs_are_told_of(monitored, wire):
     samples = monitor.samples()
     assert samples.of("zodium_packs_total", result="success") == 1
     assert samples["zodium_last_pack_failed"] == 0
+
+
+def test_blobs_are_counted_with_their_bytes(monitored, connect, tmp_path):
+    folder = tmp_path / "blobs"
+    server, monitor = monitored("--blob-dir", str(folder))
+    database = ZODB.DB(connect(server, blob_dir=str(tmp_path / "writer")))
+    data = [b"a" * 700_001, b"b" * 10, b""]
+    with database.transaction() as connection:
+        connection.root()["blobs"] = [ZODB.blob.Blob(content) for content in data]
+    database.close()
+    database = ZODB.DB(connect(server, blob_dir=str(tmp_path / "reader")))
+    with database.transaction() as connection:
+        for blob in connection.root()["blobs"][:2]:
+            blob.open("r").close()
+    database.close()
+    # An answer reaches its client before it is counted.
+    told = monitor.wait_until(lambda it: it["storages"][0]["blobs"]["sent"] == 2)
+    told = told["storages"][0]["blobs"]
+    assert told.pop("disk_free_bytes") > 0
+    assert told == {
+        "directory": str(folder),
+        "received": 3,
+        "received_bytes": 700_011,
+        "sent": 2,
+        "sent_bytes": 700_011,
+    }
+    samples = monitor.samples()
+    assert samples["zodium_blob_sent_bytes_total"] == 700_011
+    assert min(samples["zodium_blob_disk_free_bytes"], samples["zodium_disk_free_bytes"]) > 0
 
 
 def test_what_is_refused_is_counted_and_shown(monitored, wire):

@@ -110,7 +110,7 @@ def test_the_page_shows_what_the_server_does(
     start_server, wire, connect, browser, workload, tmp_path
 ):
     monitor = Monitor()
-    server = start_server(None, *monitor.options)
+    server = start_server(None, *monitor.options, "--blob-dir", str(tmp_path / "blobs"))
     workload(server)
     connect(server, client_label=HOSTILE_LABEL)
     hold_and_wait(wire, server)
@@ -133,6 +133,8 @@ def test_the_page_shows_what_the_server_does(
     assert "waiting" in transactions
     assert "loadBefore" in text_of(browser, "requests")
     assert "disconnecting" in text_of(browser, "messages")
+    storages = text_of(browser, "storages")
+    assert str(tmp_path / "blobs") in storages and "Blobs received" in storages
     assert browser.title == "Zodium"
 
     time.sleep(6)  # some more points for the graphs

@@ -28,8 +28,8 @@ pub use monitor::Monitor;
 pub use node::{Node, NodeCell, NodeTotals};
 pub use resp::Resp;
 pub use snapshot::{
-    Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun, Server,
-    Snapshot, Storage, Transaction,
+    Blobs, Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun,
+    Server, Snapshot, Storage, Transaction,
 };
 
 /// The future of a [`Source`].

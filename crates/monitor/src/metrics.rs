@@ -20,7 +20,7 @@ use zodium_types::Distribution;
 use crate::health::Health;
 use crate::negotiation::Format;
 use crate::process::Process;
-use crate::snapshot::{Snapshot, Storage};
+use crate::snapshot::{Blobs, Snapshot, Storage};
 
 /// Collects the metrics of one snapshot.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ impl Collector for MetricsCollector {
         encode_transactions(&mut families)?;
         encode_locks(&mut families)?;
         encode_writing(&mut families)?;
+        encode_blobs(&mut families)?;
         encode_cache(&mut families)?;
         encode_checksums(&mut families)?;
         encode_packs(&mut families)?;
@@ -213,6 +214,9 @@ impl MetricsCollector {
 
 fn encode_contents(families: &mut Families<'_, '_>) -> fmt::Result {
     families.each("zodium_file_size", "Size of the data file", BYTES, |s| s.size_bytes)?;
+    families.some("zodium_disk_free", "Space left on the disk of the data file", BYTES, |s| {
+        s.disk_free_bytes.map(|bytes| bytes as f64)
+    })?;
     families.each("zodium_objects", "Objects in the index", None, |s| s.objects)?;
     families.some(
         "zodium_last_transaction_time",
@@ -334,6 +338,30 @@ fn encode_writing(families: &mut Families<'_, '_>) -> fmt::Result {
     )?;
     families
         .count("zodium_reopenings", "Reopenings of the file after a failed write", |s| s.reopenings)
+}
+
+fn encode_blobs(families: &mut Families<'_, '_>) -> fmt::Result {
+    families.some("zodium_blob_disk_free", "Space left on the disk of the blobs", BYTES, |s| {
+        s.blobs.as_ref()?.disk_free_bytes.map(|bytes| bytes as f64)
+    })?;
+    let count =
+        |value: fn(&Blobs) -> u64| move |storage: &Storage| storage.blobs.as_ref().map_or(0, value);
+    families.count(
+        "zodium_blobs_received",
+        "Blobs received from clients",
+        count(|b| b.received),
+    )?;
+    families.count(
+        "zodium_blob_received_bytes",
+        "Bytes of the blobs received from clients",
+        count(|b| b.received_bytes),
+    )?;
+    families.count("zodium_blobs_sent", "Blobs sent to clients", count(|b| b.sent))?;
+    families.count(
+        "zodium_blob_sent_bytes",
+        "Bytes of blobs sent to clients",
+        count(|b| b.sent_bytes),
+    )
 }
 
 fn encode_cache(families: &mut Families<'_, '_>) -> fmt::Result {

@@ -129,12 +129,31 @@ pub struct Storage {
     pub reopenings: u64,
     /// Errors that clients got as answers, by the name of the exception.
     pub errors: Vec<(&'static str, u64)>,
+    /// The blobs; absent without a blob directory.
+    pub blobs: Option<Blobs>,
     /// The cache of records.
     pub cache: Cache,
     /// Checksums beside the data file.
     pub checksums: Checksums,
     /// Packs.
     pub pack: Pack,
+}
+
+/// The blobs of a storage.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Blobs {
+    /// The path of their directory.
+    pub directory: String,
+    /// Space left on the disk of the directory; absent where it cannot be told.
+    pub disk_free_bytes: Option<u64>,
+    /// Blobs received from clients.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Blobs sent to clients. Those in a directory that clients share are not sent.
+    pub sent: u64,
+    /// Bytes of blobs sent to clients.
+    pub sent_bytes: u64,
 }
 
 /// Checksums of a data file, and the damage found in it.

@@ -1,6 +1,7 @@
 //! Collects the metrics of all crates for the monitor, in its types.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,19 +9,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use tracing::info;
+use zodium_blobs::BlobDirectory;
 use zodium_configuration::MonitorOptions;
 use zodium_engine::commit::{LockKey, LockWait};
 use zodium_engine::{Database, PackStatus, WriteFailure};
 use zodium_filestorage::FileStorage;
 use zodium_monitor::{
-    Cache, Checksums, Connection, Health, Listener, Messages, MethodMetrics, Monitor, Network,
-    Pack, PackEnd, PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
+    Blobs, Cache, Checksums, Connection, Health, Listener, Messages, MethodMetrics, Monitor,
+    Network, Pack, PackEnd, PackRun, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
     Transaction,
 };
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_storage::{PackStep, WriteState};
 use zodium_types::{Counter, Tid};
-use zodium_zeo_server::{Inspection, Server, SessionMetrics, SessionReport};
+use zodium_zeo_server::{BlobTraffic, Inspection, Server, SessionMetrics, SessionReport};
 
 use crate::listen_error::cannot_listen;
 use crate::resp_monitoring::resp_of;
@@ -238,7 +240,7 @@ fn storage_of(
         name: name.to_owned(),
         file: kept.name(),
         size_bytes: kept.size(),
-        disk_free_bytes: file.and_then(|_| disk_free(&kept.name())),
+        disk_free_bytes: file.and_then(|_| disk_free(Path::new(&kept.name()))),
         objects: kept.object_count(),
         last_transaction: last.to_string(),
         last_transaction_time: (last != Tid::ZERO).then(|| last.to_unix_nanos() as f64 / 1e9),
@@ -262,6 +264,7 @@ fn storage_of(
         write_failures: metrics.write_failures,
         reopenings: metrics.reopenings,
         errors: sessions.errors,
+        blobs: storage.blobs().map(|directory| blobs_of(directory, sessions.blobs)),
         cache: file.map(cache_of).unwrap_or_default(),
         checksums: file.map(checksums_of).unwrap_or_default(),
         pack: pack_of(&metrics.pack),
@@ -269,9 +272,21 @@ fn storage_of(
 }
 
 /// Space left for programs without privileges on the disk of a file.
-fn disk_free(path: &str) -> Option<u64> {
+fn disk_free(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     disk.f_bavail.checked_mul(disk.f_frsize)
+}
+
+fn blobs_of(directory: &BlobDirectory, traffic: BlobTraffic) -> Blobs {
+    let path = directory.path();
+    Blobs {
+        directory: path.display().to_string(),
+        disk_free_bytes: disk_free(path),
+        received: traffic.received,
+        received_bytes: traffic.received_bytes,
+        sent: traffic.sent,
+        sent_bytes: traffic.sent_bytes,
+    }
 }
 
 fn cache_of(file: &FileStorage) -> Cache {

@@ -126,6 +126,9 @@ impl Downloads {
             Ok(window) => {
                 let encoded = self.encode_window(&download, &window);
                 self.peer.replies.check_sent(encoded);
+                let statistics = self.peer.statistics();
+                statistics.blob_bytes_sent.add(window.bytes.len() as u64);
+                statistics.blobs_sent.add(u64::from(window.is_last));
                 if !window.is_last {
                     return self.queue.borrow_mut().turns.push_back(download);
                 }

@@ -235,6 +235,9 @@ impl BlobUploads {
         let Some(transaction) = slot.collecting() else { return };
         match (record, blob) {
             (Some(BlobRecord { oid, serial, data }), Ok(blob)) => {
+                let statistics = self.peer.statistics();
+                statistics.blobs_received.add(1);
+                statistics.blob_bytes_received.add(blob.length());
                 transaction.store_blob(oid, serial, data, blob);
                 slot.hold();
                 drop(slot);

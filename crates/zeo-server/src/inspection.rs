@@ -15,6 +15,19 @@ use crate::reports::{Inspection, ReportRequest, WorkerReport};
 use crate::server::{Server, StorageState};
 use crate::statistics::Statistics;
 
+/// Blobs that clients have sent and loaded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlobTraffic {
+    /// Blobs received for transactions.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Blobs sent to clients.
+    pub sent: u64,
+    /// Bytes of blobs sent to clients.
+    pub sent_bytes: u64,
+}
+
 /// The metrics of a storage's sessions, on all workers together.
 #[derive(Clone, Debug)]
 pub struct SessionMetrics {
@@ -32,6 +45,8 @@ pub struct SessionMetrics {
     pub conflicts: u64,
     /// Those of them that the server resolved.
     pub conflicts_resolved: u64,
+    /// Blobs that were received and sent.
+    pub blobs: BlobTraffic,
     /// Durations of requests from arrival to answer, by method.
     pub requests: Vec<(&'static str, Distribution)>,
     /// Durations of loads that waited for the disk.
@@ -107,6 +122,12 @@ impl SessionMetrics {
             expired: sum(|worker| worker.expired.value()),
             conflicts: sum(|worker| worker.conflicts.value()),
             conflicts_resolved: sum(|worker| worker.conflicts_resolved.value()),
+            blobs: BlobTraffic {
+                received: sum(|worker| worker.blobs_received.value()),
+                received_bytes: sum(|worker| worker.blob_bytes_received.value()),
+                sent: sum(|worker| worker.blobs_sent.value()),
+                sent_bytes: sum(|worker| worker.blob_bytes_sent.value()),
+            },
             requests: requests.collect(),
             cold_loads: total(&|worker| worker.cold_loads.distribution()),
             lock_waits: total(&|worker| worker.lock_waits.distribution()),

@@ -51,7 +51,7 @@ mod voting;
 pub use answers::answer;
 pub use begin::extension_bytes;
 pub use exception::Exception;
-pub use inspection::SessionMetrics;
+pub use inspection::{BlobTraffic, SessionMetrics};
 pub use reports::{Inspection, SessionReport, TransactionReport, WorkerReport};
 pub use server::{Config, ServedStorage, Server};
 pub use service::ZeoService;

@@ -28,6 +28,12 @@ pub(crate) struct Statistics {
     pub(crate) conflicts_resolved: Counter,
     /// Transactions that held their locks for too long.
     pub(crate) expired: Counter,
+    /// Blobs that were received and sent whole.
+    pub(crate) blobs_received: Counter,
+    pub(crate) blobs_sent: Counter,
+    /// Bytes of blobs that were received whole, and that were sent.
+    pub(crate) blob_bytes_received: Counter,
+    pub(crate) blob_bytes_sent: Counter,
     /// Durations from arrival to answer, by method.
     requests: Requests,
     /// Durations of loads that waited for the disk; `requests` has them too.

@@ -348,6 +348,17 @@ function packText(pack, time) {
   return pack.last.error === null ? `${ended}, freed ${bytes(pack.last.freed_bytes)}` : `failed ${ended}: ${pack.last.error}`;
 }
 
+function blobEntries(blobs) {
+  if (!blobs) return [];
+  const traffic = (number, size) => `${number.toLocaleString()} (${bytes(size)})`;
+  return [
+    ["Blobs received", traffic(blobs.received, blobs.received_bytes)],
+    ["Blobs sent", traffic(blobs.sent, blobs.sent_bytes)],
+    ["Space left for blobs", bytes(blobs.disk_free_bytes)],
+    ["Blob directory", blobs.directory, "wide"],
+  ];
+}
+
 function storageCard(storage, status) {
   const state = status.health.storages.find((health) => health.name === storage.name);
   const [stateText, stateClass] = STATES[state ? state.state : "closing"];
@@ -375,6 +386,7 @@ function storageCard(storage, status) {
     ["Sync p99", duration(quantile(storage.syncs, 0.99))],
     ["Loads from disk", short(count(storage.cold_loads))],
     ["Errors answered", short(storage.errors.reduce((sum, [, n]) => sum + n, 0))],
+    ...blobEntries(storage.blobs),
     ["Pack", packText(storage.pack, status.time), "wide"],
   ]));
   return card;
