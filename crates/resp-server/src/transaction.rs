@@ -80,6 +80,8 @@ pub(crate) fn exec(
 ) -> Result<After, Fail> {
     let queue = take_queue(client).ok_or(Fail::fixed("ERR EXEC without MULTI"))?;
     let server = &local.server;
+    // This comes first: to end watching takes locks too, so keys stay watched.
+    server.check_no_long_script().map_err(aborted)?;
     if queue.is_broken {
         server.unwatch(client);
         return Err(ABORTED);
@@ -87,22 +89,14 @@ pub(crate) fn exec(
     let writes = queue.requests.iter().any(|(command, _)| command.has(flags::WRITE));
     if let (true, Err(fail)) = (writes, server.check_log()) {
         server.unwatch(client);
-        let text = format!("EXECABORT Transaction discarded because of: {}", fail.0);
-        return Err(Fail::text(text));
+        return Err(aborted(fail));
     }
     let stripes = queue
         .requests
         .iter()
         .map(|(command, request)| server.stripes_of(client, command, request.arguments()));
     let stripes = stripes.fold(server.watched_stripes(client), |all, one| all | one);
-    let mut hold = match server.lock(stripes, local.now.get()) {
-        Ok(hold) => hold,
-        Err(fail) => {
-            // The keys that it watches stay watched until the script has ended: they are locked.
-            let text = format!("EXECABORT Transaction discarded because of: {}", fail.0);
-            return Err(Fail::text(text));
-        }
-    };
+    let mut hold = server.lock(stripes, local.now.get()).map_err(aborted)?;
     if end_watch(client, &mut hold) {
         let position = server.settle(hold);
         local.note_position(client, position);
@@ -116,6 +110,11 @@ pub(crate) fn exec(
     let position = server.settle(hold);
     local.note_position(client, position);
     Ok(After::Continue)
+}
+
+/// The error of a transaction of which nothing was executed, for a reason.
+fn aborted(reason: Fail) -> Fail {
+    Fail::text(format!("EXECABORT Transaction discarded because of: {}", reason.0))
 }
 
 /// Executes a command of a transaction, under locks that the transaction holds.

@@ -126,8 +126,13 @@ impl Server {
     /// The error of all commands but a few while a script takes long.
     pub(crate) fn check_busy(&self, command: &Command) -> Outcome {
         let may_come = flags::ALLOW_BUSY | flags::CONTROL | flags::NO_AUTH;
+        if command.flags & may_come != 0 { Ok(()) } else { self.check_no_long_script() }
+    }
+
+    /// The error of commands that cannot be executed while a script takes long.
+    pub(crate) fn check_no_long_script(&self) -> Outcome {
         // The first look is cheap: hardly ever does a script run.
-        if !self.running.is_any() || command.flags & may_come != 0 {
+        if !self.running.is_any() {
             return Ok(());
         }
         let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
