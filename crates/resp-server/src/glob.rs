@@ -1,5 +1,9 @@
 //! Patterns of keys and channels: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a character.
 
+/// Most stars of a pattern, neighbours counted once. With more it fits nothing, as in the stock
+/// server.
+const STARS_MAX: usize = 1000;
+
 /// Whether a word fits a pattern.
 pub(crate) fn fits(pattern: &[u8], word: &[u8]) -> bool {
     fits_by(pattern, word, |byte| byte)
@@ -15,9 +19,14 @@ fn fits_by(pattern: &[u8], word: &[u8], fold: fn(u8) -> u8) -> bool {
     // Where to go on if the rest does not fit: behind the last star, one byte further. Stars
     // before it need not be tried again, so the time is at most the product of the lengths.
     let mut retry: Option<(&[u8], &[u8])> = None;
+    let mut stars = 0;
     loop {
         let fitted = match (pattern, word) {
             ([b'*', rest @ ..], _) => {
+                stars += usize::from(!rest.starts_with(b"*"));
+                if stars > STARS_MAX && !rest.is_empty() {
+                    return false;
+                }
                 retry = Some((rest, word));
                 Some((rest, word))
             }
@@ -105,6 +114,8 @@ mod tests {
             assert_eq!(fits(pattern.as_bytes(), word.as_bytes()), expected, "{pattern} {word}");
         }
         assert!(fits_any_case(b"MAX*", b"maxmemory"));
+        assert!(fits(&b"*".repeat(2000), b"a") && fits(&b"*?".repeat(1000), &[b'a'; 1000]));
+        assert!(!fits(&b"*?".repeat(1001), &[b'a'; 1001]), "too many stars");
         // Stars do not multiply the time.
         assert!(!fits("a*".repeat(100).as_bytes(), &[b'a'; 99]));
         assert!(!fits(&[&b"*a".repeat(40)[..], b"b"].concat(), &[b'a'; 20_000]));

@@ -60,6 +60,7 @@ const fn renamed(
 }
 
 const SIZE: Kind = Kind::Integer(0, i64::MAX);
+const INTEGER: Kind = Kind::Integer(i32::MIN as i64, i32::MAX as i64);
 const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
 /// The values of `maxmemory-policy`.
@@ -72,7 +73,7 @@ const POLICIES: [&str; 6] = [
     "volatile-ttl",
 ];
 
-static SETTINGS: [Setting; 40] = [
+static SETTINGS: [Setting; 41] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
     setting("appendfsync", "everysec", Kind::Choice(&["always", "everysec", "no"])),
@@ -95,7 +96,7 @@ static SETTINGS: [Setting; 40] = [
     setting("lazyfree-lazy-user-flush", "yes", YES_NO),
     renamed("hash-max-listpack-entries", "hash-max-ziplist-entries", "512", SIZE),
     renamed("hash-max-listpack-value", "hash-max-ziplist-value", "64", SIZE),
-    renamed("list-max-listpack-size", "list-max-ziplist-size", "-2", Kind::Integer(-5, 1 << 30)),
+    renamed("list-max-listpack-size", "list-max-ziplist-size", "-2", INTEGER),
     setting("list-compress-depth", "0", Kind::Integer(0, 1 << 30)),
     setting("set-max-intset-entries", "512", SIZE),
     setting("set-max-listpack-entries", "128", SIZE),
@@ -112,6 +113,7 @@ static SETTINGS: [Setting; 40] = [
     setting("slowlog-log-slower-than", "10000", Kind::Integer(-1, i64::MAX)),
     setting("slowlog-max-len", "128", SIZE),
     setting("loglevel", "notice", Kind::Choice(&["debug", "verbose", "notice", "warning"])),
+    setting("tracking-table-max-keys", "1000000", SIZE),
     setting("maxmemory-samples", "5", Kind::Integer(1, 64)),
 ];
 

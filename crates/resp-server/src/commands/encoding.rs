@@ -19,7 +19,7 @@ pub(super) fn of(server: &Server, entry: &Entry) -> &'static str {
             let size = server.settings.number("list-max-listpack-size");
             let bytes: usize = list.0.iter().map(|element| element.len() + 2).sum();
             let is_small = match usize::try_from(size) {
-                Ok(elements) => list.0.len() <= elements,
+                Ok(elements) => list.0.len() <= elements.max(1),
                 // -1 to -5 stand for 4 to 64 KiB.
                 Err(_) => bytes <= 4096 << size.unsigned_abs().saturating_sub(1).min(4),
             };
