@@ -35,6 +35,14 @@ pub struct Hold<'a> {
     pub notes_new: bool,
     /// Keys that were not there, and are now. The caller takes them.
     pub new: Vec<Removed>,
+    /// Whether changes are noted in `altered`.
+    pub notes_altered: bool,
+    /// Keys that were changed.
+    pub altered: Vec<Word>,
+    /// Whether whole databases were changed, if changes are noted.
+    pub is_all_altered: bool,
+    /// The client that changes keys, as the caller numbers clients; 0 for none.
+    pub changer: u64,
     /// Keys that were asked for and were there, and those that were not.
     pub found: Cell<(u64, u64)>,
     /// Keys that were removed because their time is past, or a tie of theirs was cut.
@@ -132,6 +140,10 @@ impl<'a> Hold<'a> {
             created: Vec::new(),
             notes_new: false,
             new: Vec::new(),
+            notes_altered: false,
+            altered: Vec::new(),
+            is_all_altered: false,
+            changer: 0,
             found: Cell::default(),
             expired: Vec::new(),
             touches: 0,
@@ -270,6 +282,9 @@ impl<'a> Hold<'a> {
     /// Notes a change of a key, for those that watch it.
     pub fn changed(&mut self, key: &[u8]) {
         self.changes += 1;
+        if self.notes_altered {
+            self.altered.push(key.into());
+        }
         let (number, hash) = self.keyspace.place(key);
         let stripe = self.guards.stripe_mut(number);
         stripe.mark(self.database, key);
@@ -279,6 +294,12 @@ impl<'a> Hold<'a> {
     /// Removes a key if its time is past, or a tie of it was cut.
     pub fn remove_expired(&mut self, key: &[u8]) {
         self.fresh(key);
+    }
+
+    /// Whether ties were cut since the hold began: it sees their keys still.
+    #[must_use]
+    pub fn misses_cuts(&self) -> bool {
+        self.keyspace.moments.last() != self.moment
     }
 
     /// Has a watcher learn of changes of a key.
@@ -391,6 +412,7 @@ impl<'a> Hold<'a> {
         let database = self.database;
         self.changes += 1;
         (self.touches, self.is_whole_touched) = (self.touches + 1, true);
+        self.is_all_altered = self.notes_altered;
         let flushed = self.guards.all_mut().map(|stripe| {
             let place = |key: &[u8]| self.keyspace.place(key).1;
             let table = &stripe.databases[database].table;
@@ -406,6 +428,7 @@ impl<'a> Hold<'a> {
     pub fn swap(&mut self, one: usize, other: usize) {
         self.changes += 1;
         (self.touches, self.is_whole_touched) = (self.touches + 1, true);
+        self.is_all_altered = self.notes_altered;
         for stripe in self.guards.all_mut() {
             let is_there = |database: usize, key: &[u8]| {
                 let table = &stripe.databases[database].table;

@@ -11,6 +11,7 @@ use zodium_net::Link;
 use zodium_resp::{OwnedRequest, Version};
 
 use crate::reply::Reply;
+use crate::tracked::Tracked;
 use crate::{Command, Waiter};
 
 /// A connection, as its worker knows it.
@@ -36,6 +37,10 @@ pub(crate) struct Client {
     pub(crate) is_monitor: Cell<bool>,
     /// Whether its reads do not count as uses: `CLIENT NO-TOUCH`.
     pub(crate) keeps_uses: Cell<bool>,
+    /// How it is told of changes, for a cache of its own; `None` if it is not.
+    pub(crate) tracked: RefCell<Option<Tracked>>,
+    /// `CLIENT CACHING` came before this command or transaction.
+    pub(crate) is_caching: Cell<bool>,
 }
 
 /// What other workers may know of a connection.
@@ -47,6 +52,8 @@ pub(crate) struct ClientShared {
     /// Times in milliseconds since 1970.
     pub(crate) used_at: AtomicU64,
     pub(crate) is_killed: AtomicBool,
+    /// Whether it gets the invalidations of another client. Then it stays with its worker.
+    pub(crate) is_target: AtomicBool,
     pub(crate) facts: Mutex<Facts>,
 }
 
@@ -68,6 +75,11 @@ pub(crate) struct Facts {
     pub(crate) is_monitor: bool,
     pub(crate) no_evict: bool,
     pub(crate) no_touch: bool,
+    /// The client that gets its invalidations, 0 for itself; `None` if keys are not tracked.
+    pub(crate) redirect: Option<u64>,
+    pub(crate) is_broadcast: bool,
+    /// Whether the client that gets its invalidations has gone.
+    pub(crate) is_broken: bool,
 }
 
 /// Commands of a transaction.
@@ -139,6 +151,8 @@ impl Client {
             replies: Cell::default(),
             is_monitor: Cell::default(),
             keeps_uses: Cell::default(),
+            tracked: RefCell::default(),
+            is_caching: Cell::default(),
         }
     }
 
@@ -157,7 +171,8 @@ impl Client {
             || self.queue.borrow().is_some()
             || self.watch.borrow().is_some()
             || self.subscriptions.borrow().count() > 0
-            || self.is_monitor.get();
+            || self.is_monitor.get()
+            || self.is_told();
         (!stays).then(|| MovedClient {
             shared: Arc::clone(&self.shared),
             version: self.version.get(),
@@ -170,6 +185,11 @@ impl Client {
 
     pub(crate) fn id(&self) -> u64 {
         self.shared.id
+    }
+
+    /// Whether it is told of changes of keys, for itself or for another client.
+    pub(crate) fn is_told(&self) -> bool {
+        self.tracked.borrow().is_some() || self.shared.is_target.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -207,6 +227,7 @@ impl ClientShared {
             connected_at: now,
             used_at: AtomicU64::new(now),
             is_killed: AtomicBool::default(),
+            is_target: AtomicBool::default(),
             facts: Mutex::new(Facts { queued: -1, ..Facts::default() }),
         }
     }
@@ -217,7 +238,7 @@ impl ClientShared {
         let seconds = |since: u64| now.saturating_sub(since) / 1000;
         format!(
             "id={} addr={} laddr= fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub=0 multi={} watch={} cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             ssub=0 multi={} watch={} cmd={} user=default redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             facts.name,
@@ -230,6 +251,7 @@ impl ClientShared {
             facts.queued,
             facts.watched,
             if facts.command.is_empty() { "NULL" } else { facts.command },
+            facts.redirect.map_or("-1".to_owned(), |redirect| redirect.to_string()),
             if facts.version == Version::Two { 2 } else { 3 },
             facts.library_name,
             facts.library_version,
@@ -244,6 +266,9 @@ impl Facts {
             (self.is_blocked, 'b'),
             (self.queued >= 0, 'x'),
             (self.subscriptions + self.patterns > 0, 'P'),
+            (self.redirect.is_some(), 't'),
+            (self.is_broken, 'R'),
+            (self.is_broadcast, 'B'),
             (self.no_evict, 'e'),
             (self.no_touch, 'T'),
         ];

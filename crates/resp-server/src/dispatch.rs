@@ -36,8 +36,10 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     let found = commands::find(arguments);
     // What answers a subscription is a message, which a client gets also without answers.
     let is_message = found.as_ref().is_ok_and(|c| c.has(flags::PUBSUB) && c.has(flags::SUBSCRIBED));
+    // `CLIENT REPLY ON` is answered; its other forms answer nothing.
+    let is_switch = found.as_ref().is_ok_and(|command| command.name == "reply");
     let mut output = client.link.output();
-    let skips = !is_message
+    let skips = !(is_message || is_switch)
         && match client.replies.get() {
             Replies::On => false,
             Replies::SkipNext => {
@@ -51,6 +53,10 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
         false => Reply::to_link(&mut output, client.version.get()),
     };
     let outcome = handle(local, client, found, arguments, &mut reply);
+    if client.is_caching.get() && !arguments.word(0).eq_ignore_ascii_case(b"client") {
+        // It is for one command, or for one transaction.
+        client.is_caching.set(client.queue.borrow().is_some());
+    }
     if client.replies.get() == Replies::Skip {
         client.replies.set(Replies::On);
     }
@@ -160,6 +166,10 @@ fn run_data(
     }
     let position = server.settle(hold);
     local.note_position(client, position);
+    if command.has(flags::DENY_OOM) {
+        // What has become too much goes before the client's next command.
+        server.may_grow();
+    }
     outcome
 }
 
@@ -182,6 +192,7 @@ impl Server {
     /// Returns the position of the log that its answer waits for; 0 for none.
     pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
         let position = self.log_hold(&mut hold);
+        self.invalidate(&mut hold);
         let Removals { created, expired } = Removals::of(&mut hold);
         let changes = hold.changes;
         drop(hold);

@@ -21,6 +21,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
             continue;
         }
         server.compact_if_due();
+        server.limit_tracking();
         loop {
             let mut removed = Vec::new();
             let is_more = {

@@ -37,6 +37,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod ties;
+mod tracked;
+mod tracking;
 mod transaction;
 mod waiting;
 mod zexec;

@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use rustc_hash::FxHashMap;
 use zodium_keyspace::now;
-use zodium_net::CloseReason;
+use zodium_net::{CloseReason, Inbox};
 
 use crate::Server;
 use crate::client::Client;
 use crate::publishing::Publication;
 use crate::reply::Reply;
 use crate::statistics::WorkerStatistics;
+use crate::tracking::Invalidation;
 use crate::waiting::Waiter;
 
 /// A worker's connections.
@@ -25,6 +26,8 @@ pub(crate) struct LocalServer {
     /// The time of the batch that is being handled, in milliseconds since 1970.
     pub(crate) now: Cell<u64>,
     clients: RefCell<FxHashMap<u64, Rc<Client>>>,
+    /// Letters that come; `None` if another service of this worker has them.
+    inbox: Option<Inbox<Letter>>,
     /// Clients whose answers wait for the log.
     pub(crate) held: RefCell<Vec<u64>>,
 }
@@ -41,6 +44,10 @@ pub(crate) enum Letter {
     Logged,
     /// A client is to be disconnected.
     Kill { client: u64 },
+    /// Keys have changed that a client may have in a cache.
+    Invalidated(Invalidation),
+    /// The client that gets the invalidations of this one has gone.
+    RedirectBroken { client: u64 },
     /// A client is not to wait any longer.
     Unblock { client: u64, is_error: bool },
 }
@@ -48,25 +55,35 @@ pub(crate) enum Letter {
 impl LocalServer {
     /// Starts the task that takes letters. Must be called within the worker's runtime.
     pub(crate) fn start(server: Arc<Server>, number: usize) -> Rc<LocalServer> {
+        let inbox = server.take_inbox(number);
         let local = Rc::new(LocalServer {
             server,
+            inbox,
             number,
             now: Cell::new(now()),
             clients: RefCell::default(),
             held: RefCell::default(),
         });
-        let Some(inbox) = local.server.take_inbox(number) else {
+        if local.inbox.is_none() {
             tracing::error!(number, "a worker has two RESP services, its clients get no messages");
             return local;
-        };
+        }
         let receiving = Rc::clone(&local);
         tokio::task::spawn_local(async move {
-            loop {
+            while let Some(inbox) = &receiving.inbox {
                 let letter = inbox.next().await;
                 receiving.receive(letter);
             }
         });
         local
+    }
+
+    /// Takes the letters that are there. So a client that learns of a change on another connection
+    /// gets its invalidation before its next answer.
+    pub(crate) fn take_letters(&self) {
+        while let Some(letter) = self.inbox.as_ref().and_then(Inbox::take) {
+            self.receive(letter);
+        }
     }
 
     pub(crate) fn enter(&self, client: &Rc<Client>) {
@@ -129,6 +146,12 @@ impl LocalServer {
             Letter::Kill { client } => {
                 if let Some(client) = self.client(client) {
                     client.link.close(CloseReason::Done);
+                }
+            }
+            Letter::Invalidated(invalidation) => self.invalidate(invalidation),
+            Letter::RedirectBroken { client } => {
+                if let Some(client) = self.client(client) {
+                    client.note_broken_redirect();
                 }
             }
             Letter::Unblock { client, is_error } => {

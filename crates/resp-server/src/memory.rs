@@ -47,6 +47,7 @@ impl Server {
             };
             // No lock is held while the value is freed.
             drop(entry);
+            self.invalidate_removed(std::slice::from_ref(&removed));
             let Removed { database, key } = removed;
             self.statistics.evicted.fetch_add(1, Ordering::Relaxed);
             self.announce(database, &key, Class::Evicted, "evicted");

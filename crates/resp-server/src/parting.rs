@@ -15,6 +15,7 @@ impl Server {
         self.forget_parked(client.id());
         self.unwatch(client);
         self.unsubscribe_all(client);
+        self.untrack(client);
         if client.is_monitor.replace(false) {
             self.monitors.fetch_sub(1, Ordering::Relaxed);
         }

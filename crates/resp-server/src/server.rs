@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::statistics::{Statistics, WorkerStatistics};
 use crate::storages::Storages;
 use crate::ties::Ties;
+use crate::tracking::Tracking;
 use crate::waiting::Waiting;
 
 /// Options of a server.
@@ -44,6 +45,7 @@ pub struct Server {
     /// The storages that it is beside; not set if it is alone.
     pub(crate) storages: OnceLock<Arc<dyn Storages>>,
     pub(crate) ties: Ties,
+    pub(crate) tracking: Tracking,
     /// The log of its changes; not set if it keeps keys in memory only.
     pub(crate) keeper: OnceLock<Keeper>,
     pub(crate) parked: Parked,
@@ -82,6 +84,7 @@ impl Server {
             waiting: Waiting::default(),
             storages: OnceLock::new(),
             ties: Ties::default(),
+            tracking: Tracking::default(),
             keeper: OnceLock::new(),
             parked: Parked::default(),
             clients: Mutex::default(),
@@ -127,6 +130,7 @@ impl Server {
 
     /// Announces keys that were removed because their time was past.
     pub(crate) fn announce_expired(&self, expired: &[Removed]) {
+        self.invalidate_removed(expired);
         for Removed { database, key } in expired {
             self.statistics.expired.fetch_add(1, Ordering::Relaxed);
             self.announce(*database, key, Class::Expired, "expired");

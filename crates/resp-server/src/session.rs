@@ -111,6 +111,9 @@ impl RespSession {
     fn take_requests(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         self.local.now.set(now());
         self.client.shared.used_at.store(self.local.now.get(), Ordering::Relaxed);
+        if self.client.is_told() {
+            self.local.take_letters();
+        }
         let mut consumed = 0;
         // A client that was killed while it moved to this worker.
         if self.client.shared.is_killed.load(Ordering::Relaxed) {

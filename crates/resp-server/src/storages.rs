@@ -87,7 +87,8 @@ impl Server {
         for commit in commits {
             // One after the other: a later commit removes keys that an earlier one has tied.
             let objects = commit.oids.iter().map(|oid| (storage, *oid));
-            self.ties.cut(&self.keyspace, objects);
+            let cut = self.ties.cut(&self.keyspace, objects);
+            self.invalidate_removed(&cut);
             self.take_effect(storage, commit.number);
         }
         self.publish_commits(storage, commits);

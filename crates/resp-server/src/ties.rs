@@ -96,12 +96,17 @@ impl Ties {
         self.count.store(index.entries, Ordering::Release);
     }
 
-    /// Removes the keys that are tied to objects, all at one moment.
-    pub(crate) fn cut(&self, keyspace: &Keyspace, objects: impl Iterator<Item = Object>) {
+    /// Removes the keys that are tied to objects, all at one moment, and returns them.
+    pub(crate) fn cut(
+        &self,
+        keyspace: &Keyspace,
+        objects: impl Iterator<Item = Object>,
+    ) -> Vec<Removed> {
         if self.count.load(Ordering::Acquire) == 0 {
-            return;
+            return Vec::new();
         }
         let mut index = self.index.lock();
+        let before = index.cut.len();
         let mut ties = Vec::new();
         for object in objects {
             for key in index.by_object.remove(&object).unwrap_or_default() {
@@ -116,6 +121,7 @@ impl Ties {
             keyspace.cut(&ties);
         }
         self.count.store(index.entries, Ordering::Release);
+        index.cut[before..].to_vec()
     }
 }
 

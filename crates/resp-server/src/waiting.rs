@@ -184,6 +184,8 @@ impl Server {
             self.send(worker, Letter::Served { client, answer, position });
         }
         drop(is_over);
+        // After the answer, for the client itself.
+        self.invalidate(&mut hold);
         let is_there = hold.has(&key.key);
         let (created, expired) =
             (std::mem::take(&mut hold.created), std::mem::take(&mut hold.expired));

@@ -419,18 +419,6 @@ pub(super) fn client_no_touch(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-pub(super) fn client_trackinginfo(call: &mut Call) -> Outcome {
-    call.reply.map(3);
-    call.reply.text("flags");
-    call.reply.set(1);
-    call.reply.text("off");
-    call.reply.text("redirect");
-    call.reply.integer(-1);
-    call.reply.text("prefixes");
-    call.reply.array(0);
-    Ok(())
-}
-
 pub(super) fn client_help(call: &mut Call) -> Outcome {
     super::introspection::help(
         call,
@@ -446,6 +434,9 @@ pub(super) fn client_help(call: &mut Call) -> Outcome {
             ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
             ("SETINFO <option> <value>", "Set client meta attr: LIB-NAME, LIB-VER."),
             ("SETNAME <name>", "Assign the name <name> to the current connection."),
+            ("CACHING (YES|NO)", "Enable/disable tracking of the keys for next command."),
+            ("GETREDIR", "Return the client ID we are redirecting to when tracking is enabled."),
+            ("TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] ...", "Control client-side caching."),
             ("TRACKINGINFO", "Report tracking status for the current connection."),
             ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
         ],

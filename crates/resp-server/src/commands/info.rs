@@ -61,14 +61,18 @@ fn server(call: &Call, out: &mut String) -> std::fmt::Result {
 
 fn clients(call: &Call, out: &mut String) -> std::fmt::Result {
     let (connected, blocked) = (call.server.connections(), call.server.waiting.count());
-    writeln!(out, "connected_clients:{connected}\nblocked_clients:{blocked}")
+    let tracking = call.server.tracking.totals().clients;
+    writeln!(out, "connected_clients:{connected}\nblocked_clients:{blocked}")?;
+    writeln!(out, "tracking_clients:{tracking}")
 }
 
 fn memory(call: &Call, out: &mut String) -> std::fmt::Result {
     let (bytes, resident) = (call.server.keyspace.used_bytes(), resident_bytes());
     // What `maxmemory` limits; and what the process has of the machine.
     writeln!(out, "used_memory:{bytes}\nused_memory_rss:{resident}")?;
-    writeln!(out, "used_memory_dataset:{bytes}")?;
+    writeln!(out, "used_memory_dataset:{bytes}\nmem_not_counted_for_evict:0")?;
+    // Nothing is freed by a thread of its own.
+    writeln!(out, "lazyfree_pending_objects:0")?;
     writeln!(out, "number_of_cached_scripts:{}", call.server.scripts.count())?;
     let settings = &call.server.settings;
     let most = settings.memory_max.load(Ordering::Relaxed);
@@ -112,7 +116,11 @@ fn stats(call: &Call, out: &mut String) -> std::fmt::Result {
     writeln!(out, "evicted_keys:{}", statistics.evicted.load(Ordering::Relaxed))?;
     writeln!(out, "keyspace_hits:{hits}\nkeyspace_misses:{misses}")?;
     writeln!(out, "pubsub_channels:{}", channels.channels.len())?;
-    writeln!(out, "pubsub_patterns:{}", channels.patterns.len())
+    writeln!(out, "pubsub_patterns:{}", channels.patterns.len())?;
+    let tracking = call.server.tracking.totals();
+    writeln!(out, "tracking_total_keys:{}", tracking.keys)?;
+    writeln!(out, "tracking_total_items:{}", tracking.items)?;
+    writeln!(out, "tracking_total_prefixes:{}", tracking.prefixes)
 }
 
 fn replication(_: &Call, out: &mut String) -> std::fmt::Result {

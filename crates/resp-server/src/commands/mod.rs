@@ -37,6 +37,7 @@ mod streams;
 mod strings;
 mod substrings;
 mod table;
+mod tracking;
 mod tying;
 
 pub(crate) use tying::hexadecimal;

@@ -12,7 +12,7 @@ use super::{
     Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
     dumping, expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing,
     ranges, scans, score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims,
-    stream_groups, stream_info, stream_reads, streams, strings, substrings, tying,
+    stream_groups, stream_info, stream_reads, streams, strings, substrings, tracking, tying,
 };
 use crate::{durability, transaction, zexec};
 
@@ -384,7 +384,10 @@ const OF_CLIENT: &[Command] = &[
     row("no-evict", 3, OPERATES, None, Data(connection::client_no_evict)),
     row("no-touch", 3, CONNECTS, None, Data(connection::client_no_touch)),
     row("unblock", -3, OPERATES, None, Data(connection::client_unblock)),
-    row("trackinginfo", 2, CONNECTS, None, Data(connection::client_trackinginfo)),
+    row("tracking", -3, CONNECTS, None, Connection(tracking::client_tracking)),
+    row("caching", 3, CONNECTS, None, Connection(tracking::client_caching)),
+    row("getredir", 2, CONNECTS, None, Connection(tracking::client_getredir)),
+    row("trackinginfo", 2, CONNECTS, None, Connection(tracking::client_trackinginfo)),
     row("help", 2, ALWAYS, None, Data(connection::client_help)),
 ];
 

@@ -23,7 +23,11 @@ impl Call<'_, '_> {
     /// Executes a command, and notes what the log gets of it.
     pub(crate) fn execute(&mut self, command: &Command, run: fn(&mut Call) -> Outcome) -> Outcome {
         let (touches, database) = (self.hold.touches, self.hold.database);
+        if let Some(client) = self.client {
+            self.hold.changer = client.id();
+        }
         let outcome = run(self);
+        self.remember(command);
         // Scripts note each of their commands.
         let is_noted = self.hold.is_journaled && self.hold.touches > touches;
         if is_noted && command.has(flags::WRITE) {
@@ -91,6 +95,7 @@ fn note_removals(hold: &mut Hold) {
 impl Server {
     /// The same hold, which keeps a journal if there is a log.
     pub(crate) fn journaling<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
+        hold.notes_altered = self.tracking.is_any();
         if let Some(keeper) = self.keeper.get() {
             hold.is_journaled = true;
             hold.safe = keeper.safe();

@@ -1,0 +1,337 @@
+//! Clients with a cache of their own, which are told when keys change: `CLIENT TRACKING`.
+//!
+//! Key decision: a read enters its keys while it holds their stripes, and a change sends its
+//! messages before it unlocks them. So a client never keeps a value that has changed, without a
+//! message on its way. While no client tracks keys, a hold reads one counter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use zodium_keyspace::{Hold, Removed, Word};
+
+use crate::call::Call;
+use crate::commands::{Keys, flags};
+use crate::tracked::{Reads, Tracked};
+use crate::{Client, Command, Letter, LocalServer, Server};
+
+/// The channel on which RESP2 clients get invalidations.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// All clients that are told of changes.
+#[derive(Default)]
+pub(crate) struct Tracking {
+    /// Number of them. A client that reads a key was counted before; the lock of the key's stripe
+    /// orders that before later changes.
+    count: AtomicUsize,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    clients: FxHashMap<u64, Tracker>,
+    /// The clients that have read a key since they were told of it. Databases are not told apart.
+    readers: FxHashMap<Word, Vec<u64>>,
+    /// Number of clients of all keys.
+    items: usize,
+    /// The clients of each prefix.
+    prefixes: BTreeMap<Word, BTreeSet<u64>>,
+}
+
+/// What others need to know of a client that is told of changes.
+struct Tracker {
+    /// It stays with its worker.
+    worker: usize,
+    redirect: u64,
+    skips_own: bool,
+    is_broadcast: bool,
+}
+
+/// Keys that have changed, on their way to a client.
+pub(crate) struct Invalidation {
+    /// The client that tracks them.
+    client: u64,
+    /// The client that gets the message.
+    target: u64,
+    /// `None` for all keys.
+    keys: Option<Arc<[Word]>>,
+}
+
+/// Sums for `INFO`.
+pub(crate) struct TrackingTotals {
+    pub(crate) clients: usize,
+    pub(crate) keys: usize,
+    pub(crate) items: usize,
+    pub(crate) prefixes: usize,
+}
+
+impl Tracking {
+    /// Whether any client is told of changes.
+    pub(crate) fn is_any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn totals(&self) -> TrackingTotals {
+        let table = self.table.lock();
+        TrackingTotals {
+            clients: table.clients.len(),
+            keys: table.readers.len(),
+            items: table.items,
+            prefixes: table.prefixes.len(),
+        }
+    }
+}
+
+impl Table {
+    /// Takes the clients that have read a key.
+    fn take_readers(&mut self, key: &[u8]) -> Vec<u64> {
+        let readers = self.readers.remove(key).unwrap_or_default();
+        self.items -= readers.len();
+        readers
+    }
+
+    fn enter(&mut self, key: &[u8], client: u64) {
+        let readers = match self.readers.get_mut(key) {
+            Some(readers) => readers,
+            None => self.readers.entry(key.into()).or_default(),
+        };
+        if !readers.contains(&client) {
+            readers.push(client);
+            self.items += 1;
+        }
+    }
+
+    fn remove(&mut self, client: u64) {
+        self.clients.remove(&client);
+        self.prefixes.retain(|_, clients| {
+            clients.remove(&client);
+            !clients.is_empty()
+        });
+        if self.clients.is_empty() {
+            // Nothing that changes from now on is noted.
+            (self.readers, self.items) = (FxHashMap::default(), 0);
+        }
+    }
+}
+
+impl Server {
+    /// Has a client of a worker be told of changes as it wishes, from now on.
+    pub(crate) fn track(&self, client: &Client, worker: usize, wish: Tracked) {
+        let is_broadcast = wish.reads == Reads::Broadcast;
+        let mut table = self.tracking.table.lock();
+        let (redirect, skips_own) = (wish.redirect, wish.skips_own);
+        table.clients.insert(client.id(), Tracker { worker, redirect, skips_own, is_broadcast });
+        for prefix in &wish.prefixes {
+            table.prefixes.entry(prefix.clone()).or_default().insert(client.id());
+        }
+        self.tracking.count.store(table.clients.len(), Ordering::Relaxed);
+        drop(table);
+        let mut facts = client.shared.facts.lock();
+        (facts.redirect, facts.is_broadcast) = (Some(wish.redirect), is_broadcast);
+        facts.is_broken = false;
+        drop(facts);
+        *client.tracked.borrow_mut() = Some(wish);
+    }
+
+    /// Ends telling a client of changes.
+    pub(crate) fn untrack(&self, client: &Client) {
+        client.is_caching.set(false);
+        if client.tracked.borrow_mut().take().is_none() {
+            return;
+        }
+        let mut table = self.tracking.table.lock();
+        table.remove(client.id());
+        self.tracking.count.store(table.clients.len(), Ordering::Relaxed);
+        drop(table);
+        let mut facts = client.shared.facts.lock();
+        (facts.redirect, facts.is_broadcast, facts.is_broken) = (None, false, false);
+    }
+
+    /// Tells clients of what a hold has changed. Its stripes are locked still.
+    pub(crate) fn invalidate(&self, hold: &mut Hold) {
+        if std::mem::take(&mut hold.is_all_altered) {
+            hold.altered.clear();
+            return self.invalidate_all();
+        }
+        if !hold.altered.is_empty() {
+            let altered = std::mem::take(&mut hold.altered);
+            self.invalidate_keys(&altered, hold.changer);
+        }
+    }
+
+    /// Tells clients of keys that were removed by the server itself.
+    pub(crate) fn invalidate_removed(&self, removed: &[Removed]) {
+        if !removed.is_empty() && self.tracking.is_any() {
+            let keys: Vec<Word> = removed.iter().map(|removed| removed.key.clone()).collect();
+            self.invalidate_keys(&keys, 0);
+        }
+    }
+
+    /// Forgets keys beyond `tracking-table-max-keys`, and tells their readers.
+    pub(crate) fn limit_tracking(&self) {
+        if !self.tracking.is_any() {
+            return;
+        }
+        let most = self.settings.number("tracking-table-max-keys");
+        let most = usize::try_from(most).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        let mut table = self.tracking.table.lock();
+        let excess = table.readers.len().saturating_sub(most);
+        let forgotten: Vec<Word> = table.readers.keys().take(excess).cloned().collect();
+        for key in forgotten {
+            self.tell_readers(&mut table, &key, 0);
+        }
+    }
+
+    fn invalidate_keys(&self, keys: &[Word], changer: u64) {
+        let mut table = self.tracking.table.lock();
+        for key in keys {
+            self.tell_readers(&mut table, key, changer);
+        }
+        for (prefix, clients) in &table.prefixes {
+            let mut fitting: Vec<&Word> =
+                keys.iter().filter(|key| key.starts_with(prefix)).collect();
+            fitting.sort_unstable();
+            fitting.dedup();
+            if fitting.is_empty() {
+                continue;
+            }
+            let fitting: Arc<[Word]> = fitting.into_iter().cloned().collect();
+            for (client, tracker) in clients.iter().filter_map(|id| table.clients.get_key_value(id))
+            {
+                if !(tracker.skips_own && *client == changer) {
+                    self.tell(*client, tracker, Some(Arc::clone(&fitting)));
+                }
+            }
+        }
+    }
+
+    /// Tells the clients that have read a key, and forgets that they have.
+    fn tell_readers(&self, table: &mut Table, key: &Word, changer: u64) {
+        let readers = table.take_readers(key);
+        if readers.is_empty() {
+            return;
+        }
+        let keys: Arc<[Word]> = [key.clone()].into();
+        for (client, tracker) in readers.iter().filter_map(|id| table.clients.get_key_value(id)) {
+            if !(tracker.is_broadcast || tracker.skips_own && *client == changer) {
+                self.tell(*client, tracker, Some(Arc::clone(&keys)));
+            }
+        }
+    }
+
+    /// Tells all clients that any key may have changed.
+    fn invalidate_all(&self) {
+        let mut table = self.tracking.table.lock();
+        (table.readers, table.items) = (FxHashMap::default(), 0);
+        for (client, tracker) in &table.clients {
+            self.tell(*client, tracker, None);
+        }
+    }
+
+    fn tell(&self, client: u64, tracker: &Tracker, keys: Option<Arc<[Word]>>) {
+        let redirect = tracker.redirect;
+        let worker = match redirect {
+            0 => Some(tracker.worker),
+            _ => {
+                let clients = self.clients.lock();
+                clients.get(&redirect).map(|target| target.worker.load(Ordering::Relaxed))
+            }
+        };
+        match worker {
+            Some(worker) => {
+                let target = if redirect == 0 { client } else { redirect };
+                let invalidation = Invalidation { client, target, keys };
+                self.send(worker, Letter::Invalidated(invalidation));
+            }
+            None => self.send(tracker.worker, Letter::RedirectBroken { client }),
+        }
+    }
+}
+
+impl Call<'_, '_> {
+    /// Enters the keys that a command has read, if the client is to be told of their changes.
+    pub(crate) fn remember(&mut self, command: &Command) {
+        let Some(client) = self.client else { return };
+        let tracked = client.tracked.borrow();
+        let Some(tracked) = &*tracked else { return };
+        let is_wanted = match tracked.reads {
+            Reads::All => true,
+            Reads::OptIn => client.is_caching.get(),
+            Reads::OptOut => !client.is_caching.get(),
+            Reads::Broadcast => false,
+        };
+        // The commands that a script calls enter their keys themselves.
+        let is_script = matches!(command.keys, Keys::CountedOfAll(_));
+        if !is_wanted || is_script || !command.has(flags::READONLY) {
+            return;
+        }
+        let mut table = self.server.tracking.table.lock();
+        for key in command.keys_of(self.arguments) {
+            table.enter(key, client.id());
+        }
+        // A commit that has cut a tie meanwhile may have looked for readers before.
+        if self.hold.misses_cuts() {
+            for key in command.keys_of(self.arguments) {
+                self.server.tell_readers(&mut table, &key.into(), 0);
+            }
+        }
+    }
+}
+
+impl LocalServer {
+    /// Sends keys that have changed to a client of this worker.
+    pub(crate) fn invalidate(&self, invalidation: Invalidation) {
+        let Invalidation { client, target, keys } = invalidation;
+        let is_redirected = client != target;
+        let Some(receiver) = self.client(target) else {
+            // It has gone while the message was on its way.
+            let clients = self.server.clients.lock();
+            let worker = clients.get(&client).map(|client| client.worker.load(Ordering::Relaxed));
+            drop(clients);
+            if let Some(worker) = worker.filter(|_| is_redirected) {
+                self.server.send(worker, Letter::RedirectBroken { client });
+            }
+            return;
+        };
+        let is_subscriber = is_redirected && receiver.subscriptions.borrow().count() > 0;
+        receiver.push(|reply| {
+            match (reply.is_resp3(), is_subscriber) {
+                (true, _) => {
+                    reply.push(2);
+                    reply.bulk(b"invalidate");
+                }
+                (false, true) => {
+                    reply.push(3);
+                    reply.bulk(b"message");
+                    reply.bulk(CHANNEL);
+                }
+                // RESP2 has no place for it.
+                (false, false) => return,
+            }
+            match &keys {
+                Some(keys) => reply.words(keys),
+                None => reply.null(),
+            }
+        });
+    }
+}
+
+impl Client {
+    /// Notes, and tells the client, that the receiver of its invalidations has gone.
+    pub(crate) fn note_broken_redirect(&self) {
+        let mut tracked = self.tracked.borrow_mut();
+        let Some(tracked) = tracked.as_mut() else { return };
+        tracked.is_broken = true;
+        self.shared.facts.lock().is_broken = true;
+        let redirect = i64::try_from(tracked.redirect).unwrap_or(0);
+        self.push(|reply| {
+            if reply.is_resp3() {
+                reply.push(2);
+                reply.bulk(b"tracking-redir-broken");
+                reply.integer(redirect);
+            }
+        });
+    }
+}
