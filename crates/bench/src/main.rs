@@ -7,7 +7,7 @@
 //! round, so that a disturbance of the machine affects all of them.
 //!
 //! Invariant: the benchmarks never reach into a server. All are reached over a socket, ours
-//! included.
+//! included. `rcu` compares parts of servers, and has none.
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ mod pack;
 mod page;
 mod probe;
 mod programs;
+mod rcu;
 mod read_all;
 mod reading;
 mod reply;
@@ -77,6 +78,7 @@ fn run(options: &BenchOptions) -> anyhow::Result<()> {
         BenchCommand::Pack(options) => pack::run(options),
         BenchCommand::Start(options) => start::run(options),
         BenchCommand::Idle(options) => idle::run(options),
+        BenchCommand::Rcu(options) => rcu::run(options),
         BenchCommand::Syscalls(options) => probe::syscalls::run(options),
         BenchCommand::System(options) => probe::system::run(options),
         BenchCommand::Report(options) => page::run(options),

@@ -247,6 +247,7 @@ const MAY_USE: [(&str, &[&str]); 42] = [
             "zodium-net",
             "zodium-zeo",
             "zodium-neo",
+            "zodium-keyspace",
             "zodium-client",
         ],
     ),

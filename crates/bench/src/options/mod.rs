@@ -9,6 +9,7 @@ mod messenger;
 mod neo;
 mod pack;
 mod probe;
+mod rcu;
 mod read_all;
 mod report;
 mod shared;
@@ -28,6 +29,7 @@ pub(crate) use self::messenger::{MessengerOptions, MessengerServerOptions, Varia
 pub(crate) use self::neo::{NeoOptions, NeoPart};
 pub(crate) use self::pack::PackOptions;
 pub(crate) use self::probe::{SyscallOptions, SystemOptions};
+pub(crate) use self::rcu::RcuOptions;
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
 pub(crate) use self::report::ReportOptions;
 pub(crate) use self::shared::{
@@ -103,6 +105,11 @@ pub(crate) enum BenchCommand {
     Start(StartOptions),
     /// Measure idle connections: processor time, context switches, memory
     Idle(IdleOptions),
+    /// Compare kinds of keyspace: locks, epochs, and what our RESP server has
+    ///
+    /// Threads read and write keys within this process. Shows what keeping readers apart from
+    /// writers costs.
+    Rcu(RcuOptions),
     /// Measure single system calls, warm and cold
     ///
     /// The calls that a server makes, one by one and in batches.

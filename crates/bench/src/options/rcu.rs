@@ -1,0 +1,64 @@
+//! Options of `zodium-bench rcu`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::OutputOptions;
+use super::values::{count, seconds};
+
+/// Options of `zodium-bench rcu`.
+#[derive(Debug, Args)]
+pub(crate) struct RcuOptions {
+    /// Number of reads for each write
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_value = "100,10,1",
+        help_heading = "Measuring"
+    )]
+    pub(crate) reads: Vec<u32>,
+
+    /// Number of threads
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_value = "1,2",
+        help_heading = "Measuring"
+    )]
+    pub(crate) threads: Vec<u16>,
+
+    /// Whether each thread stays on a processor of its own
+    #[arg(
+        long,
+        value_name = "BOOL",
+        value_delimiter = ',',
+        default_value = "false,true",
+        help_heading = "Measuring"
+    )]
+    pub(crate) pinned: Vec<bool>,
+
+    /// Duration of each kind in each case and round
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
+          help_heading = "Measuring")]
+    pub(crate) seconds: Duration,
+
+    /// Number of rounds; the kinds take turns within each
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Measuring",
+          value_parser = clap::value_parser!(u16).range(2..))]
+    pub(crate) rounds: u16,
+
+    /// Number of keys, of 16 bytes
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = count,
+          help_heading = "Dataset")]
+    pub(crate) keys: u64,
+
+    /// Size of each value in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 100, help_heading = "Dataset")]
+    pub(crate) value_size: usize,
+
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}

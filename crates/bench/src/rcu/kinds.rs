@@ -1,0 +1,147 @@
+//! The kinds of keyspace: how readers are kept apart from writers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+use crossbeam_skiplist::SkipMap;
+use zodium_keyspace::{Entry, Keyspace, Value};
+
+/// A keyspace that threads share.
+pub(super) trait Keys: Sync {
+    /// Appends the value of a key to `out`; whether there is one. `now` is in milliseconds.
+    fn get(&self, key: &[u8], now: u64, out: &mut Vec<u8>) -> bool;
+
+    /// Sets the value of a key.
+    fn set(&self, key: &[u8], now: u64, value: &[u8]);
+}
+
+/// Number of the locks of `shards`, as many as a keyspace has stripes.
+const SHARDS: usize = 64;
+
+/// After so many tries a key is missing from `epochs`.
+const TRIES_MAX: usize = 1_000_000;
+
+type Map = HashMap<Box<[u8]>, Bytes>;
+
+/// All kinds, by name.
+pub(super) fn all() -> Vec<(&'static str, Box<dyn Keys>)> {
+    let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+    vec![
+        ("mutex", Box::new(Locked(Mutex::default()))),
+        ("shards", Box::new(Sharded { shards, hasher: RandomState::new() })),
+        ("epochs", Box::new(Epochs(SkipMap::new()))),
+        ("hyaline", Box::new(Hyaline(papaya::HashMap::new()))),
+        ("zodium", Box::new(Striped(Keyspace::default()))),
+    ]
+}
+
+/// One lock around a map.
+struct Locked(Mutex<Map>);
+
+impl Keys for Locked {
+    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+        let map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        copy(map.get(key), out)
+    }
+
+    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+        let value = Bytes::copy_from_slice(value);
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.insert(key.into(), value);
+    }
+}
+
+/// Maps by hash, each behind a lock that readers share.
+struct Sharded {
+    shards: Vec<RwLock<Map>>,
+    hasher: RandomState,
+}
+
+impl Sharded {
+    fn shard(&self, key: &[u8]) -> &RwLock<Map> {
+        &self.shards[(self.hasher.hash_one(key) >> 32) as usize % SHARDS]
+    }
+}
+
+impl Keys for Sharded {
+    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+        let map = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
+        copy(map.get(key), out)
+    }
+
+    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+        let value = Bytes::copy_from_slice(value);
+        let mut map = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        map.insert(key.into(), value);
+    }
+}
+
+/// A list that is read without locks; what is removed is freed after the epochs of its readers.
+struct Epochs(SkipMap<Box<[u8]>, Bytes>);
+
+impl Keys for Epochs {
+    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+        // While a value is replaced, its key is missing for a moment.
+        let mut tries = (0..TRIES_MAX).map(|_| self.0.get(key));
+        tries.any(|entry| copy(entry.as_ref().map(|entry| entry.value()), out))
+    }
+
+    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+        self.0.insert(key.into(), Bytes::copy_from_slice(value));
+    }
+}
+
+/// A map that is read without locks; what is removed is freed by the last reader that may see it.
+struct Hyaline(papaya::HashMap<Box<[u8]>, Bytes>);
+
+impl Keys for Hyaline {
+    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+        copy(self.0.pin().get(key), out)
+    }
+
+    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+        self.0.pin().insert(key.into(), Bytes::copy_from_slice(value));
+    }
+}
+
+/// The keyspace of our RESP server, as `GET` and `SET` use it.
+struct Striped(Keyspace);
+
+impl Keys for Striped {
+    fn get(&self, key: &[u8], now: u64, out: &mut Vec<u8>) -> bool {
+        let hold = self.0.lock(self.0.stripe(key), now);
+        copy(hold.read::<Bytes>(key).ok().flatten(), out)
+    }
+
+    fn set(&self, key: &[u8], now: u64, value: &[u8]) {
+        let mut hold = self.0.lock(self.0.stripe(key), now);
+        hold.put(key, Entry::new(Value::String(Bytes::copy_from_slice(value))));
+        hold.changed(key);
+    }
+}
+
+fn copy(value: Option<&Bytes>, out: &mut Vec<u8>) -> bool {
+    value.inspect(|value| out.extend_from_slice(value)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_give_what_was_set() {
+        for (name, keys) in all() {
+            let mut out = Vec::new();
+            for (value, now) in [(b"one", 1000), (b"two", 1001)] {
+                keys.set(b"key", now, value);
+                for _ in 0..3 {
+                    out.clear();
+                    assert!(keys.get(b"key", now, &mut out), "{name}");
+                    assert_eq!(out, value, "{name}");
+                }
+            }
+        }
+    }
+}
