@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zodium_neo::messages::{
     AnswerLockedTransactions, AnswerPartitionTable, AnswerRecovery, AskFinalTID, AskLastIDs,
-    AskLockedTransactions, AskPackOrders, AskPartitionTable, Cell, Truncate, ValidateTransaction,
+    AskLockedTransactions, AskPackOrders, AskPartitionTable, AskRecovery, Cell, Truncate,
+    ValidateTransaction,
 };
 use zodium_neo::{CellState, ClusterState, Message, NodeId, NodeState, PartitionTable, TableId};
 use zodium_types::Tid;
@@ -148,9 +149,29 @@ impl Master {
             // One has gone since.
             return;
         }
-        if self.table.as_ref().is_some_and(|table| table.is_operational(is_here)) {
+        if self.table.as_ref().is_some_and(|table| table.is_operational(is_here))
+            && !self.order_truncation(context)
+        {
             self.begin_verification(context);
         }
+    }
+
+    /// Orders the storages to truncate that have not noted it; whether there are any. No storage
+    /// truncates before all have noted it, so the order is not lost with any of them.
+    fn order_truncation(&mut self, context: &mut Context) -> bool {
+        let answers = self.recovery.answers.iter();
+        let Some(tid) = answers.clone().filter_map(|(_, (_, truncate))| *truncate).max() else {
+            return false;
+        };
+        let lacking = answers.filter(|(_, (_, truncate))| *truncate != Some(tid));
+        let lacking: Vec<_> = lacking.map(|(node, _)| *node).collect();
+        for node in &lacking {
+            self.recovery.forget(*node);
+            let Some(wire) = self.wire_of(*node) else { continue };
+            context.net.send(End::Master, wire, Truncate { tid });
+            context.net.send(End::Master, wire, AskRecovery {});
+        }
+        !lacking.is_empty()
     }
 
     fn begin_verification(&mut self, context: &mut Context) {
@@ -306,11 +327,7 @@ impl Master {
             context.history.truncate(tid);
             context.history.is_cut = true;
         }
-        for (wire, node) in self.storages() {
-            let own = self.recovery.answers.get(&node).and_then(|(_, truncate)| *truncate);
-            if let Some(tid) = truncate.filter(|_| own != truncate) {
-                context.net.send(End::Master, wire, Truncate { tid });
-            }
+        for (wire, _) in self.storages() {
             let id = context.net.send(End::Master, wire, AskLastIDs {});
             self.verification.asked.insert((wire, id), Tid::ZERO);
         }
