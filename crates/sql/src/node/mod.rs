@@ -16,6 +16,7 @@ mod trimming;
 mod view;
 mod writing;
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
@@ -109,6 +110,7 @@ impl NodeDatabase {
                 freed: FxHashSet::default(),
                 partitions: &self.partitions,
                 room_bytes: self.room_bytes,
+                room: OnceCell::new(),
             };
             let result = change(&mut writer)?;
             let freed = std::mem::take(&mut writer.freed);

@@ -1,5 +1,6 @@
 //! Changes of a node's database: votes and commits here, the rest in the other files of the room.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,6 +31,8 @@ pub(super) struct NodeWriter<'a> {
     pub(super) freed: FxHashSet<i64>,
     pub(super) partitions: &'a AtomicU32,
     pub(super) room_bytes: u64,
+    /// Whether the disk has room: the system is asked once.
+    pub(super) room: OnceCell<bool>,
 }
 
 impl NodeWriter<'_> {
@@ -165,7 +168,8 @@ impl Writes for NodeWriter<'_> {
     }
 
     fn has_room(&self) -> bool {
-        self.room_bytes == 0 || self.view.place.free_bytes() >= self.room_bytes
+        let look = || self.room_bytes == 0 || self.view.place.free_bytes() >= self.room_bytes;
+        *self.room.get_or_init(look)
     }
 
     fn commit(
