@@ -72,6 +72,8 @@ pub struct NodeCell {
 pub struct NodeTotals {
     /// Objects loaded for clients.
     pub loads: u64,
+    /// Of these, those that were answered from memory.
+    pub remembered_loads: u64,
     /// Records received from clients.
     pub stores: u64,
     /// Transactions voted.

@@ -5,6 +5,8 @@
 pub struct Counts {
     /// Objects that were loaded for clients.
     pub loads: u64,
+    /// Of these, those that were answered from memory.
+    pub remembered_loads: u64,
     /// Records that clients have sent, with repeated ones.
     pub stores: u64,
     /// Transactions that were voted.

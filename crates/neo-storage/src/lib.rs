@@ -23,6 +23,7 @@ mod output;
 mod packing;
 mod peer;
 mod phase;
+mod records;
 mod replication;
 mod settings;
 mod status;
@@ -38,6 +39,7 @@ pub use database::{
 pub use job::{Completion, ReadJob, Store, WriteJob};
 pub use node::Node;
 pub use output::{Exit, Output};
+pub use records::RECORDS_BYTES_MAX;
 pub use settings::{Saved, Settings, TRANSACTION_BYTES_MAX};
 pub use status::{CellStatus, ConnectionCounts, Missing, State, Status, TransactionCounts};
 pub use zodium_neo::ConnectionId;

@@ -17,6 +17,7 @@ use crate::members::Members;
 use crate::packing::Packing;
 use crate::peer::{Asked, Peer, Peers, Role, primary};
 use crate::phase::Phase;
+use crate::records::Records;
 use crate::replication::Replication;
 use crate::settings::{Saved, Settings};
 use crate::transactions::Transactions;
@@ -46,6 +47,9 @@ pub struct Node {
     /// Requests for identification that came before the master told of the node.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) transactions: Transactions,
+    pub(crate) records: Records,
+    /// Bytes of records that were answered from memory since the driver took the outputs.
+    pub(crate) remembered_bytes: usize,
     pub(crate) replication: Replication,
     pub(crate) packing: Packing,
     pub(crate) checking: Checking,
@@ -58,6 +62,7 @@ impl Node {
     pub fn new(settings: Settings, saved: Saved) -> Node {
         let Saved { node, table, may_refuse_data } = saved;
         let masters = Masters::new(settings.masters.clone());
+        let records = Records::new(settings.records_bytes_max);
         Node {
             settings,
             id: node,
@@ -73,6 +78,8 @@ impl Node {
             epoch: 0,
             waiting: Vec::new(),
             transactions: Transactions::default(),
+            records,
+            remembered_bytes: 0,
             replication: Replication::default(),
             packing: Packing::default(),
             checking: Checking::default(),
@@ -140,6 +147,7 @@ impl Node {
 
     /// What is to be done now, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
+        self.remembered_bytes = 0;
         std::mem::take(&mut self.outputs)
     }
 
@@ -417,6 +425,7 @@ impl Node {
         self.phase = phase;
         self.waiting.clear();
         self.transactions = Transactions::default();
+        self.records.clear();
         self.replication = Replication::default();
         self.packing = Packing::default();
         self.checking = Checking::default();

@@ -23,6 +23,8 @@ pub struct Settings {
     pub drops_partitions: bool,
     /// Data of a transaction in memory before its vote, in bytes. Further ones move to a spool.
     pub transaction_bytes_max: usize,
+    /// Memory for records that were loaded, in bytes; 0: none are kept.
+    pub records_bytes_max: usize,
 }
 
 /// What the database knows of the node and its cluster.

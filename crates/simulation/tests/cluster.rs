@@ -35,7 +35,7 @@ fn acknowledged_commits_are_on_every_readable_cell_whatever_happens() {
     let counts = total.counts;
     let usual = [counts.reads, counts.commits, counts.resolved, counts.relocks, counts.packs];
     let rare = [counts.incomplete, counts.outcomes, counts.validated, counts.replicated];
-    let ways = [counts.held, counts.commits.saturating_sub(counts.held)];
+    let ways = [counts.held, counts.commits.saturating_sub(counts.held), counts.remembered];
     assert!(usual.into_iter().chain(rare).chain(ways).all(|count| count > 0), "{total}");
 }
 

@@ -8,7 +8,7 @@ use toml::Value;
 use toml::de::DeValue;
 
 use super::kinds::{
-    Choice, Converted, Count, File, Kind, List, Switch, Text, Time, Values, Written,
+    Bytes, Choice, Converted, Count, File, Kind, List, Switch, Text, Time, Values, Written,
 };
 
 /// Headings of options on the command line.
@@ -101,6 +101,14 @@ settings! {
         wait: NodeWait = NodeWait::AtMost(Duration::ZERO), {
             Patience;
             key: "wait", elsewhere: "`wait`", option: "wait", short: Some('w'), value: "SECONDS"
+        }
+
+        /// Memory for records that clients have loaded
+        ///
+        /// Loads of these do not ask the database. 0 keeps none.
+        cache_bytes: u64 = 64 << 20, {
+            Bytes::<u64>::any();
+            key: "cache-size", option: "cache-size", value: "SIZE"
         }
 
         /// Carry out no orders to pack

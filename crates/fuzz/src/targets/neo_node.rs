@@ -13,7 +13,7 @@ use zodium_neo::{
     NodeType, Packet, Scan, Scanner, TableId, encode,
 };
 use zodium_neo_storage::{
-    Completion, ConnectionId, Node, Output, ReadJob, Saved, Settings, WriteJob,
+    Completion, ConnectionId, Node, Output, RECORDS_BYTES_MAX, ReadJob, Saved, Settings, WriteJob,
 };
 use zodium_types::{Oid, Tid};
 
@@ -178,6 +178,7 @@ impl Bench {
             packs: true,
             drops_partitions: true,
             transaction_bytes_max: DATA_BYTES_MAX,
+            records_bytes_max: RECORDS_BYTES_MAX,
         };
         let saved = Saved { node: storage(1), ..Saved::default() };
         let mut bench = Bench {

@@ -28,8 +28,11 @@ const GAUGES: [Gauge; 5] = [
     }),
 ];
 
-const COUNTERS: [Gauge; 11] = [
+const COUNTERS: [Gauge; 12] = [
     ("zodium_node_loads", "Objects loaded for clients", |node| node.totals.loads),
+    ("zodium_node_remembered_loads", "Loads answered from memory, not by the database", |node| {
+        node.totals.remembered_loads
+    }),
     ("zodium_node_stores", "Records received from clients", |node| node.totals.stores),
     ("zodium_node_votes", "Transactions voted", |node| node.totals.votes),
     ("zodium_node_commits", "Transactions committed", |node| node.totals.commits),

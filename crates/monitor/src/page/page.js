@@ -431,7 +431,7 @@ function nodeCard(node) {
     ["Fetched records", node.totals.fetched_records.toLocaleString()],
     ["Sent to storages", bytes(node.totals.fed_bytes)],
     ["Clients", short(node.client_connections)],
-    ["Loads", node.totals.loads.toLocaleString()],
+    ["Loads", `${node.totals.loads.toLocaleString()}, ${node.totals.remembered_loads.toLocaleString()} from memory`],
     ["Stores", node.totals.stores.toLocaleString()],
     ["Commits", node.totals.commits.toLocaleString()],
     ["Conflicts", node.totals.conflicts.toLocaleString()],

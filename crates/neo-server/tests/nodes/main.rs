@@ -9,6 +9,7 @@ mod fetching;
 mod holding;
 mod hostile;
 mod races;
+mod remembering;
 mod replication;
 mod spooling;
 mod support;

@@ -11,7 +11,8 @@ use zodium_neo::{
     Scanner, TableId,
 };
 use zodium_neo_storage::{
-    ConnectionId, Exit, Node, Output, ReadJob, Settings, Store, TRANSACTION_BYTES_MAX, WriteJob,
+    ConnectionId, Exit, Node, Output, RECORDS_BYTES_MAX, ReadJob, Settings, Store,
+    TRANSACTION_BYTES_MAX, WriteJob,
 };
 use zodium_sql::{NodeDatabase, NodeOptions};
 use zodium_types::{Oid, Tid};
@@ -82,6 +83,7 @@ impl Bench {
             packs: true,
             drops_partitions: true,
             transaction_bytes_max: TRANSACTION_BYTES_MAX,
+            records_bytes_max: RECORDS_BYTES_MAX,
         };
         let mut node = Node::new(settings, saved);
         // Replaced when the node has dialled.

@@ -209,6 +209,7 @@ impl Node {
     fn unlocked(&mut self, ttid: Tid) {
         self.counts.commits += 1;
         self.transactions.note_serials(ttid);
+        self.records.remove(self.transactions.stored(ttid));
         self.forget(ttid);
     }
 

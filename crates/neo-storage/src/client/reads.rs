@@ -17,6 +17,9 @@ use crate::handling::{Handled, Refusal};
 use crate::transactions::{DelayedRead, Read};
 use crate::{ConnectionId, Node};
 
+/// Bytes of records that are answered from memory before the driver takes the outputs.
+const REMEMBERED_BYTES_MAX: usize = 1 << 20;
+
 impl Node {
     pub(super) fn read_asked(
         &mut self,
@@ -121,6 +124,10 @@ impl Node {
         before: Option<Tid>,
     ) -> Handled {
         self.readable_partition_of_oid(oid)?;
+        if self.load_from_memory(from, oid, (at, before)) {
+            return Ok(());
+        }
+        let since = self.records.since();
         self.read_shortly_for(
             from,
             move |database| database.load(oid, at, before),
@@ -131,6 +138,9 @@ impl Node {
                     Loaded::Found(record) => {
                         node.counts.loads += 1;
                         node.answer_object(from, oid, &record);
+                        if node.backup_tid.is_none() {
+                            node.records.keep(oid, record, since);
+                        }
                     }
                     Loaded::NotThen => return refusal(ErrorCode::OidNotFound),
                     Loaded::Never => return refusal(ErrorCode::OidDoesNotExist),
@@ -139,6 +149,31 @@ impl Node {
             },
         );
         Ok(())
+    }
+
+    /// Answers a load from memory, if the record is there. Not many at once: the driver looks at
+    /// what waits to be sent only before reads of the database.
+    fn load_from_memory(
+        &mut self,
+        from: (ConnectionId, u32),
+        oid: Oid,
+        (at, before): (Option<Tid>, Option<Tid>),
+    ) -> bool {
+        if self.backup_tid.is_some() || self.remembered_bytes > REMEMBERED_BYTES_MAX {
+            return false;
+        }
+        // Taken out while the record is lent.
+        let records = std::mem::take(&mut self.records);
+        let found = records.find(oid, at, before);
+        if let Some(record) = found {
+            self.counts.loads += 1;
+            self.counts.remembered_loads += 1;
+            self.remembered_bytes += record.data.as_ref().map_or(0, |data| data.bytes.len());
+            self.answer_object(from, oid, record);
+        }
+        let is_found = found.is_some();
+        self.records = records;
+        is_found
     }
 
     fn answer_object(&mut self, (connection, id): (ConnectionId, u32), oid: Oid, record: &Record) {

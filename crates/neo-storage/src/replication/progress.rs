@@ -158,6 +158,7 @@ impl Node {
             table.partition_of_oid(oid).is_some_and(|partition| partitions.contains(&partition))
         };
         let oids = self.transactions.discard(partitions, is_in);
+        self.records.clear();
         let discarded = partitions.to_vec();
         self.write_lazily(move |database| database.drop_unfinished(Some(&discarded)), |_, ()| {});
         oids.into_iter().for_each(|oid| self.lock_waiting(oid));

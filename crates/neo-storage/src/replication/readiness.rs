@@ -18,6 +18,7 @@ impl Node {
     pub(super) fn replicated(&mut self, partition: Partition, tid: Tid) {
         self.transactions.replicating.remove(&partition);
         self.transactions.forget_serials();
+        self.records.clear();
         self.transactions.replicated.insert(partition, Some(tid));
         self.announce_replicated();
     }

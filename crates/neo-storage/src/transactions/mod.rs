@@ -159,6 +159,13 @@ impl Transactions {
         }
     }
 
+    /// The objects that a transaction has stored.
+    pub(crate) fn stored(&self, ttid: Tid) -> impl Iterator<Item = Oid> {
+        let objects = self.all.get(&ttid).map(|transaction| &transaction.objects);
+        let stored = objects.into_iter().flatten().filter(|(_, object)| object.stored.is_some());
+        stored.map(|(oid, _)| *oid)
+    }
+
     /// The last serial of an object, if it was committed here lately.
     pub(crate) fn last_serial(&self, oid: Oid) -> Option<Tid> {
         self.serials.get(oid)

@@ -154,6 +154,7 @@ fn seconds_between(from: Tid, until: Tid) -> f64 {
 fn totals_of(counts: &Counts) -> NodeTotals {
     NodeTotals {
         loads: counts.loads,
+        remembered_loads: counts.remembered_loads,
         stores: counts.stores,
         votes: counts.votes,
         commits: counts.commits,

@@ -90,6 +90,7 @@ fn prepare(
         packs: !node.disable_pack,
         drops_partitions: !node.disable_drop_partitions,
         transaction_bytes_max: TRANSACTION_BYTES_MAX,
+        records_bytes_max: usize::try_from(node.cache_bytes).unwrap_or(usize::MAX),
     };
     let database = Arc::new(database);
     let serve_node = ServeNode {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zodium_neo_storage::Counts;
+
 /// What the clients of a cluster have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterCounts {
@@ -11,6 +13,8 @@ pub struct ClusterCounts {
     pub commits: u64,
     /// Commits that a storage wrote at their lock only.
     pub held: u64,
+    /// Loads that storages answered from memory.
+    pub remembered: u64,
     /// Transactions that were given up.
     pub aborts: u64,
     /// Conflicts that clients resolved.
@@ -30,11 +34,18 @@ pub struct ClusterCounts {
 }
 
 impl ClusterCounts {
+    /// Adds what a storage says of its process, at its end.
+    pub(super) fn add_process(&mut self, counts: &Counts) {
+        self.held += counts.held_commits;
+        self.remembered += counts.remembered_loads;
+    }
+
     /// Adds the counters of another run.
     pub(crate) fn add(&mut self, other: &ClusterCounts) {
         self.reads += other.reads;
         self.commits += other.commits;
         self.held += other.held;
+        self.remembered += other.remembered;
         self.aborts += other.aborts;
         self.resolved += other.resolved;
         self.relocks += other.relocks;
@@ -50,12 +61,14 @@ impl fmt::Display for ClusterCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ClusterCounts { reads, commits, held, aborts, resolved, relocks, .. } = self;
         let ClusterCounts { incomplete, outcomes, validated, replicated, packs, .. } = self;
+        let remembered = self.remembered;
         write!(
             f,
             "{reads} reads checked, {commits} commits acknowledged ({incomplete} without a failed \
              storage), {held} written at their lock only, {aborts} given up, {resolved} conflicts \
              resolved, {relocks} locks given back, {outcomes} outcomes asked for, {validated} \
-             validated after a crash, {replicated} cells replicated, {packs} packs"
+             validated after a crash, {replicated} cells replicated, {packs} packs, {remembered} \
+             loads answered from memory"
         )
     }
 }

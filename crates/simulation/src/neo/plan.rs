@@ -84,6 +84,11 @@ impl Plan {
         if self.batch.is_multiple_of(2) { 100 } else { 1 << 20 }
     }
 
+    /// Bytes of records in a storage's memory: in some of the runs none.
+    pub(super) fn records_bytes_max(&self) -> usize {
+        if self.batch.is_multiple_of(3) { 0 } else { 1 << 20 }
+    }
+
     /// Whether nothing fails: then nothing may be refused.
     pub(super) fn is_quiet(&self) -> bool {
         self.storage_kills + self.master_kills + self.client_kills + self.cuts + self.truncations

@@ -116,7 +116,7 @@ fn report(world: &World) -> ClusterReport {
     let context = &world.context;
     let mut counts = context.counts;
     let running = world.storages.iter().filter_map(|storage| storage.process.as_ref());
-    counts.held += running.map(|process| process.node.status().counts.held_commits).sum::<u64>();
+    running.for_each(|process| counts.add_process(&process.node.status().counts));
     ClusterReport {
         digest: context.trace.digest(),
         events: context.trace.events(),

@@ -116,6 +116,7 @@ impl Storage {
             packs: true,
             drops_partitions: true,
             transaction_bytes_max: context.plan.transaction_bytes_max(),
+            records_bytes_max: context.plan.records_bytes_max(),
         };
         let saved = Saved { node: saved.node.or(id_of(self.place)), ..saved };
         let mut node = Node::new(settings, saved);
@@ -136,7 +137,7 @@ impl Storage {
     /// Kills the process; with a power cut its database loses what is not durable.
     pub(super) fn kill(&mut self, context: &mut Context, is_power_cut: bool) {
         let Some(process) = self.process.take() else { return };
-        context.counts.held += process.node.status().counts.held_commits;
+        context.counts.add_process(&process.node.status().counts);
         context.event(if is_power_cut { "power cut" } else { "kill" }, &[self.place as u64]);
         context.net.end_process(self.end(), &context.chance);
         if is_power_cut && self.has_copy {
