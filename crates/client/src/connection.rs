@@ -7,8 +7,7 @@
 //! takes over. While no thread waits for a reply, the connector thread reads (`idle.rs`).
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use zodium_pickle::Value;
-use zodium_transport::{TICK, TlsSide, Transport};
+use zodium_transport::{Poll, Role, TICK, TlsSide, Transport};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::encode_frame;
 use zodium_zeo::codec::{
@@ -27,7 +26,7 @@ use zodium_zeo::codec::{
 
 use crate::input::Input;
 use crate::promise::Promise;
-use crate::table::{Call, LoadKey, Loaded, Role, Table, Then};
+use crate::table::{Call, LoadKey, Loaded, Table, Then};
 use crate::{ClientError, Interrupt, Revision};
 
 /// The request buffer is freed if it has grown beyond this.
@@ -63,8 +62,8 @@ pub(crate) struct Connection {
     has_ended: AtomicBool,
     /// The connector thread, to be woken when the connection ends.
     connector: OnceLock<Thread>,
-    /// Interrupts the connector's poll: it polls the second socket, wakers write to the first.
-    pub(crate) call_away: (UnixStream, UnixStream),
+    /// Where the connector waits while no caller reads.
+    pub(crate) poll: Poll,
 }
 
 /// The result of starting a load.
@@ -104,9 +103,7 @@ impl Connection {
         };
         let mut input = Input::new();
         let encoding = greet(&transport, &mut input).map_err(failed)?;
-        let call_away = UnixStream::pair().map_err(failed)?;
-        call_away.0.set_nonblocking(true).map_err(failed)?;
-        call_away.1.set_nonblocking(true).map_err(failed)?;
+        let poll = Poll::new().map_err(failed)?;
         Ok(Connection {
             transport,
             encoding,
@@ -119,7 +116,7 @@ impl Connection {
             ended: OnceLock::new(),
             has_ended: AtomicBool::new(false),
             connector: OnceLock::new(),
-            call_away,
+            poll,
         })
     }
 
@@ -176,7 +173,7 @@ impl Connection {
         arguments: &Value<'_>,
         then: Option<Then>,
     ) -> Result<Arc<Promise<Value<'static>>>, ClientError> {
-        let promise = Arc::new(Promise::new());
+        let promise = Arc::new(Promise::default());
         let mut table = self.open_table()?;
         let id = table.next_id();
         encode_request(self.encoding, message, id, method, arguments)?;
@@ -208,7 +205,7 @@ impl Connection {
             for key in keys {
                 promises.push(Arc::clone(table.loads.entry(*key).or_insert_with(|| {
                     encode_load_before_request(self.encoding, &mut message, key.0, key.1);
-                    Arc::new(Promise::new())
+                    Arc::new(Promise::default())
                 })));
             }
         }
@@ -235,7 +232,7 @@ impl Connection {
             if let Some(revision) = known() {
                 return Ok(Started::Known(revision));
             }
-            let promise = Arc::new(Promise::new());
+            let promise = Arc::new(Promise::default());
             table.loads.insert(key, Arc::clone(&promise));
             promise
         };
@@ -319,11 +316,11 @@ impl Connection {
         let mut waited = Ok(());
         let mut next_look = None;
         while !promise.is_complete() {
-            let role = self.table.lock().take_role();
+            let role = self.table.lock().leadership.take_role();
             match role {
-                Role::Leader { wakes_connector } => {
-                    if wakes_connector {
-                        self.wake_connector();
+                Role::Leader { wakes_background } => {
+                    if wakes_background {
+                        self.poll.interrupt();
                     }
                     self.lead(&|| promise.is_complete());
                 }
@@ -341,7 +338,7 @@ impl Connection {
             }
         }
         if has_parked {
-            self.table.lock().leave();
+            self.table.lock().leadership.leave();
         }
         waited
     }
@@ -387,12 +384,7 @@ impl Connection {
         if let Some(connector) = self.connector.get() {
             connector.unpark();
         }
-        self.wake_connector();
-    }
-
-    fn wake_connector(&self) {
-        // If the pipe is full, a wake-up is already pending.
-        let _ = (&self.call_away.0).write(&[1]);
+        self.poll.interrupt();
     }
 
     fn open_table(&self) -> Result<parking_lot::MutexGuard<'_, Table>, ClientError> {

@@ -1,25 +1,16 @@
 //! What the connector thread does with an established connection: it reads while no caller does,
 //! and checks that the server is alive.
-//!
-//! Serial callers must not meet the connector at the socket: each reply would then wake two
-//! threads. So it polls the socket only after a short idle time, and the next caller interrupts
-//! that poll.
 
 use std::cell::Cell;
-use std::io::Read;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use zodium_transport::{IDLE_DELAY, Watch};
 
 use crate::ClientError;
 use crate::connection::Connection;
-use crate::table::Watch;
 
-/// How long the connection must be idle before the connector polls the socket.
-const IDLE_DELAY: Duration = Duration::from_millis(10);
 /// Checks within the longest silence: the first finds no new data and pings, a later one finds no
 /// reply.
 const CHECKS: u32 = 3;
@@ -84,7 +75,7 @@ impl Connection {
             if left.is_zero() {
                 return;
             }
-            let watch = self.table.lock().watch(&mut seen);
+            let watch = self.table.lock().leadership.watch(&mut seen);
             match watch {
                 Watch::Recheck => thread::park_timeout(IDLE_DELAY.min(left)),
                 Watch::UntilWoken => thread::park_timeout(left),
@@ -94,25 +85,13 @@ impl Connection {
     }
 
     fn watch_socket(&self, left: Duration) {
-        let has_something = self.wait_at_socket(left);
-        let leads = self.table.lock().lead_as_connector(has_something);
+        let has_something = self.poll.wait(self.transport.handle(), Some(left));
+        let leads = self.table.lock().leadership.lead_in_background(has_something);
         if leads {
             // Reads once; a caller that started to wait meanwhile takes over.
             let looked = Cell::new(false);
             self.lead(&|| looked.replace(true));
         }
-        let mut calls = [0; 64];
-        while matches!((&self.call_away.1).read(&mut calls), Ok(count) if count > 0) {}
-    }
-
-    /// Whether there is data to read; `false` also if the poll was interrupted.
-    fn wait_at_socket(&self, left: Duration) -> bool {
-        let mut waits = [
-            PollFd::from_borrowed_fd(self.transport.handle(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.call_away.1.as_fd(), PollFlags::IN),
-        ];
-        let limit = Timespec::try_from(left).ok();
-        let polled = poll(&mut waits, limit.as_ref());
-        polled.is_ok() && !waits[0].revents().is_empty()
+        self.poll.clear();
     }
 }

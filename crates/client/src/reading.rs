@@ -26,7 +26,7 @@ impl Drop for Leading<'_> {
             // A watcher has panicked, so an invalidation may be half applied.
             self.0.end(ClientError::disconnected("a watcher panicked while handling its messages"));
         }
-        self.0.table.lock().hand_over();
+        self.0.table.lock().leadership.hand_over();
     }
 }
 

@@ -236,7 +236,7 @@ fn tls_side(files: &TlsFiles) -> Result<TlsSide, NeoError> {
 
 /// Introduces this client to a storage.
 fn identify(
-    connection: &Connection,
+    connection: &Arc<Connection>,
     cluster: &Cluster,
     session: &Session,
     node: NodeId,

@@ -1,29 +1,23 @@
 //! A connection to a node: many requests in flight, each answered by its id.
 //!
-//! Key decision: the thread that asks writes its request to the socket, and one thread for each
-//! connection reads the answers and hands each to what waits for it. So an answer is handed over
-//! once, and a request never.
+//! Key decision: the thread that asks writes its request to the socket. Which thread reads the
+//! answers, `reading.rs` says.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
-use std::thread;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tracing::debug;
-use zodium_neo::messages::Pong;
-use zodium_neo::{
-    ErrorCode, GREETING, Greeting, Kind, Message, MessageIds, NodeId, Packet, Scan, Scanner,
-    encode, read_greeting,
-};
-use zodium_transport::{InputBuffer, TlsSide, Transport};
+use zodium_neo::{GREETING, Greeting, Message, MessageIds, NodeId, Scanner, encode, read_greeting};
+use zodium_transport::{InputBuffer, Leadership, Poll, TICK, TlsSide, Transport};
 use zodium_types::Address;
 
 use crate::NeoError;
 use crate::patience::Patience;
-use crate::promise::Promise;
 
 /// Longest time of connecting, of the TLS handshake and of the greeting, each.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -48,26 +42,46 @@ pub(crate) trait Receiver: Send + Sync {
 /// A connection to a node.
 pub(crate) struct Connection {
     peer: Arc<str>,
-    patience: Patience,
+    pub(crate) patience: Patience,
     /// The storage; `None` for a master.
     pub(crate) node: Option<NodeId>,
-    transport: Transport,
+    pub(crate) transport: Transport,
+    pub(crate) receiver: Arc<dyn Receiver>,
     /// Locked while requests are written, so that ids go out in their order.
-    output: Mutex<Output>,
-    waiting: Mutex<Waiting>,
+    pub(crate) output: Mutex<Output>,
+    /// Locked by the thread that reads.
+    pub(crate) reading: Mutex<Reading>,
+    pub(crate) waiting: Mutex<Waiting>,
+    /// Where the background thread waits while no caller reads.
+    pub(crate) poll: Poll,
+    /// The background thread.
+    background: OnceLock<Thread>,
 }
 
 #[derive(Default)]
-struct Output {
+pub(crate) struct Output {
     ids: MessageIds,
     buffer: BytesMut,
 }
 
-#[derive(Default)]
-struct Waiting {
-    ended: Option<NeoError>,
-    thens: FxHashMap<u32, Then>,
+/// What was read and not handed out.
+pub(crate) struct Reading {
+    pub(crate) input: InputBuffer,
+    pub(crate) scanner: Scanner,
 }
+
+/// The requests that are not answered yet, and the threads that wait for their answers.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    ended: Option<NeoError>,
+    pub(crate) thens: FxHashMap<u32, Then>,
+    pub(crate) leadership: Leadership,
+    /// Number of [`Attended`].
+    pub(crate) attended: usize,
+}
+
+/// A connection that the background thread reads, since answers are not waited for one by one.
+pub(crate) struct Attended(Arc<Connection>);
 
 /// Requests and notifications that are written together.
 pub(crate) struct Batch<'c> {
@@ -88,18 +102,31 @@ impl Connection {
         let transport =
             Transport::open(address, tls, HANDSHAKE_TIME_MAX).map_err(|error| lost(&error))?;
         let input = greet(&transport).map_err(|reason| lost(&reason))?;
-        transport.wait_long(None, SILENCE_MAX).map_err(|error| lost(&error))?;
-        let (output, waiting) = (Mutex::default(), Mutex::default());
-        let (peer, patience) = (Arc::clone(&peer), patience.clone());
-        let connection = Arc::new(Connection { peer, patience, node, transport, output, waiting });
-        let reading = Arc::clone(&connection);
-        let read = move || {
-            let reason = reading.read(input, receiver.as_ref());
-            reading.end(&reason);
-            receiver.ended(&reading);
+        let tick = node.map(|_| TICK);
+        transport.wait_long(tick, SILENCE_MAX).map_err(|error| lost(&error))?;
+        let poll = Poll::new().map_err(|error| lost(&error))?;
+        let reading = Mutex::new(Reading { input, scanner: Scanner::default() });
+        let connection = Arc::new(Connection {
+            patience: patience.clone(),
+            node,
+            transport,
+            receiver,
+            output: Mutex::default(),
+            reading,
+            waiting: Mutex::new(Waiting::of(node)),
+            poll,
+            background: OnceLock::new(),
+            peer,
+        });
+        let attending = Arc::clone(&connection);
+        let attend = move || {
+            attending.attend();
+            attending.receiver.ended(&attending);
         };
-        let started = thread::Builder::new().name("neo-reader".to_owned()).spawn(read);
-        started.map_err(|error| NeoError::Thread { reason: error.to_string().into() })?;
+        let started = thread::Builder::new().name("neo-reader".to_owned()).spawn(attend);
+        let started =
+            started.map_err(|error| NeoError::Thread { reason: error.to_string().into() })?;
+        let _ = connection.background.set(started.thread().clone());
         Ok(connection)
     }
 
@@ -111,26 +138,6 @@ impl Connection {
     /// Whether it cannot be used any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.waiting.lock().ended.is_some()
-    }
-
-    /// Sends a request. `take` makes of its answer what the caller waits for; `None` if it is
-    /// another message.
-    pub(crate) fn ask<'a, T: Send + 'static>(
-        &self,
-        request: impl Into<Message<'a>>,
-        take: impl for<'m> FnOnce(Message<'m>) -> Option<T> + Send + 'static,
-    ) -> Result<Promise<T>, NeoError> {
-        let (promised, promise) = Promise::new(&self.peer, &self.patience);
-        let peer = Arc::clone(&self.peer);
-        let then: Then = Box::new(move |answer| {
-            // The caller may have given up.
-            let _ = promised.send(answer.and_then(|message| {
-                let name = message.name();
-                take(message).ok_or(NeoError::Unexpected { peer, message: name })
-            }));
-        });
-        self.send(|batch| batch.ask(request, then))?;
-        Ok(promise)
     }
 
     /// Sends a notification.
@@ -170,69 +177,51 @@ impl Connection {
         };
         self.transport.shut_down();
         thens.into_values().for_each(|then| then(Err(error.clone())));
+        self.wake_background();
     }
 
-    /// Reads until the connection ends; the reason.
-    fn read(&self, mut input: InputBuffer, receiver: &dyn Receiver) -> String {
-        let mut scanner = Scanner::default();
-        loop {
-            let length = match scanner.scan(input.bytes()) {
-                Ok(Scan::Complete(frame)) => match Packet::decode(frame) {
-                    Ok(packet) => {
-                        self.dispatch(packet, receiver);
-                        frame.bytes().len()
-                    }
-                    Err(error) => return error.to_string(),
-                },
-                Ok(Scan::Need(_)) => 0,
-                Err(error) => return error.to_string(),
-            };
-            if length > 0 {
-                input.consume(length);
-                continue;
-            }
-            match self.transport.receive(&mut input) {
-                Ok(0) => return "the node closed the connection".to_owned(),
-                Ok(_) => {}
-                Err(error) if is_passing(error.kind()) => {}
-                Err(error) => return error.to_string(),
-            }
+    /// Has the background thread read from now on, and as long as the guard lives.
+    pub(crate) fn attended(self: &Arc<Self>) -> Attended {
+        let is_first = {
+            let mut waiting = self.waiting.lock();
+            waiting.attended += 1;
+            waiting.attended == 1
+        };
+        if is_first {
+            self.wake_background();
         }
+        Attended(Arc::clone(self))
     }
 
-    fn dispatch(&self, packet: Packet<'_>, receiver: &dyn Receiver) {
-        let Packet { id, message } = packet;
-        match (message.kind(), message) {
-            (Kind::Answer, message) => {
-                let then = self.waiting.lock().thens.remove(&id);
-                match then {
-                    Some(then) => then(self.answer(message)),
-                    None => debug!(peer = %self.peer, id, "an answer to no request"),
-                }
-            }
-            (Kind::Notification, message) => receiver.notified(self, message),
-            (_, Message::Ping(_)) => {
-                let mut pong = BytesMut::new();
-                if encode(id, Pong {}, &mut pong).is_ok() {
-                    let _output = self.output.lock();
-                    // A connection that fails is noticed by its reader.
-                    let _ = self.transport.send(&pong);
-                }
-            }
-            (_, message) => debug!(peer = %self.peer, message = message.name(), "not for clients"),
+    fn wake_background(&self) {
+        if let Some(background) = self.background.get() {
+            background.unpark();
         }
     }
+}
 
-    /// An error of the node, unless it stands for success.
-    fn answer<'a>(&self, message: Message<'a>) -> Result<Message<'a>, NeoError> {
-        match message {
-            Message::Error(error) if error.code != ErrorCode::Ack => Err(NeoError::Refused {
-                peer: Arc::clone(&self.peer),
-                code: error.code,
-                message: error.message.into(),
-            }),
-            message => Ok(message),
+impl Waiting {
+    /// The background thread reads a master's connection from the start to the end.
+    fn of(node: Option<NodeId>) -> Waiting {
+        let mut waiting = Waiting::default();
+        if node.is_none() {
+            waiting.leadership.lead_at_once();
         }
+        waiting
+    }
+}
+
+impl Deref for Attended {
+    type Target = Arc<Connection>;
+
+    fn deref(&self) -> &Arc<Connection> {
+        &self.0
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        self.0.waiting.lock().attended -= 1;
     }
 }
 
@@ -311,8 +300,4 @@ fn greet(transport: &Transport) -> Result<InputBuffer, String> {
             Err(error) => return Err(format!("no greeting: {error}")),
         }
     }
-}
-
-fn is_passing(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

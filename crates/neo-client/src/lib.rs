@@ -20,6 +20,7 @@ mod finish;
 mod options;
 mod patience;
 mod promise;
+mod reading;
 mod reads;
 mod routing;
 mod session;

@@ -42,6 +42,18 @@ impl Patience {
         }
     }
 
+    /// Whether the calling thread is to stop waiting. Asks once a tick, not before the first.
+    pub(crate) fn is_over(&self, next_look: &mut Option<Instant>) -> bool {
+        let interrupt = self.0.as_ref().filter(|interrupt| interrupt.may_stop());
+        let Some(interrupt) = interrupt else { return false };
+        let now = Instant::now();
+        if next_look.is_some_and(|next_look| now < next_look) {
+            return false;
+        }
+        *next_look = Some(now + TICK);
+        interrupt.stops()
+    }
+
     /// Sleeps.
     pub(crate) fn sleep(&self, time: Duration) -> Result<(), NeoError> {
         let step = |until: Option<Instant>| {

@@ -1,57 +1,63 @@
 //! An answer that is still to come.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use crate::NeoError;
-use crate::patience::Patience;
+use zodium_neo::Message;
 
-/// An answer that one caller waits for.
+use crate::NeoError;
+use crate::connection::{Connection, Then};
+
+/// What is fulfilled, by the thread that reads.
+pub(crate) type Slot<T> = zodium_transport::Promise<Result<T, NeoError>>;
+
+/// An answer that one caller waits for. It reads the connection meanwhile if no other thread does.
 pub(crate) struct Promise<T> {
-    answer: Receiver<Result<T, NeoError>>,
-    peer: Arc<str>,
-    patience: Patience,
+    slot: Arc<Slot<T>>,
+    connection: Arc<Connection>,
 }
 
 impl<T> Promise<T> {
-    /// A promise, and what fulfils it.
-    pub(crate) fn new(
-        peer: &Arc<str>,
-        patience: &Patience,
-    ) -> (SyncSender<Result<T, NeoError>>, Promise<T>) {
-        let (sender, answer) = sync_channel(1);
-        (sender, Promise { answer, peer: Arc::clone(peer), patience: patience.clone() })
+    /// A promise of an answer on a connection, and what fulfils it.
+    pub(crate) fn new(connection: &Arc<Connection>) -> (Arc<Slot<T>>, Promise<T>) {
+        let slot = Arc::new(Slot::default());
+        (Arc::clone(&slot), Promise { slot, connection: Arc::clone(connection) })
     }
 
     /// Waits for the answer. It comes, at the latest when the connection ends.
     pub(crate) fn wait(self) -> Result<T, NeoError> {
-        self.wait_until(None).unwrap_or_else(|| Err(self.unanswered()))
+        self.connection.wait(&self.slot, None)?;
+        self.slot.take().unwrap_or_else(|| {
+            Err(NeoError::lost(self.connection.peer(), "the request was not answered"))
+        })
     }
 
     /// As [`Promise::wait`]; `None` when it takes longer.
     pub(crate) fn wait_for(&self, limit: Duration) -> Option<Result<T, NeoError>> {
-        self.wait_until(Some(Instant::now() + limit))
+        match self.connection.wait(&self.slot, Some(Instant::now() + limit)) {
+            Ok(()) => self.slot.take(),
+            Err(interrupted) => Some(Err(interrupted)),
+        }
     }
+}
 
-    fn wait_until(&self, deadline: Option<Instant>) -> Option<Result<T, NeoError>> {
-        let waited = self.patience.wait(deadline, |until| {
-            let answer = match until {
-                None => self.answer.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(until) => {
-                    self.answer.recv_timeout(until.saturating_duration_since(Instant::now()))
-                }
-            };
-            match answer {
-                Ok(answer) => Some(answer),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Err(self.unanswered())),
-            }
+impl Connection {
+    /// Sends a request. `take` makes of its answer what the caller waits for; `None` if it is
+    /// another message.
+    pub(crate) fn ask<'a, T: Send + 'static>(
+        self: &Arc<Self>,
+        request: impl Into<Message<'a>>,
+        take: impl for<'m> FnOnce(Message<'m>) -> Option<T> + Send + 'static,
+    ) -> Result<Promise<T>, NeoError> {
+        let (slot, promise) = Promise::new(self);
+        let peer = Arc::clone(self.peer());
+        let then: Then = Box::new(move |answer| {
+            slot.complete(answer.and_then(|message| {
+                let name = message.name();
+                take(message).ok_or(NeoError::Unexpected { peer, message: name })
+            }));
         });
-        waited.unwrap_or_else(|interrupted| Some(Err(interrupted)))
-    }
-
-    fn unanswered(&self) -> NeoError {
-        NeoError::lost(&self.peer, "the request was not answered")
+        self.send(|batch| batch.ask(request, then))?;
+        Ok(promise)
     }
 }

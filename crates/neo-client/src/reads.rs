@@ -287,7 +287,7 @@ impl<'c> Reads<'c> {
     fn of_oid<T>(
         &self,
         oid: Oid,
-        attempt: impl Fn(&Connection) -> Result<T, NeoError>,
+        attempt: impl Fn(&Arc<Connection>) -> Result<T, NeoError>,
     ) -> Result<T, NeoError> {
         let partitions = self.cluster.routing.read().partitions().max(1);
         // Oids of one partition have the same remainder.
@@ -299,7 +299,7 @@ impl<'c> Reads<'c> {
         &self,
         place: impl Fn(&Routing) -> Option<Partition>,
         spread: u64,
-        attempt: impl Fn(&Connection) -> Result<T, NeoError>,
+        attempt: impl Fn(&Arc<Connection>) -> Result<T, NeoError>,
     ) -> Result<T, NeoError> {
         let deadline = self.cluster.deadline();
         loop {
@@ -335,14 +335,12 @@ impl<'c> Reads<'c> {
         &self,
         session: &Arc<Session>,
         nodes: &[NodeId],
-        attempt: impl Fn(&Connection) -> Result<T, NeoError>,
+        attempt: impl Fn(&Arc<Connection>) -> Result<T, NeoError>,
     ) -> Result<Result<T, Option<NeoError>>, NeoError> {
         let mut failed = None;
         for node in nodes {
-            let answered = self
-                .cluster
-                .storage(session, *node)
-                .and_then(|connection| attempt(connection.as_ref()));
+            let answered =
+                self.cluster.storage(session, *node).and_then(|connection| attempt(&connection));
             match answered {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err(error @ NeoError::MasterLost) => failed = Some(error),

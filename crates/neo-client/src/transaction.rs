@@ -19,7 +19,7 @@ use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use crate::NeoError;
 use crate::cluster::Cluster;
-use crate::connection::{Batch, Connection, Then};
+use crate::connection::{Attended, Batch, Connection, Then};
 use crate::reads::{Loaded, Reads};
 use crate::session::Session;
 use crate::stores::{Event, Kind, Stores};
@@ -39,7 +39,7 @@ pub(crate) struct NeoTransaction {
     pack: Option<PackRequest>,
     stores: Stores,
     /// The connections to storages that were asked.
-    connections: BTreeMap<NodeId, Arc<Connection>>,
+    connections: BTreeMap<NodeId, Attended>,
     sender: Sender<Event>,
     events: Receiver<Event>,
     /// Whether the storages must be told of an abort.
@@ -242,11 +242,11 @@ impl NeoTransaction {
             return None;
         }
         if let Some(connection) = self.connections.get(&node) {
-            return Some(Arc::clone(connection));
+            return Some(Arc::clone(&**connection));
         }
         match self.cluster.storage(&self.session, node) {
             Ok(connection) => {
-                self.connections.insert(node, Arc::clone(&connection));
+                self.connections.insert(node, connection.attended());
                 Some(connection)
             }
             Err(_) => {
@@ -412,7 +412,7 @@ fn abort<'c>(
     session: &Session,
     ttid: Tid,
     nodes: Vec<NodeId>,
-    connections: impl Iterator<Item = &'c Arc<Connection>>,
+    connections: impl Iterator<Item = &'c Attended>,
 ) {
     for connection in connections {
         let _ = connection.notify(AbortTransaction { ttid, nodes: Vec::new() });

@@ -8,10 +8,14 @@
 
 mod input_buffer;
 mod interrupt;
+mod leadership;
+mod promise;
 mod socket;
 mod transport;
 
 pub use input_buffer::InputBuffer;
 pub use interrupt::{Interrupt, TICK};
+pub use leadership::{IDLE_DELAY, Leadership, Poll, Role, Watch};
+pub use promise::Promise;
 pub use socket::{ConnectError, Socket, connect_socket};
 pub use transport::{OpenError, TlsSide, Transport};
