@@ -2,12 +2,13 @@
 
 use zodium_neo::messages::{
     CellChange, NodeInformation, NotifyClusterInformation, NotifyNodeInformation,
-    NotifyPartitionChanges,
+    NotifyPartitionChanges, Ping,
 };
 use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeType};
 
 use crate::Master;
 use crate::members::Told;
+use crate::peer::Asked;
 
 /// A node that has identified itself.
 struct Receiver {
@@ -67,23 +68,35 @@ impl Master {
         if changes.is_empty() && !is_other_count {
             return;
         }
-        self.send_cells(changes, |kind| kind != NodeType::Master);
-    }
-
-    /// Tells admins of changes in the recovery: storages get the whole table afterwards.
-    pub(crate) fn tell_cells_to_admins(&mut self, changes: Vec<CellChange>) {
-        if !changes.is_empty() {
-            self.send_cells(changes, |kind| kind == NodeType::Admin);
-        }
-    }
-
-    fn send_cells(&mut self, changes: Vec<CellChange>, is_told: impl Fn(NodeType) -> bool) {
         self.counted = None;
         let (table, replicas) = (self.table.next_id(), self.table.replicas());
         let receivers = self.receivers();
-        for receiver in receivers.iter().filter(|receiver| is_told(receiver.kind)) {
+        for receiver in receivers.iter().filter(|receiver| receiver.kind != NodeType::Master) {
             let changes = changes.clone();
             self.notify(receiver.connection, NotifyPartitionChanges { table, replicas, changes });
+        }
+        self.ask_known();
+    }
+
+    /// Tells admins of the whole table in the recovery: storages get it afterwards.
+    pub(crate) fn tell_table_to_admins(&mut self) {
+        self.counted = None;
+        for (_, admin) in self.members.identified(NodeType::Admin) {
+            self.notify(admin, self.table.message());
+        }
+    }
+
+    /// Asks all storages to say when they have the table.
+    pub(crate) fn ask_known(&mut self) {
+        for (_, connection) in self.members.identified(NodeType::Storage) {
+            self.ask_known_by(connection);
+        }
+    }
+
+    /// Asks a storage to say when it has the table.
+    pub(crate) fn ask_known_by(&mut self, connection: ConnectionId) {
+        if let Some(id) = self.table.id() {
+            self.ask(connection, Ping {}, Asked::Known(id));
         }
     }
 

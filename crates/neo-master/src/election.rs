@@ -40,7 +40,7 @@ impl Master {
         }
         self.election = self.clock.stamp();
         // With a partition of the network in two, each part would start without the other.
-        (self.may_start, self.may_create) = (false, false);
+        (self.may_start, self.may_create, self.last_table) = (false, false, None);
         info!(master = ?self.id, "playing the primary master, recovering the cluster");
         self.begin_recovery();
         self.dial_rivals(Duration::ZERO);

@@ -192,6 +192,7 @@ impl Master {
             self.ask_recovery(connection);
         } else {
             self.notify(connection, self.table.message());
+            self.ask_known_by(connection);
             if matches!(self.phase, Phase::Service | Phase::Backup) && state == NodeState::Running {
                 self.start_storage(storage);
             }

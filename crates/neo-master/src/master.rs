@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tracing::error;
-use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, Packet};
+use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, Packet, TableId};
 use zodium_types::Tid;
 
 use crate::Output;
@@ -37,8 +37,12 @@ pub struct Master {
     /// Whether nodes have been told of the state.
     pub(crate) is_state_told: bool,
     pub(crate) table: Table,
+    /// How many recoveries have begun.
+    pub(crate) recoveries: u64,
     /// The cluster starts without all storages that it could have.
     pub(crate) may_start: bool,
+    /// The partition table that was in use before, unless an operator starts the cluster.
+    pub(crate) last_table: Option<TableId>,
     /// An operator has started the cluster: one without a table is a new one.
     pub(crate) may_create: bool,
     /// The last committed transaction.
@@ -75,7 +79,9 @@ impl Master {
             state: ClusterState::Recovering,
             is_state_told: false,
             table: Table::new(settings.partitions, settings.replicas),
+            recoveries: 0,
             may_start: false,
+            last_table: None,
             may_create: false,
             last_tid: Tid::ZERO,
             truncate_tid: None,

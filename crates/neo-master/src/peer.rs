@@ -1,6 +1,6 @@
 //! The peers of a master: one for each connection.
 
-use zodium_neo::{Address, NodeId};
+use zodium_neo::{Address, NodeId, TableId};
 use zodium_types::Tid;
 
 /// The other end of a connection.
@@ -37,10 +37,12 @@ pub(crate) enum Role {
 pub(crate) enum Asked {
     /// RequestIdentification.
     Identification,
-    /// AskRecovery.
-    Recovery,
-    /// AskPartitionTable.
-    Table,
+    /// AskRecovery, in the recovery with this number.
+    Recovery(u64),
+    /// AskPartitionTable, in the recovery with this number.
+    Table(u64),
+    /// Ping, after this version of the table was sent.
+    Known(TableId),
     /// AskLockedTransactions.
     Locked,
     /// AskFinalTID.

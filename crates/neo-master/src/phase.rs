@@ -28,6 +28,8 @@ pub(crate) enum Phase {
 pub(crate) enum Stop {
     /// A partition cannot be read any more.
     NotOperational,
+    /// The storages are lost with which the cluster could be started by an earlier partition table.
+    Unsettled,
     /// The database is cut after a transaction.
     Truncate(Tid),
     /// The cluster is no backup any more: what is after this transaction is not complete.

@@ -38,6 +38,7 @@ struct Told {
 
 impl Master {
     pub(crate) fn begin_recovery(&mut self) {
+        self.recoveries += 1;
         self.phase = Phase::Recovery(Recovery::default());
         (self.truncate_tid, self.backup) = (None, None);
         self.leave_upstream();
@@ -49,7 +50,7 @@ impl Master {
     }
 
     pub(crate) fn ask_recovery(&mut self, connection: ConnectionId) {
-        self.ask(connection, AskRecovery {}, Asked::Recovery);
+        self.ask(connection, AskRecovery {}, Asked::Recovery(self.recoveries));
     }
 
     /// Handles the answer of a storage in the recovery.
@@ -61,15 +62,18 @@ impl Master {
         message: Message<'_>,
     ) -> Handled {
         match (asked, message) {
-            (Some(Asked::Recovery), Message::AnswerRecovery(answer)) => {
+            (Some(Asked::Recovery(number)), Message::AnswerRecovery(answer))
+                if number == self.recoveries =>
+            {
                 self.table_offered(connection, storage, &answer);
             }
-            (Some(Asked::Table), Message::AnswerPartitionTable(answer)) => {
+            (Some(Asked::Table(number)), Message::AnswerPartitionTable(answer))
+                if number == self.recoveries =>
+            {
                 self.table_told(storage, &answer)?;
             }
-            // From before the recovery.
-            (_, Message::AnswerInformationLocked(_)) => {}
-            (Some(_), _) => {}
+            // From before this recovery: the storage may have another table since.
+            (_, Message::AnswerInformationLocked(_)) | (Some(_), _) => {}
             (None, other) => return Err(Refusal::unexpected(&other)),
         }
         Ok(())
@@ -89,11 +93,11 @@ impl Master {
         if is_newer {
             (recovery.newest, recovery.is_loaded) = (Some(table), false);
             recovery.sources = vec![storage];
-            self.ask(connection, AskPartitionTable {}, Asked::Table);
+            self.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
         } else if recovery.newest == Some(table) && !recovery.is_loaded {
             recovery.sources.push(storage);
             if recovery.sources.len() == 1 {
-                self.ask(connection, AskPartitionTable {}, Asked::Table);
+                self.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
             }
         }
     }
@@ -126,9 +130,7 @@ impl Master {
         }
         self.table = table;
         self.tell_nodes(&added);
-        for (_, admin) in self.members.identified(NodeType::Admin) {
-            self.notify(admin, self.table.message());
-        }
+        self.tell_table_to_admins();
         Ok(())
     }
 
@@ -144,7 +146,7 @@ impl Master {
         recovery.sources.retain(|source| *source != storage);
         if was_asked {
             match recovery.sources.first().and_then(|next| self.members.connection_of(*next)) {
-                Some(next) => self.ask(next, AskPartitionTable {}, Asked::Table),
+                Some(next) => self.ask(next, AskPartitionTable {}, Asked::Table(self.recoveries)),
                 None => warn!(%storage, "no other storage has the newest partition table, waiting"),
             }
         }
@@ -171,8 +173,12 @@ impl Master {
         let storages = self.table.nodes().into_iter().filter(connected).collect();
         self.run_storages(&storages);
         let members = &self.members;
-        let changes = self.table.outdate(None, |id| members.is_running(id));
-        self.tell_cells_to_admins(changes);
+        let is_whole = self.table.nodes().iter().all(|id| members.is_running(*id));
+        self.table.outdate(None, |id| members.is_running(id));
+        if !is_whole {
+            self.table.begin_anew();
+            self.tell_table_to_admins();
+        }
         if let Phase::Recovery(recovery) = &mut self.phase {
             let told = std::mem::take(&mut recovery.told);
             self.restore_backup(|node| told.get(&node).and_then(|told| told.backup_tid));
@@ -184,12 +190,19 @@ impl Master {
     /// The storages that the cluster starts with, if it may start.
     fn storages_to_start(&self) -> Option<BTreeSet<NodeId>> {
         let is_pending = |id: NodeId| self.members.state(id) == Some(NodeState::Pending);
+        let Phase::Recovery(recovery) = &self.phase else { return None };
         if self.backup.is_some() && self.upstream.is_none() {
+            return None;
+        }
+        if recovery.newest.is_some() && !recovery.is_loaded {
+            // Another table is loaded, or none: with that, what was committed since would be lost.
             return None;
         }
         if self.table.id().is_some() && self.table.is_filled() {
             let storages = self.table.operational_nodes(is_pending);
-            if self.may_start {
+            // Others may have what was committed since an older table.
+            let is_older = self.table.id() < self.last_table;
+            if self.may_start && !is_older {
                 return Some(storages.into_iter().filter(|id| is_pending(*id)).collect());
             }
             // All that are cut must be there, or those that come later keep what is cut.
@@ -250,9 +263,7 @@ impl Master {
             self.table.next_id();
         }
         self.table.forget_members_without_cells();
-        for (_, admin) in self.members.identified(NodeType::Admin) {
-            self.notify(admin, self.table.message());
-        }
+        self.tell_table_to_admins();
         self.begin_verification();
     }
 

@@ -152,10 +152,17 @@ impl Master {
     pub(crate) fn stop_operation(&mut self, stop: Stop) {
         let truncate = match stop {
             Stop::Truncate(tid) | Stop::LeaveBackup(tid) => Some(tid),
-            Stop::NotOperational => None,
+            Stop::NotOperational | Stop::Unsettled => None,
         };
-        if truncate.is_none() {
-            warn!("partitions cannot be read any more, the cluster stops operating");
+        match stop {
+            Stop::NotOperational => {
+                warn!("partitions cannot be read any more, the cluster stops operating");
+            }
+            Stop::Unsettled => warn!(
+                "a storage was lost that does not know which others are up to date: the cluster \
+                 stops operating until it is back, or an operator starts it"
+            ),
+            Stop::Truncate(_) | Stop::LeaveBackup(_) => {}
         }
         if matches!(self.phase, Phase::Stopping) {
             // What is being committed cannot be any more.
@@ -167,10 +174,11 @@ impl Master {
         // But not if storages that are away could keep what is cut.
         self.may_start = match stop {
             Stop::NotOperational => self.truncate_tid.is_none(),
-            Stop::Truncate(_) => false,
+            Stop::Truncate(_) | Stop::Unsettled => false,
             Stop::LeaveBackup(tid) => tid >= self.last_tid,
         };
         self.may_create = false;
+        self.last_table = self.table.id();
         self.packs = Default::default();
         self.readiness.reset();
         self.transactions.reset();

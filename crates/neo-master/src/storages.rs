@@ -61,6 +61,14 @@ impl Master {
                 self.old_orders_told(storage, number, answer.orders);
                 Ok(())
             }
+            // In the recovery it is about a table from before.
+            (phase, Some(Asked::Known(id)), Message::Pong(_)) => {
+                if !matches!(phase, Phase::Recovery(_)) {
+                    self.table.known(storage, id);
+                    self.commit_locked();
+                }
+                Ok(())
+            }
             (Phase::Recovery(_), asked, message) => {
                 self.recovery_told(connection, storage, asked, message)
             }
@@ -162,6 +170,11 @@ impl Master {
             return;
         }
         let members = &self.members;
+        if self.backup.is_none() && !self.table.can_settle(|id| members.is_running(id)) {
+            // Its cells stay: no start does without it.
+            self.stops = Some(Stop::Unsettled);
+            return;
+        }
         let changes = self.table.outdate(Some(storage), |id| members.is_running(id));
         self.tell_cells(changes, false);
         if !self.is_operational() {

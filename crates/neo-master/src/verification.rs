@@ -53,6 +53,7 @@ impl Master {
         for (_, storage) in self.members.identified(NodeType::Storage) {
             self.notify(storage, self.table.message());
         }
+        self.ask_known();
         // Cells that are out of date count for nothing: what they had locked, others have, too.
         // Nothing is locked in a backup cluster.
         for storage in self.readable_connections() {
@@ -109,7 +110,10 @@ impl Master {
             }
             // From before the recovery.
             (_, Message::AnswerInformationLocked(_)) => return Ok(()),
-            (Some(Asked::Recovery | Asked::Table | Asked::OldPacks(_)), _) => return Ok(()),
+            (
+                Some(Asked::Recovery(_) | Asked::Table(_) | Asked::Known(_) | Asked::OldPacks(_)),
+                _,
+            ) => return Ok(()),
             (_, other) => return Err(Refusal::unexpected(&other)),
         }
         self.answer_counted(connection);

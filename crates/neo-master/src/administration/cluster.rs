@@ -63,7 +63,7 @@ impl Master {
                 "Cannot exit recovery now: node {storage} is entering cluster"
             )));
         }
-        (self.may_start, self.may_create) = (true, true);
+        (self.may_start, self.may_create, self.last_table) = (true, true, None);
         Ok(())
     }
 

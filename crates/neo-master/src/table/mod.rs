@@ -6,6 +6,7 @@
 mod removal;
 mod topology;
 mod tweak;
+mod versions;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +17,12 @@ use zodium_neo::{CellState, NodeId, Partition, TableId};
 use zodium_types::{Oid, Tid};
 
 pub(crate) use topology::Devices;
+
+use self::versions::Versions;
+
+/// A storage that is away may have versions after the newest one that was found: those that were
+/// told when the others were lost. They are fewer than this.
+const VERSIONS_SKIPPED: u64 = 10_000;
 
 /// What one storage has of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +43,7 @@ pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
     /// Storages with cells, and those that get some at the next tweak.
     members: BTreeSet<NodeId>,
+    versions: Versions,
 }
 
 impl Cell {
@@ -62,7 +70,8 @@ impl Table {
     /// No table yet; a new one will have this shape.
     pub(crate) fn new(partitions: u32, replicas: u32) -> Table {
         let rows = vec![Vec::new(); partitions as usize];
-        Table { id: None, replicas, rows, members: BTreeSet::new() }
+        let (members, versions) = (BTreeSet::new(), Versions::default());
+        Table { id: None, replicas, rows, members, versions }
     }
 
     /// The table of a storage; the reason if it contradicts itself.
@@ -75,12 +84,15 @@ impl Table {
         zodium_neo::PartitionTable::new(*table, *replicas, rows.clone())
             .map_err(|error| error.to_string())?;
         let cells = |row: &Row| row.iter().map(|cell| Cell::new(cell.node, cell.state)).collect();
-        Ok(Table {
+        let mut loaded = Table {
             id: Some(*table),
             replicas: *replicas,
             rows: rows.iter().map(cells).collect(),
             members: rows.iter().flatten().map(|cell| cell.node).collect(),
-        })
+            versions: Versions::default(),
+        };
+        loaded.versions = Versions::beginning_with(loaded.readable_nodes());
+        Ok(loaded)
     }
 
     pub(crate) fn id(&self) -> Option<TableId> {
@@ -89,9 +101,43 @@ impl Table {
 
     /// The table has changed.
     pub(crate) fn next_id(&mut self) -> TableId {
-        let id = self.id.map_or(TableId(1), TableId::next);
+        let readable = self.readable_nodes();
+        let id = match self.id {
+            Some(old) => {
+                self.versions.changed(old, readable);
+                old.next()
+            }
+            None => {
+                self.versions = Versions::beginning_with(readable);
+                TableId(1)
+            }
+        };
         self.id = Some(id);
         id
+    }
+
+    /// Begins with a version that no storage that is away has.
+    pub(crate) fn begin_anew(&mut self) {
+        if let Some(id) = self.id {
+            self.versions.changed(id, self.readable_nodes());
+            self.id = Some(TableId(id.0.saturating_add(VERSIONS_SKIPPED)));
+        }
+    }
+
+    /// A storage has a version of the table.
+    pub(crate) fn known(&mut self, node: NodeId, id: TableId) {
+        self.versions.known(node, id);
+    }
+
+    /// Whether no start can find an earlier version to be the newest.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.versions.are_closed()
+    }
+
+    /// Whether that will be, by storages that are running and can be read.
+    pub(crate) fn can_settle(&self, is_running: impl Fn(NodeId) -> bool) -> bool {
+        let readable = self.readable_nodes();
+        self.versions.can_be_closed(|node| readable.contains(&node) && is_running(node))
     }
 
     pub(crate) fn replicas(&self) -> u32 {

@@ -40,7 +40,12 @@ impl Master {
         self.commit_locked();
     }
 
-    fn commit_locked(&mut self) {
+    /// Commits what all storages have locked, as long as a start would know of it.
+    pub(crate) fn commit_locked(&mut self) {
+        if !self.table.is_settled() {
+            // Until a storage says that it has the table.
+            return;
+        }
         let mut is_any = false;
         while let Some(ttid) = self.transactions.queue.front().copied() {
             let commit = self.transactions.all.get(&ttid).and_then(|one| one.commit.as_ref());

@@ -18,35 +18,68 @@ use self::world::{Shape, World};
 /// Steps before the calm.
 const STEPS: usize = 6000;
 
+/// The seeds of `SEEDS`, or these.
+fn seeds_or(seeds: Range<u64>) -> Range<u64> {
+    let given = std::env::var("SEEDS").ok();
+    let given = given.as_ref().and_then(|given| given.split_once(".."));
+    let parsed = given.and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    parsed.unwrap_or(seeds)
+}
+
 fn check(seeds: Range<u64>, shape: Shape) {
     let only: Option<u64> = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let (mut commits, mut primaries) = (0, 0);
+    let mut failures = Vec::new();
     for seed in only.map_or(seeds, |only| only..only + 1) {
         let mut world = World::new(seed, shape);
-        // Large clusters would hardly ever start under faults.
-        let started =
-            if shape.storages > 4 || seed % 2 == 0 { world.come_to_rest() } else { Ok(()) };
-        started.unwrap_or_else(|what| panic!("SEED={seed} ({shape:?}): {what}"));
-        world.run(STEPS * shape.storages.div_ceil(4));
-        if let Err(what) = world.come_to_rest().and_then(|()| world.judge()) {
-            panic!("SEED={seed} ({shape:?}): {what}");
+        if let Err(what) = run(&mut world, seed) {
+            failures.push(format!("SEED={seed} ({shape:?}): {what}"));
         }
         commits += world.commits();
         primaries += world.primaries;
     }
     println!("{commits} commits acknowledged, {primaries} times a master began to be primary");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(only.is_some() || commits > 0);
 }
 
-/// `STORAGES=3 SEED=306` has so many storages: with fewer than five, a replica lacks a commit after
-/// some runs, by a fault of the model or of the master (docs/neo.md).
+fn run(world: &mut World, seed: u64) -> Result<(), String> {
+    // Large clusters would hardly ever start under faults.
+    if world.shape.storages > 4 || seed.is_multiple_of(2) {
+        world.come_to_rest()?;
+    }
+    world.run(STEPS * world.shape.storages.div_ceil(4));
+    world.come_to_rest()?;
+    world.judge()
+}
+
+/// A cluster of so many storages. With few of them, all cells of a partition are lost more often.
+fn shape(storages: usize) -> Shape {
+    let (partitions, clients) = if storages > 4 { (12, 4) } else { (3, 3) };
+    let replicas = (storages as u32 - 1).min(2);
+    Shape { masters: 3, storages, partitions, replicas, clients }
+}
+
+/// `STORAGES=3 SEED=306` runs one seed with so many storages, `STORAGES=3 SEEDS=0..1000` many.
 #[test]
 fn nothing_acknowledged_is_lost_in_a_large_cluster() {
     let given = std::env::var("STORAGES").ok().and_then(|count| count.parse().ok());
-    let storages = given.unwrap_or(12_usize);
-    let (partitions, clients) = if storages > 4 { (12, 4) } else { (3, 3) };
-    let replicas = (storages as u32 - 1).min(2);
-    check(0..6, Shape { masters: 3, storages, partitions, replicas, clients });
+    check(seeds_or(0..6), shape(given.unwrap_or(12)));
+}
+
+/// Seeds that once ended with a replica that lacked a commit: a start with an old table, versions
+/// that only some storages had, answers from an earlier recovery, a newer table not waited for.
+#[test]
+fn nothing_acknowledged_is_lost_in_a_small_cluster() {
+    for seed in [170, 200, 209, 575] {
+        check(seed..seed + 1, shape(2));
+    }
+    for seed in [45, 111, 174, 273, 306] {
+        check(seed..seed + 1, shape(3));
+    }
+    for seed in [163, 354, 409, 486] {
+        check(seed..seed + 1, shape(4));
+    }
 }
 
 #[test]

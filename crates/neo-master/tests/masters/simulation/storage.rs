@@ -152,6 +152,7 @@ impl Storage {
                 let answer = AnswerLastIDs { last_tid, last_oid: Some(Oid(9)), first_tid: Tid(1) };
                 net.answer(end, wire, id, answer);
             }
+            Message::Ping(_) => net.answer(end, wire, id, Pong {}),
             Message::AskPackOrders(_) => {
                 net.answer(end, wire, id, AnswerPackOrders { orders: Vec::new() });
             }
@@ -182,6 +183,8 @@ impl Storage {
                 }
             }
             Message::NotifyTransactionFinished(message) => {
+                // It has not got the whole of it.
+                self.voted.remove(&message.ttid);
                 for wanted in self.wanted.values_mut() {
                     wanted.waits_for.remove(&message.ttid);
                     wanted.until = wanted.until.max(Some(message.max_tid));

@@ -45,11 +45,12 @@ enum Next {
 }
 
 pub(crate) struct World {
-    shape: Shape,
+    pub(crate) shape: Shape,
     random: Random,
     net: Net,
     /// Nothing fails any more, and clients do not begin.
     is_calm: bool,
+    is_traced: bool,
     now: Duration,
     masters: Vec<Option<Process>>,
     storages: Vec<Storage>,
@@ -66,6 +67,7 @@ impl World {
             random: Random::new(seed),
             net: Net::default(),
             is_calm: false,
+            is_traced: std::env::var_os("TRACE").is_some(),
             now: Duration::from_secs(1_700_000_000),
             masters: (0..shape.masters).map(|_| None).collect(),
             storages: (0..shape.storages).map(Storage::new).collect(),
@@ -126,8 +128,10 @@ impl World {
         }
         let states = self.masters.iter_mut().flatten().map(|one| one.master.status());
         let states: Vec<_> = states.collect();
-        let storages = self.storages.iter().map(|one| (one.is_operating, &one.wanted));
-        Err(format!("something waits for ever: {states:?} {:?}", storages.collect::<Vec<_>>()))
+        let storages = self.storages.iter().map(|one| (one.is_operating, &one.wanted, &one.voted));
+        let clients: Vec<_> = self.clients.iter().map(|one| &one.step).collect();
+        let storages: Vec<_> = storages.collect();
+        Err(format!("something waits for ever: {states:?} {storages:?} {clients:?}"))
     }
 
     fn is_at_rest(&mut self) -> bool {
@@ -176,6 +180,13 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// With `TRACE` in the environment: prints each event.
+    fn trace(&self, event: impl FnOnce() -> String) {
+        if self.is_traced {
+            println!("{:?} {}", self.now, event());
+        }
     }
 
     pub(crate) fn commits(&self) -> usize {
@@ -241,6 +252,15 @@ impl World {
 
     fn deliver(&mut self, wire: Wire, side: usize) {
         let Some((end, item)) = self.net.take(wire, side) else { return };
+        self.trace(|| match &item {
+            Item::Packet(bytes) => match Scanner::default().scan(bytes) {
+                Ok(Scan::Complete(frame)) => {
+                    format!("{end:?} <{wire}< {:?}", Packet::decode(frame))
+                }
+                _ => String::new(),
+            },
+            other => format!("{end:?} <{wire}< {other:?}"),
+        });
         match item {
             Item::Closed => self.closed(end, wire),
             Item::Connected => match end {
@@ -351,6 +371,7 @@ impl World {
                 failed.push(node);
             }
         }
+        self.trace(|| format!("client {place} votes {ttid} in {partitions:?}, failed {failed:?}"));
         if checked.len() < partitions.len() || self.random.permille(50) {
             self.clients[place].abort(&mut self.net, ttid);
         } else if failed.is_empty() {
@@ -372,6 +393,7 @@ impl World {
             same.then(|| self.storages[other].give(partition, until)).flatten()
         });
         if let Some(rows) = rows {
+            self.trace(|| format!("storage {place} replicates {partition} until {until}"));
             self.storages[place].replicated(&mut self.net, (partition, until), rows);
         }
     }
@@ -390,6 +412,7 @@ impl World {
     fn fail(&mut self) {
         if self.random.permille(3) {
             let place = self.random.below(self.shape.masters);
+            self.trace(|| format!("master {place} ends or starts"));
             match self.masters[place].take() {
                 Some(_) => self.net.end(End::Master(place), &mut self.random),
                 None => self.start_master(place),
@@ -397,6 +420,7 @@ impl World {
         }
         if self.random.permille(4) {
             let place = self.random.below(self.shape.storages);
+            self.trace(|| format!("storage {place} ends or starts"));
             if self.storages[place].is_running {
                 self.storages[place].kill();
                 self.net.end(End::Storage(place), &mut self.random);
@@ -428,6 +452,7 @@ impl World {
         let in_ten = self.random.below(5) as u64 * 100;
         let parts = all.into_iter().map(|end| (end, u8::from(self.random.permille(100 + in_ten))));
         let parts = parts.collect();
+        self.trace(|| format!("the network falls apart: {parts:?}"));
         self.net.divide(parts, &mut self.random);
     }
 }
