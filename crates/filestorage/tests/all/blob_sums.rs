@@ -78,13 +78,18 @@ fn load(directory: &BlobDirectory, oid: u64, tid: Tid) -> Result<Vec<u8>, FileSt
 
 /// What a check of the whole finds that is about blobs.
 fn check(disk: &MemoryDisk, data: bool) -> (Vec<Damage>, CheckedBlobs) {
+    check_while(disk, data, &|| ())
+}
+
+/// The same, while `meanwhile` is called at each step.
+fn check_while(disk: &MemoryDisk, data: bool, meanwhile: &dyn Fn()) -> (Vec<Damage>, CheckedBlobs) {
     let directory = BlobDirectory::open(Arc::new(disk.clone()), Path::new(BLOBS), true).unwrap();
     let options = CheckOptions {
         path: data_file().to_owned(),
         references: false,
         pickles: false,
         patience: Duration::ZERO,
-        progress: &|_, _| (),
+        progress: &|_, _| meanwhile(),
     };
     let mut found = Vec::new();
     let blobs = Some(BlobsToCheck { directory: &directory, data });
@@ -110,6 +115,19 @@ const ALL: [(u64, u64, &[u8]); 6] = [
     (1, 3, b"one"),
     (2, 3, b"two two"),
 ];
+
+#[test]
+fn blobs_of_a_file_that_is_replaced_during_the_check_are_not_compared() {
+    let (disk, storage) = written();
+    disk.remove(&storage.blobs().unwrap().path_of(Oid(1), tid(1))).unwrap();
+    drop(storage);
+    let (damages, found) = check(&disk, false);
+    assert_eq!((damages.len(), found.missing, found.is_replaced), (1, 1, false));
+    let bytes = disk.bytes(data_file()).unwrap();
+    let replace = || disk.put(data_file(), bytes.clone());
+    let (damages, found) = check_while(&disk, false, &replace);
+    assert_eq!((damages.len(), found.missing, found.is_replaced), (0, 0, true));
+}
 
 #[test]
 fn a_blob_of_another_length_is_an_error_that_names_it_and_all_others_load() {

@@ -390,6 +390,31 @@ fn checksums_that_turn_out_to_be_of_another_log_are_taken_anew() {
     assert_eq!((found.distrust, damages.len()), (None, 1));
 }
 
+/// Neither its frame nor its only record fits, as if it were another transaction; but one bit of
+/// the description makes the frame fit.
+#[test]
+fn a_damaged_record_below_a_flipped_bit_of_the_description_is_damage() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone(), ChecksumMode::Full);
+    commit(&storage, stores(tid(1), &[(1, b"first")])).unwrap();
+    let start = storage.size();
+    let description = b"all prices of the winter".to_vec();
+    let (second, mut new) = stores(tid(2), &[(2, &[7; 50])]);
+    new.metadata.description.clone_from(&description);
+    commit(&storage, (second, new)).unwrap();
+    let record = start + 23 + description.len() as u64;
+    commit(&storage, stores(tid(3), &[(3, b"third")])).unwrap();
+    storage.close().unwrap();
+    for bit in 0..description.len() as u64 * 8 {
+        let damaged = disk.after_kill();
+        flip(&damaged, start + 23 + bit / 8, (bit % 8) as u32);
+        flip(&damaged, record + 42 + 10, 3);
+        let (found, damages) = checked(&damaged);
+        assert_eq!(found.distrust, None, "bit {bit}");
+        assert!(damages.iter().any(|it| it.kind == DamageKind::Checksum), "bit {bit}");
+    }
+}
+
 #[test]
 fn after_a_kill_at_any_step_the_checksums_are_trusted_and_flips_found() {
     let disk = MemoryDisk::new();
