@@ -15,8 +15,10 @@ use crate::support;
 
 /// How long a server may take to start.
 const STARTING: Duration = Duration::from_secs(60);
-/// Starts a server, and ends it as soon as its input ends: with this process.
-const SCRIPT: &str = "\"$@\" & server=$!; cat; kill -9 $server; wait; rm -rf \"$FOLDER\"";
+/// Starts a server, and ends it as soon as its input ends: with this process. Debian has servers in
+/// a folder that only root searches.
+const SCRIPT: &str =
+    "PATH=$PATH:/usr/sbin; \"$@\" & server=$!; cat; kill -9 $server; wait; rm -rf \"$FOLDER\"";
 
 /// A server that is running.
 #[derive(Debug)]
