@@ -69,17 +69,17 @@ def test_keys_make_room_for_new_ones(client, policy):
 
 
 def test_the_keys_that_expire_first_go_first(client):
-    fill(client, 0, 50)
-    fill(client, 50, 100, ex=1000)
-    fill(client, 100, 150, ex=10)
+    fill(client, 0, 500)
+    fill(client, 500, 1000, ex=1000)
+    fill(client, 1000, 1500, ex=100)
     used = client.info("memory")["used_memory"]
     client.config_set(
         "maxmemory", used, "maxmemory-policy", "volatile-ttl", "maxmemory-samples", 64
     )
-    assert all(answer is True for answer in fill(client, 200, 240))
-    left = [sum(client.exists(f"key{n}") for n in range(a, a + 50)) for a in (0, 50, 100)]
-    # Of the keys that a sample finds: each is of one stripe.
-    assert left[0] == 50 and left[1] > left[2]
+    assert all(answer is True for answer in fill(client, 2000, 2300))
+    left = [sum(client.exists(f"key{n}") for n in range(a, a + 500)) for a in (0, 500, 1000)]
+    # Of the keys that a sample finds: each is of one of 64 stripes, which has eight of a kind.
+    assert left[0] == 500 and left[1] > left[2] + 100
 
 
 def test_memory_is_given_back(client):
