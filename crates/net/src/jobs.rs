@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Link;
+use crate::{Link, Together};
 use tokio::sync::{Semaphore, oneshot};
 
 /// Most requests of a connection in progress at once; no more are read until some end.
@@ -103,12 +103,7 @@ impl Jobs {
         T: Send + 'static,
         J: FnOnce() -> T + Send + 'static,
     {
-        let (sender, result) = oneshot::channel();
-        self.shared.blocking.run(Box::new(move || {
-            // The receiver may be gone: the results of some jobs are not needed.
-            let _ = sender.send(job());
-        }));
-        async { result.await.ok() }
+        run_blocking(&*self.shared.blocking, job)
     }
 
     /// Runs `job` on a blocking thread, and then `done` with its result on the worker.
@@ -143,14 +138,37 @@ impl Jobs {
         job: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(T) + 'static,
     ) {
+        self.spawn_after(self.place_for_answer(), job, done);
+    }
+
+    /// As [`Jobs::spawn_answer`], for a question that is answered together with others.
+    pub fn spawn_together<Q: Send + 'static, A: Send + 'static>(
+        &self,
+        together: &Rc<Together<Q, A>>,
+        question: Q,
+        done: impl FnOnce(A) + 'static,
+    ) {
+        self.begin();
+        let (jobs, together, place) = (self.clone(), Rc::clone(together), self.place_for_answer());
+        tokio::task::spawn_local(async move {
+            let place = place.await;
+            let finish = move |answer| {
+                jobs.finish(answer, done);
+                drop(place);
+            };
+            together.ask(question, Box::new(finish)).await;
+        });
+    }
+
+    /// Waits until the client may get another large answer; to be kept until it is there.
+    fn place_for_answer(&self) -> impl Future<Output = impl Sized + use<>> + use<> {
         let (answering, link) = (Arc::clone(&self.shared.answering), self.shared.link.clone());
-        let before = async move {
+        async move {
             let place = answering.acquire_owned().await;
             // `done` notices the end of the link.
             link.uncongested().await;
             place
-        };
-        self.spawn_after(before, job, done);
+        }
     }
 
     /// As [`Jobs::spawn`], for jobs that may read a whole file. It begins when one of the `places`
@@ -176,21 +194,44 @@ impl Jobs {
         tokio::task::spawn_local(async move {
             let _place = before.await;
             let result = jobs.run_blocking(job).await;
-            (jobs.shared.before_done)();
-            jobs.end();
-            match result {
-                Some(result) => done(result),
-                None => tracing::error!("a job was lost"),
-            }
-            jobs.shared.link.wake();
+            jobs.finish(result, done);
         });
     }
+
+    /// Ends a request with the result of its job.
+    fn finish<T>(&self, result: Option<T>, done: impl FnOnce(T)) {
+        (self.shared.before_done)();
+        self.end();
+        match result {
+            Some(result) => done(result),
+            None => tracing::error!("a job was lost"),
+        }
+        self.shared.link.wake();
+    }
+}
+
+/// As [`Jobs::run_blocking`], of no connection.
+pub(crate) fn run_blocking<T, J>(
+    blocking: &dyn Blocking,
+    job: J,
+) -> impl Future<Output = Option<T>> + use<T, J>
+where
+    T: Send + 'static,
+    J: FnOnce() -> T + Send + 'static,
+{
+    let (sender, result) = oneshot::channel();
+    blocking.run(Box::new(move || {
+        // The receiver may be gone: the results of some jobs are not needed.
+        let _ = sender.send(job());
+    }));
+    async { result.await.ok() }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
+    use std::sync::Mutex;
 
     use tokio::task::LocalSet;
 
@@ -254,6 +295,38 @@ mod tests {
             settle().await;
             assert!(!jobs.is_paused());
             assert_eq!(jobs.running(), 1);
+        });
+    }
+
+    #[test]
+    fn what_is_asked_in_one_turn_is_answered_by_one_job() {
+        run(async |jobs, queued| {
+            let sizes = Arc::new(Mutex::new(Vec::new()));
+            let counted = Arc::clone(&sizes);
+            let together = Together::new(Rc::new(queued.clone()), 3, move |numbers: Vec<usize>| {
+                counted.lock().unwrap().push(numbers.len());
+                numbers.into_iter().map(|number| number * 10).collect()
+            });
+            let (together, done) = (Rc::new(together), Rc::<RefCell<Vec<usize>>>::default());
+            let ask = |number| {
+                let done = Rc::clone(&done);
+                jobs.spawn_together(&together, number, move |answer| {
+                    done.borrow_mut().push(answer)
+                });
+            };
+            (0..7).for_each(ask);
+            settle().await;
+            // Later ones wait for none of these.
+            ask(7);
+            settle().await;
+            assert_eq!(jobs.running(), 8);
+            while queued.run_next() {}
+            settle().await;
+            done.borrow_mut().sort_unstable();
+            assert_eq!(*done.borrow(), [0, 10, 20, 30, 40, 50, 60, 70]);
+            assert_eq!(jobs.running(), 0);
+            sizes.lock().unwrap().sort_unstable();
+            assert_eq!(*sizes.lock().unwrap(), [1, 1, 3, 3]);
         });
     }
 

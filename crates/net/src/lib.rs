@@ -30,6 +30,7 @@ mod session;
 mod thread_time;
 #[cfg(test)]
 mod tls_tests;
+mod together;
 mod unfinished;
 mod workers;
 
@@ -44,4 +45,5 @@ pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use protocols::{Protocol, Protocols};
 pub use session::{CloseReason, Consumed, Parked, Service, Session};
+pub use together::Together;
 pub use workers::{Balancing, WorkerError, WorkerOptions, Workers};

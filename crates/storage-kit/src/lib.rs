@@ -42,6 +42,7 @@ macro_rules! check_storage {
                 current_serial_of_an_unknown_object_is_none,
                 blocking_and_resident_reads_agree, answer_stays_current_until_the_next_revision,
                 answer_of_another_object_does_not_end_it, record_names_the_transaction_of_its_data,
+                many_loads_answer_as_single_ones,
             ];
             deletions: [
                 deleted_object_is_missing, deleted_object_keeps_its_older_revisions,

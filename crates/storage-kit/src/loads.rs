@@ -198,3 +198,24 @@ pub fn record_names_the_transaction_of_its_data(tester: &Tester) {
     let record = tester.storage.record(Oid(1), first).unwrap().unwrap();
     assert_eq!(record.data_tid, first);
 }
+
+pub fn many_loads_answer_as_single_ones(tester: &Tester) {
+    let first = tester.store(1, "one");
+    let second = tester.store(1, "one again");
+    tester.store(2, "two");
+    tester.delete(3);
+    let tids = [Tid::ZERO, first, first.next(), second, second.next(), Tid::MAX];
+    let pairs = |oid| tids.map(|before| (Oid(oid), before));
+    let asked: Vec<_> = [1, 2, 1, 3, 77, u64::MAX, 2].into_iter().flat_map(pairs).collect();
+    let shown = |load: Load| match load {
+        Load::Revision(found) => Some((found.data, found.serial, found.end)),
+        Load::NoRevision => Some((Bytes::new(), Tid::ZERO, None)),
+        Load::Missing => None,
+        Load::WouldBlock => panic!("a blocking load did not wait"),
+    };
+    let many = tester.storage.load_many_before(&asked);
+    let many: Vec<_> = many.into_iter().map(|load| shown(load.unwrap())).collect();
+    let single = asked.iter().map(|(oid, before)| shown(raw(tester, oid.0, *before)));
+    assert_eq!(many, single.collect::<Vec<_>>());
+    assert!(tester.storage.load_many_before(&[]).is_empty());
+}

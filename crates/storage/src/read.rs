@@ -39,6 +39,19 @@ pub trait Read: Send + Sync {
     /// The latest revision of `oid` written by a transaction before `before`.
     fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError>;
 
+    /// The most loads that one [`Read::load_many_before`] should be given. 1 where loads that wait
+    /// side by side are answered sooner: on a disk, for example.
+    fn loads_at_once(&self) -> usize {
+        1
+    }
+
+    /// As [`Read::load_before`] for each of `asked`, an oid and its `before`; the answers are in
+    /// that order. Blocking.
+    fn load_many_before(&self, asked: &[(Oid, Tid)]) -> Vec<Result<Load, StorageError>> {
+        let load = |&(oid, before): &(Oid, Tid)| self.load_before(oid, before, Access::Blocking);
+        asked.iter().map(load).collect()
+    }
+
     /// Whether an answer that was computed a while ago may still say that it is current.
     ///
     /// A load that waited for the disk must ask this before it is sent: meanwhile a newer

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use zodium_net::Output;
+use zodium_engine::Database;
+use zodium_net::{Blocking, Output, Together};
 use zodium_pickle::Value;
 use zodium_storage::{Access, Load, Revision, StorageError};
 use zodium_types::{Oid, Tid};
@@ -36,25 +37,51 @@ pub(crate) fn load_before(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid)
 
 fn load_cold(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid, asked: Instant) {
     let (reader, peer) = (Arc::clone(peer.storage()), Rc::clone(peer));
-    let jobs = peer.jobs.clone();
-    let job = move || reader.reader().load_before(oid, before, Access::Blocking);
-    jobs.spawn_answer(job, move |result| {
-        let storage = peer.storage();
-        // During the wait a newer revision may have been announced to the client. An answer that
-        // says "current" would then be wrong, so check again.
-        let result = if let Ok(Load::Revision(Revision { end: None, stamp, .. })) = &result
-            && !storage.reader().is_still_current(oid, *stamp)
-        {
-            match storage.reader().load_before(oid, before, Access::NonBlocking) {
-                Ok(Load::WouldBlock) => return load_cold(&peer, id, oid, before, asked),
-                again => again,
-            }
-        } else {
-            result
-        };
-        peer.replies.note_cold_load(asked);
-        reply_load(&peer.replies, &id, oid, result);
-    });
+    let (jobs, together) = (peer.jobs.clone(), peer.subscriber.cold_loads.clone());
+    let done = move |result| finish_cold(&peer, id, (oid, before), asked, result);
+    match together {
+        Some(together) => jobs.spawn_together(&together, (oid, before), done),
+        None => jobs
+            .spawn_answer(move || reader.reader().load_before(oid, before, Access::Blocking), done),
+    }
+}
+
+fn finish_cold(
+    peer: &Rc<Peer>,
+    id: MessageId,
+    (oid, before): (Oid, Tid),
+    asked: Instant,
+    result: Result<Load, StorageError>,
+) {
+    let reader = peer.storage().reader();
+    // During the wait a newer revision may have been announced to the client. An answer that
+    // says "current" would then be wrong, so check again.
+    let result = if let Ok(Load::Revision(Revision { end: None, stamp, .. })) = &result
+        && !reader.is_still_current(oid, *stamp)
+    {
+        match reader.load_before(oid, before, Access::NonBlocking) {
+            Ok(Load::WouldBlock) => return load_cold(peer, id, oid, before, asked),
+            again => again,
+        }
+    } else {
+        result
+    };
+    peer.replies.note_cold_load(asked);
+    reply_load(&peer.replies, &id, oid, result);
+}
+
+/// Answers the loads of a worker's sessions together, if that pays for this storage.
+pub(crate) type ColdLoads = Together<(Oid, Tid), Result<Load, StorageError>>;
+
+/// The cold loads of a storage on a worker; `None` if each is a job of its own.
+pub(crate) fn cold_loads(
+    storage: &Arc<Database>,
+    blocking: &Rc<dyn Blocking>,
+) -> Option<Rc<ColdLoads>> {
+    let most = storage.reader().loads_at_once();
+    let storage = Arc::clone(storage);
+    let answer = move |asked: Vec<_>| storage.reader().load_many_before(&asked);
+    (most > 1).then(|| Rc::new(Together::new(Rc::clone(blocking), most, answer)))
 }
 
 fn reply_load(replies: &Replies, id: &MessageId, oid: Oid, result: Result<Load, StorageError>) {

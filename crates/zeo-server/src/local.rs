@@ -45,7 +45,8 @@ impl LocalServer {
             served.statistics.lock().push(Arc::clone(&statistics));
             let storage = Arc::clone(&served.storage);
             let notice_interval = server.config.notice_interval;
-            let subscriber = StorageSubscriber::new(storage, statistics, notice_interval);
+            let subscriber =
+                StorageSubscriber::new(storage, statistics, notice_interval, &blocking);
             let subscriber = Rc::new(subscriber);
             tokio::task::spawn_local(Rc::clone(&subscriber).run());
             tokio::task::spawn_local(Rc::clone(&subscriber).send_deferred());

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Database, Mailbox, Notice};
-use zodium_net::{CloseReason, Inbox, InboxSender, Link, inbox};
+use zodium_net::{Blocking, CloseReason, Inbox, InboxSender, Link, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 
 use crate::invalidations::{InvalidationMemory, Invalidations};
+use crate::loads::{ColdLoads, cold_loads};
 use crate::statistics::Statistics;
 use crate::voting::VotingSessions;
 
@@ -61,6 +62,8 @@ pub(crate) fn mailbox() -> (Arc<dyn Mailbox>, Inbox<Notice>) {
 
 pub(crate) struct StorageSubscriber {
     pub(crate) storage: Arc<Database>,
+    /// Answers loads that must wait together, if the storage gains by it.
+    pub(crate) cold_loads: Option<Rc<ColdLoads>>,
     pub(crate) mailbox: Arc<dyn Mailbox>,
     inbox: Inbox<Notice>,
     pub(crate) statistics: Arc<Statistics>,
@@ -87,9 +90,11 @@ impl StorageSubscriber {
         storage: Arc<Database>,
         statistics: Arc<Statistics>,
         notice_interval: Duration,
+        blocking: &Rc<dyn Blocking>,
     ) -> StorageSubscriber {
         let (mailbox, inbox) = mailbox();
         StorageSubscriber {
+            cold_loads: cold_loads(&storage, blocking),
             storage,
             mailbox,
             inbox,
