@@ -46,7 +46,8 @@ pub(crate) struct Storage {
     /// Clients that the master has told of, with the times when it met them.
     clients: BTreeMap<NodeId, f64>,
     pub(crate) wanted: BTreeMap<Partition, Wanted>,
-    asked: BTreeMap<u32, Vec<Partition>>,
+    /// By request: the partitions, and the transactions that were voted here then.
+    asked: BTreeMap<u32, (Vec<Partition>, BTreeSet<Tid>)>,
 }
 
 impl Storage {
@@ -176,11 +177,17 @@ impl Storage {
             }
             Message::StopOperation(_) => self.stop(),
             Message::AnswerUnfinishedTransactions(answer) => {
-                for partition in self.asked.remove(&id).unwrap_or_default() {
+                let (partitions, known) = self.asked.remove(&id).unwrap_or_default();
+                for partition in partitions {
                     let waits_for = answer.ttids.iter().copied().collect();
                     let wanted = Wanted { waits_for, until: Some(answer.max_tid) };
                     self.wanted.insert(partition, wanted);
                 }
+                // Others ended before this node was ready for them, as real storages see it, too.
+                let may_be_over = |ttid: &Tid| *ttid <= answer.max_tid || known.contains(ttid);
+                self.voted.retain(|ttid, voted| {
+                    voted.tid.is_some() || answer.ttids.contains(ttid) || !may_be_over(ttid)
+                });
             }
             Message::NotifyTransactionFinished(message) => {
                 // It has not got the whole of it.
@@ -221,7 +228,7 @@ impl Storage {
         partitions.iter().for_each(|one| drop(self.wanted.insert(*one, Wanted::default())));
         let asked = AskUnfinishedTransactions { partitions: partitions.clone() };
         let id = net.tell(self.end(), wire, asked);
-        self.asked.insert(id, partitions);
+        self.asked.insert(id, (partitions, self.voted.keys().copied().collect()));
     }
 
     fn cells_changed(&mut self, net: &mut Net, wire: Wire, message: &NotifyPartitionChanges) {
