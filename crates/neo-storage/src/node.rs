@@ -401,6 +401,12 @@ impl Node {
         self.write_as(false, write, done);
     }
 
+    /// Goes on when every durable write before is on disk, also if operation has ended meanwhile.
+    pub(crate) fn when_written(&mut self, done: impl FnOnce(&mut Node) + Send + 'static) {
+        let job = WriteJob::new(move |_| Ok(Completion::new(done)));
+        self.outputs.push(Output::Write { job, is_durable: true });
+    }
+
     pub(crate) fn write_as<T: Send + 'static>(
         &mut self,
         is_durable: bool,

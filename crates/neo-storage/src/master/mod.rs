@@ -96,7 +96,8 @@ impl Node {
     ) -> Handled {
         match message {
             Message::Ping(_) => {
-                self.answer(connection, id, Pong {});
+                // The master asks whether this node has the table. A later start must find it.
+                self.when_written(move |node| node.answer(connection, id, Pong {}));
                 Ok(())
             }
             Message::NotifyNodeInformation(message) => self.nodes_told(message),

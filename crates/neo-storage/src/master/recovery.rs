@@ -60,7 +60,7 @@ impl Node {
             replicas: table.replicas(),
             rows: table.rows().to_vec(),
         };
-        self.answer(connection, id, answer);
+        self.when_written(move |node| node.answer(connection, id, answer));
         Ok(())
     }
 
