@@ -175,10 +175,13 @@ impl Master {
         let members = &self.members;
         let is_whole = self.table.nodes().iter().all(|id| members.is_running(*id));
         self.table.outdate(None, |id| members.is_running(id));
-        if !is_whole {
+        if is_whole {
+            // A master that was primary before sees by it that another one has been since.
+            self.table.next_id();
+        } else {
             self.table.begin_anew();
-            self.tell_table_to_admins();
         }
+        self.tell_table_to_admins();
         if let Phase::Recovery(recovery) = &mut self.phase {
             let told = std::mem::take(&mut recovery.told);
             self.restore_backup(|node| told.get(&node).and_then(|told| told.backup_tid));
@@ -200,9 +203,10 @@ impl Master {
         }
         if self.table.id().is_some() && self.table.is_filled() {
             let storages = self.table.operational_nodes(is_pending);
-            // Others may have what was committed since an older table.
-            let is_older = self.table.id() < self.last_table;
-            if self.may_start && !is_older {
+            // Others may have what was committed since an older table, or, after a newer one, what
+            // another master committed meanwhile.
+            let is_last = self.last_table.is_none_or(|last| self.table.id() == Some(last));
+            if self.may_start && is_last {
                 return Some(storages.into_iter().filter(|id| is_pending(*id)).collect());
             }
             // All that are cut must be there, or those that come later keep what is cut.

@@ -113,3 +113,28 @@ fn a_truncation_waits_for_all_storages() {
     bench.answer(storages[1], "AskRecovery", answer);
     assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
 }
+
+#[test]
+fn a_cluster_that_another_master_ran_meanwhile_waits_for_all_storages() {
+    let start_again_with = |number: u64, other: zodium_neo::CellState| {
+        let (mut bench, storages) = Bench::running(2);
+        bench.lose(storages[1]);
+        bench.lose(storages[0]);
+        assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+        let (back, table) = (bench.storage(1), zodium_neo::TableId(number));
+        let answer = AnswerRecovery { table: Some(table), backup_tid: None, truncate_tid: None };
+        bench.answer(back, "AskRecovery", answer);
+        let cell = |number, state| Cell { node: storage(number), state };
+        let row = vec![cell(1, zodium_neo::CellState::UpToDate), cell(2, other)];
+        let answer = AnswerPartitionTable { table, replicas: 1, rows: vec![row; 2] };
+        bench.answer(back, "AskPartitionTable", answer);
+        bench.master.status().state
+    };
+    // The table that this master has told last: 7 was found, 8 was the start, 9 is without the
+    // second storage.
+    let (up_to_date, outdated) =
+        (zodium_neo::CellState::UpToDate, zodium_neo::CellState::OutOfDate);
+    assert_eq!(start_again_with(9, outdated), Some(ClusterState::Verifying));
+    assert_eq!(start_again_with(8, up_to_date), Some(ClusterState::Recovering));
+    assert_eq!(start_again_with(10, up_to_date), Some(ClusterState::Recovering));
+}
