@@ -65,6 +65,9 @@ impl Master {
             (phase, Some(Asked::Known(id)), Message::Pong(_)) => {
                 if !matches!(phase, Phase::Recovery(_)) {
                     self.table.known(storage, id);
+                    if matches!(phase, Phase::Service | Phase::Backup) {
+                        self.drop_fed_cells();
+                    }
                     self.commit_locked();
                 }
                 Ok(())
@@ -131,6 +134,15 @@ impl Master {
             other => return self.any_says(connection, id, &other),
         }
         Ok(())
+    }
+
+    /// Drops the cells that fed others, and had to stay until storages have the table.
+    fn drop_fed_cells(&mut self) {
+        let changes = self.table.drop_all_fed();
+        if !changes.is_empty() {
+            self.tell_cells(changes, false);
+            self.order_all();
+        }
     }
 
     /// A check has found a difference. An operator decides what is done.

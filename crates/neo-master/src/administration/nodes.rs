@@ -4,6 +4,7 @@ use tracing::info;
 use zodium_neo::messages::{NotifyNodeInformation, NotifyRepair, Repair, SetNodeState};
 use zodium_neo::{ConnectionId, NodeId, NodeState, NodeType, Partition};
 
+use super::table::too_early;
 use crate::Master;
 use crate::handling::{Handled, Refusal};
 use crate::{Phase, Stop};
@@ -30,12 +31,22 @@ impl Master {
         if before == NodeState::Running && state == NodeState::Unknown {
             return Err(Refusal::denied("a running node must be stopped before removal"));
         }
-        info!(%node, %state, "an operator changes a storage");
+        let (mut table, members) = (self.table.clone(), &self.members);
         let changes = match state {
-            NodeState::Unknown => self.table.remove(node),
-            _ => self.table.removal_of(node),
+            NodeState::Unknown => table.remove(node),
+            _ => table.removal_of(node),
         };
         let changes = changes.map_err(refused)?;
+        if state == NodeState::Down {
+            table.outdate(None, |id| id != node && members.is_running(id));
+        }
+        if matches!(self.phase, Phase::Service | Phase::Backup) && !table.may_follow() {
+            return Err(too_early(if state == NodeState::Down { "kill" } else { "drop" }));
+        }
+        if state == NodeState::Unknown {
+            self.table = table;
+        }
+        info!(%node, %state, "an operator changes a storage");
         let is_removed = state == NodeState::Unknown && !changes.is_empty();
         let ended = self.end_storage(node, state);
         let changes = match state {

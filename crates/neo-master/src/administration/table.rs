@@ -41,6 +41,9 @@ impl Master {
         let Some(changes) = table.tweak(&excluded, &self.devices()) else {
             return Err(Refusal::denied("Can't remove all nodes."));
         };
+        if !changes.is_empty() && !table.may_follow() {
+            return Err(too_early("tweak"));
+        }
         let (changed, rows) = (!changes.is_empty(), table.told_rows());
         if !message.dry_run {
             self.table = table;
@@ -50,4 +53,11 @@ impl Master {
         self.answer(connection, id, AnswerTweakPartitionTable { changed, rows });
         Ok(())
     }
+}
+
+/// Refuses a change after which no storage could say that earlier tables are out of use.
+pub(super) fn too_early(command: &str) -> Refusal {
+    Refusal::denied(format!(
+        "{command}: storages have not confirmed the last change of the partition table, try again"
+    ))
 }

@@ -3,6 +3,7 @@
 //! Unlike [`zodium_neo::PartitionTable`] it keeps the cells of a partition in the order in which
 //! they were added, knows storages without cells, and makes the changes itself.
 
+mod feeding;
 mod removal;
 mod topology;
 mod tweak;
@@ -44,6 +45,8 @@ pub(crate) struct Table {
     /// Storages with cells, and those that get some at the next tweak.
     members: BTreeSet<NodeId>,
     versions: Versions,
+    /// Partitions with cells that fed others, and stay until enough storages know of the others.
+    fed: BTreeSet<Partition>,
 }
 
 impl Cell {
@@ -70,8 +73,8 @@ impl Table {
     /// No table yet; a new one will have this shape.
     pub(crate) fn new(partitions: u32, replicas: u32) -> Table {
         let rows = vec![Vec::new(); partitions as usize];
-        let (members, versions) = (BTreeSet::new(), Versions::default());
-        Table { id: None, replicas, rows, members, versions }
+        let (members, versions, fed) = Default::default();
+        Table { id: None, replicas, rows, members, versions, fed }
     }
 
     /// The table of a storage; the reason if it contradicts itself.
@@ -90,6 +93,7 @@ impl Table {
             rows: rows.iter().map(cells).collect(),
             members: rows.iter().flatten().map(|cell| cell.node).collect(),
             versions: Versions::default(),
+            fed: feeding::finished(rows),
         };
         loaded.versions = Versions::beginning_with(loaded.readable_nodes());
         Ok(loaded)
@@ -138,6 +142,11 @@ impl Table {
     pub(crate) fn can_settle(&self, is_running: impl Fn(NodeId) -> bool) -> bool {
         let readable = self.readable_nodes();
         self.versions.can_be_closed(|node| readable.contains(&node) && is_running(node))
+    }
+
+    /// Whether the table, as it is changed now, may follow those that storages know.
+    pub(crate) fn may_follow(&self) -> bool {
+        self.versions.can_be_followed_by(&self.readable_nodes())
     }
 
     pub(crate) fn replicas(&self) -> u32 {
@@ -243,37 +252,6 @@ impl Table {
         }
     }
 
-    /// A storage has replicated a partition. Gives the changes: none if that comes too late, `None`
-    /// if it has no such cell.
-    pub(crate) fn set_up_to_date(
-        &mut self,
-        partition: Partition,
-        node: NodeId,
-    ) -> Option<Vec<CellChange>> {
-        let wanted = self.replicas as usize + 1;
-        let row = self.rows.get_mut(partition.0 as usize)?;
-        let cell = row.iter_mut().find(|cell| cell.node == node)?;
-        if cell.state != CellState::OutOfDate || !cell.is_updatable {
-            return Some(Vec::new());
-        }
-        cell.set(CellState::UpToDate);
-        let mut changes = vec![cell.change(partition)];
-        // Cells that feed are dropped when there are enough others: all, or as many as wanted.
-        let readable = row.iter().filter(|cell| cell.is_readable()).count();
-        let mut droppable =
-            if readable == row.len() { readable } else { readable.saturating_sub(wanted) };
-        row.retain(|cell| {
-            let is_dropped = cell.state == CellState::Feeding && droppable > 0;
-            if is_dropped {
-                droppable -= 1;
-                let (node, state) = (cell.node, CellState::Discarded);
-                changes.push(CellChange { partition, node, state });
-            }
-            !is_dropped
-        });
-        Some(changes)
-    }
-
     /// Cells of storages that do not run go out of date, as others go on without them.
     ///
     /// Those of `lost` stay where it was the last one to serve a partition: so the cluster can be
@@ -310,5 +288,7 @@ impl Table {
     }
 }
 
+#[cfg(test)]
+mod random_changes;
 #[cfg(test)]
 mod tests;

@@ -153,6 +153,23 @@ fn a_replicated_cell_takes_the_place_of_the_one_that_feeds_it() {
 }
 
 #[test]
+fn a_cell_that_feeds_stays_until_its_storage_knows_the_table() {
+    let cell = |number, state| ToldCell { node: storage(number), state };
+    let row = vec![cell(1, CellState::Feeding), cell(2, CellState::OutOfDate)];
+    let told = AnswerPartitionTable { table: TableId(3), replicas: 0, rows: vec![row] };
+    let mut table = Table::load(&told).unwrap();
+    table.set_updatable(storage(2), &[Partition(0)]);
+    assert_eq!(table.set_up_to_date(Partition(0), storage(2)).unwrap().len(), 1);
+    // A start with the first storage alone would know of no commit on the second one.
+    assert_eq!(shown(&table), ["F1 U2"]);
+    let id = table.next_id();
+    assert_eq!(table.drop_all_fed(), []);
+    table.known(storage(1), id);
+    assert_eq!(table.drop_all_fed().len(), 1);
+    assert_eq!(shown(&table), ["U2"]);
+}
+
+#[test]
 fn a_cell_that_feeds_stays_when_the_new_one_goes() {
     let mut table = made(2, 0, 1);
     table.add_member(storage(2));

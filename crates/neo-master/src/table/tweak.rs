@@ -57,7 +57,10 @@ impl Table {
         for ((partition, row), wanted) in partitions.zip(&mut self.rows).zip(&wanted) {
             give(partition, row, wanted, new_state, &mut changes);
             let is_spare = |cell: &Cell| !wanted.contains(&cell.node) && nodes.contains(&cell.node);
-            take_back(partition, row, copies, is_spare, &mut changes);
+            let kept = row.iter().filter(|cell| cell.is_readable() && wanted.contains(&cell.node));
+            // Excluded storages do not count: they are about to leave.
+            let missing = copies.saturating_sub(kept.count());
+            take_back(partition, row, missing, is_spare, &mut changes);
         }
         Some(changes)
     }
@@ -113,16 +116,14 @@ fn give(
     }
 }
 
-/// Removes spare cells. As many readable ones stay and feed as are missing otherwise.
+/// Removes spare cells. Readable ones stay and feed, up to as many as are `missing`.
 fn take_back(
     partition: Partition,
     row: &mut Vec<Cell>,
-    copies: usize,
+    mut missing: usize,
     is_spare: impl Fn(&Cell) -> bool,
     changes: &mut Vec<CellChange>,
 ) {
-    let kept = row.iter().filter(|cell| cell.is_readable() && !is_spare(cell)).count();
-    let mut missing = copies.saturating_sub(kept);
     row.retain_mut(|cell| {
         if !is_spare(cell) {
             return true;

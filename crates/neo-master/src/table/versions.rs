@@ -39,6 +39,15 @@ impl Versions {
         self.open.retain(|(open, readable)| *open >= id || !readable.contains(&node));
     }
 
+    /// Whether storages with these readable cells can close all versions, the current one too. A
+    /// table whose storages cannot must not follow: a start with it waits for none that knows
+    /// whether an earlier one is in use.
+    pub(super) fn can_be_followed_by(&self, readable: &BTreeSet<NodeId>) -> bool {
+        let open = self.open.iter().map(|(_, nodes)| nodes).chain([&self.readable]);
+        // No cluster starts with a version that has no readable cell.
+        open.filter(|nodes| !nodes.is_empty()).all(|nodes| !nodes.is_disjoint(readable))
+    }
+
     /// Whether all versions before the current one are closed.
     pub(super) fn are_closed(&self) -> bool {
         self.open.is_empty()

@@ -9,3 +9,4 @@ mod foreign;
 mod simulation;
 mod starts;
 mod support;
+mod tables;

@@ -1,0 +1,73 @@
+//! Cells that feed others until these are up to date.
+
+use std::collections::BTreeSet;
+
+use zodium_neo::messages::{CellChange, Row};
+use zodium_neo::{CellState, NodeId, Partition};
+
+use super::{Cell, Table};
+
+/// The partitions of a loaded table whose cells have all been fed.
+pub(super) fn finished(rows: &[Row]) -> BTreeSet<Partition> {
+    let is_finished = |row: &Row| row.iter().all(|cell| cell.state.is_readable());
+    let partitions = (0..).map(Partition).zip(rows);
+    partitions.filter(|(_, row)| is_finished(row)).map(|(partition, _)| partition).collect()
+}
+
+impl Table {
+    /// A storage has replicated a partition. Gives the changes: none if that comes too late, `None`
+    /// if it has no such cell.
+    pub(crate) fn set_up_to_date(
+        &mut self,
+        partition: Partition,
+        node: NodeId,
+    ) -> Option<Vec<CellChange>> {
+        let cell = self.cell_mut(partition, node)?;
+        if cell.state != CellState::OutOfDate || !cell.is_updatable {
+            return Some(Vec::new());
+        }
+        cell.set(CellState::UpToDate);
+        let mut changes = vec![cell.change(partition)];
+        changes.extend(self.drop_fed(partition));
+        Some(changes)
+    }
+
+    /// Drops the cells that had to stay until enough storages know the table. Gives the changes.
+    pub(crate) fn drop_all_fed(&mut self) -> Vec<CellChange> {
+        let fed = std::mem::take(&mut self.fed);
+        fed.into_iter().flat_map(|partition| self.drop_fed(partition)).collect()
+    }
+
+    /// Drops cells of a partition that feed, when there are enough others: all, or as many as
+    /// wanted. They stay for now if only their storages could close an earlier table.
+    fn drop_fed(&mut self, partition: Partition) -> Vec<CellChange> {
+        let wanted = self.replicas as usize + 1;
+        let Some(row) = self.rows.get_mut(partition.0 as usize) else { return Vec::new() };
+        let readable = row.iter().filter(|cell| cell.is_readable()).count();
+        let mut droppable =
+            if readable == row.len() { readable } else { readable.saturating_sub(wanted) };
+        let is_other = |cell: &Cell| cell.state == CellState::UpToDate;
+        if !row.iter().any(is_other) {
+            return Vec::new();
+        }
+        let before = row.clone();
+        let mut changes = Vec::new();
+        row.retain(|cell| {
+            let is_dropped = cell.state == CellState::Feeding && droppable > 0;
+            if is_dropped {
+                droppable -= 1;
+                let (node, state) = (cell.node, CellState::Discarded);
+                changes.push(CellChange { partition, node, state });
+            }
+            !is_dropped
+        });
+        if changes.is_empty() || self.may_follow() {
+            return changes;
+        }
+        if let Some(row) = self.rows.get_mut(partition.0 as usize) {
+            *row = before;
+        }
+        self.fed.insert(partition);
+        Vec::new()
+    }
+}

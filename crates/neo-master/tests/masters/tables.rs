@@ -1,0 +1,48 @@
+//! Changes of the partition table that have to wait for storages.
+
+use zodium_neo::messages::*;
+use zodium_neo::{ClusterState, ConnectionId, ErrorCode, Message, NodeState, NodeType, Partition};
+use zodium_types::Tid;
+
+use crate::support::*;
+
+const PARTITIONS: [Partition; 2] = [Partition(0), Partition(1)];
+
+/// An admin asks to stop the first storage. What it is told.
+fn stop_first(bench: &mut Bench, admin: ConnectionId) -> (ErrorCode, String) {
+    bench.tell(admin, 9, SetNodeState { id: storage(1), state: NodeState::Down });
+    bench.take_with(admin, "Error", |message| match message {
+        Message::Error(error) => (error.code, error.message.to_owned()),
+        _ => unreachable!(),
+    })
+}
+
+#[test]
+fn a_storage_is_not_stopped_while_it_alone_could_start_the_cluster() {
+    let (mut bench, storages) = Bench::running(2);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    bench.lose(storages[1]);
+    let back = bench.storage(2);
+    bench.tell(back, 50, NotifyReady {});
+    bench.tell(back, 51, AskUnfinishedTransactions { partitions: PARTITIONS.to_vec() });
+    for partition in PARTITIONS {
+        bench.tell(back, 52, NotifyReplicationDone { partition, tid: Tid(1000) });
+    }
+    // The first storage may still have the table in which the second one is out of date.
+    let (code, text) = stop_first(&mut bench, admin);
+    assert!(code == ErrorCode::Denied && text.contains("try again"), "{text}");
+    while bench.names(storages[0]).contains(&"Ping") {
+        bench.answer(storages[0], "Ping", Pong {});
+    }
+    let (code, text) = stop_first(&mut bench, admin);
+    assert_eq!((code, text.as_str()), (ErrorCode::Ack, "state changed"));
+    while bench.names(back).contains(&"Ping") {
+        bench.answer(back, "Ping", Pong {});
+    }
+    let client = bench.client();
+    let ttid = bench.begin(client);
+    bench.finish(client, ttid);
+    bench.answer(back, "AskLockInformation", AnswerInformationLocked { ttid });
+    assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
+    assert_eq!(bench.master.status().state, Some(ClusterState::Running));
+}
