@@ -238,6 +238,12 @@ impl Storage {
         }
         let own = self.id();
         let own = message.changes.iter().filter(|change| change.node == own);
+        let own: Vec<_> = own.collect();
+        for change in own.iter().filter(|change| change.state == CellState::Discarded) {
+            self.wanted.remove(&change.partition);
+            self.committed.retain(|(partition, _), _| *partition != change.partition);
+        }
+        let own = own.into_iter();
         let outdated = own.filter(|change| change.state == CellState::OutOfDate);
         let outdated = outdated.map(|change| change.partition).collect();
         self.ask_unfinished(net, wire, outdated);

@@ -3,7 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use zodium_neo::{CellState, ClusterState, ConnectionId, NodeId, Packet, Partition, Scan, Scanner};
+use zodium_neo::messages::{
+    AddPendingNodes, RequestIdentification, SetNumReplicas, TweakPartitionTable,
+};
+use zodium_neo::{
+    CellState, ClusterState, ConnectionId, Extra, Message, NodeId, NodeType, Packet, Partition,
+    Scan, Scanner,
+};
 use zodium_neo_master::{Master, Output, Settings};
 use zodium_types::Tid;
 
@@ -11,11 +17,12 @@ use super::client::{Client, Step};
 use super::net::{End, Item, Net, Wire};
 use super::random::Random;
 use super::storage::Storage;
-use crate::support::{address, settings};
+use crate::support::{CLUSTER, address, settings, storage};
 
 /// Steps without faults within which everything must come to rest.
 const CALM_STEPS_MAX: usize = 400_000;
 const MASTER_PORT: u16 = 100;
+const ADMIN_PORT: u16 = 300;
 
 /// How large a cluster is.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +32,8 @@ pub(crate) struct Shape {
     pub(crate) partitions: u32,
     pub(crate) replicas: u32,
     pub(crate) clients: usize,
+    /// Operators tweak the table, and change the number of replicas.
+    pub(crate) has_operators: bool,
 }
 
 /// A master that runs.
@@ -140,9 +149,12 @@ impl World {
         let is_up_to_date = |storage: &Storage| {
             let table = storage.table.as_ref();
             let mut rows = table.map(|table| table.rows()).unwrap_or_default().iter();
-            storage.is_operating
+            // One without cells is pending when it comes back, until an operator adds it. What it
+            // has voted goes when it operates.
+            let has_cells =
+                table.is_some_and(|table| table.cells_of(storage.id()).next().is_some());
+            (storage.is_operating && storage.voted.is_empty() || !has_cells)
                 && storage.wanted.is_empty()
-                && storage.voted.is_empty()
                 && rows.all(|row| row.iter().all(|cell| cell.state == CellState::UpToDate))
         };
         running.collect::<Vec<_>>() == [ClusterState::Running]
@@ -408,8 +420,41 @@ impl World {
         master(one).is_some() && master(one) == master(other)
     }
 
+    /// An operator asks the primary masters to move cells, as admins relay it.
+    fn operate(&mut self) {
+        let excluded = (0..self.shape.storages).filter(|_| self.random.permille(200));
+        let excluded: Vec<_> = excluded.map(|place| storage(place as u32 + 1)).collect();
+        let replicas = self.random.below(self.shape.replicas as usize + 1) as u32;
+        let storages = self.shape.storages as u32;
+        self.trace(|| format!("an operator tweaks without {excluded:?}, {replicas} replicas"));
+        for place in 0..self.shape.masters {
+            let Some(process) = &mut self.masters[place] else { continue };
+            let admin = process.master.accepted("an admin".to_owned());
+            let mut ask = |id, message: Message<'_>| {
+                process.master.received(admin, Packet { id, message });
+            };
+            let identification = RequestIdentification {
+                node_type: NodeType::Admin,
+                id: None,
+                address: Some(address(ADMIN_PORT)),
+                cluster: CLUSTER,
+                id_timestamp: None,
+                extra: Extra::default(),
+            };
+            ask(0, identification.into());
+            ask(1, AddPendingNodes { ids: (1..=storages).map(storage).collect() }.into());
+            ask(2, SetNumReplicas { replicas }.into());
+            ask(3, TweakPartitionTable { dry_run: false, excluded: excluded.clone() }.into());
+            process.master.closed(admin);
+            self.apply(place);
+        }
+    }
+
     /// Processes and connections fail, and the network falls into parts.
     fn fail(&mut self) {
+        if self.shape.has_operators && self.random.permille(10) {
+            self.operate();
+        }
         if self.random.permille(3) {
             let place = self.random.below(self.shape.masters);
             self.trace(|| format!("master {place} ends or starts"));
