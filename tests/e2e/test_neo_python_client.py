@@ -292,6 +292,24 @@ def test_configuration_and_uri_open_the_cluster(shared_cluster, tmp_path):
         zodium.NEOStorage(masters, shared_cluster.name, ignore_wrong_checksum=True)
 
 
+def test_many_objects_are_loaded_at_once_and_ahead(shared_cluster, open_storage):
+    writer = open_storage(shared_cluster)
+    oids = [writer.new_oid() for _ in range(300)]
+    commit(writer, *((oid, z64, b"data of " + oid) for oid in oids))
+    first = writer.lastTransaction()
+    commit(writer, (oids[0], first, b"later"))
+    after = p64(u64(writer.lastTransaction()) + 1)
+    storage = open_storage(shared_cluster)
+    before = p64(u64(first) + 1)
+    for tid in (before, after):
+        expected = [writer.loadBefore(oid, tid) for oid in oids]
+        assert storage.load_many([*oids, p64(1 << 60)], tid) == [*expected, None]
+    assert storage.load_many(oids[:1], first) == [None]
+    storage.clear_cache()
+    storage.prefetch(oids, after)
+    assert [storage.loadBefore(oid, after) for oid in oids] == expected
+
+
 def test_a_cluster_that_is_not_there_is_an_error_within_the_time_to_wait():
     with pytest.raises(ClientDisconnected, match="no connection|primary master"):
         zodium.NEOStorage("127.0.0.1:1", "nowhere", wait_timeout=0)

@@ -9,7 +9,7 @@ use zodium_client::{
 use zodium_disk::SystemClock;
 use zodium_engine::{Config, Database, Mailbox, Resolver};
 use zodium_pickle::Value;
-use zodium_storage::{Access, Load, Storage, WriteState};
+use zodium_storage::{Access, Load, Storage, StorageError, WriteState};
 use zodium_types::{Oid, Tid};
 
 use crate::events::Events;
@@ -99,13 +99,7 @@ impl EmbeddedClient {
     /// object did not exist yet. Fails with [`ClientError::NoObject`] if it does not exist or is
     /// deleted. Blocking.
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
-        match self.shared.database.reader().load_before(oid, before, Access::Blocking) {
-            Ok(Load::Revision(found)) => Ok(Some(revision(found))),
-            Ok(Load::NoRevision) => Ok(None),
-            // Blocking reads never return `WouldBlock`.
-            Ok(Load::Missing | Load::WouldBlock) => Err(ClientError::NoObject(oid)),
-            Err(error) => Err(of_storage(&error)),
-        }
+        loaded(oid, self.shared.database.reader().load_before(oid, before, Access::Blocking))
     }
 
     /// The first object from an oid on, by default of all.
@@ -182,6 +176,23 @@ impl Shared {
             true => Err(ClientError::Interrupted),
             false => Ok(()),
         }
+    }
+}
+
+/// What a blocking load of a storage means for a caller of [`EmbeddedClient::load_before`].
+///
+/// # Errors
+/// As there.
+pub fn loaded(
+    oid: Oid,
+    answer: Result<Load, StorageError>,
+) -> Result<Option<Revision>, ClientError> {
+    match answer {
+        Ok(Load::Revision(found)) => Ok(Some(revision(found))),
+        Ok(Load::NoRevision) => Ok(None),
+        // Blocking reads never return `WouldBlock`.
+        Ok(Load::Missing | Load::WouldBlock) => Err(ClientError::NoObject(oid)),
+        Err(error) => Err(of_storage(&error)),
     }
 }
 

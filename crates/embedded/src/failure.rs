@@ -8,7 +8,7 @@ use zodium_storage::StorageError;
 use zodium_zeo_server::Exception;
 
 /// The error of a call on the storage.
-pub(crate) fn of_storage(error: &StorageError) -> ClientError {
+pub fn of_storage(error: &StorageError) -> ClientError {
     match error {
         StorageError::ReadOnly(_) => ClientError::ReadOnly,
         StorageError::Interrupted => ClientError::Interrupted,

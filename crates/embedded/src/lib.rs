@@ -12,6 +12,7 @@ mod failure;
 mod log;
 mod transaction;
 
-pub use client::{EmbeddedClient, EmbeddedOptions};
+pub use client::{EmbeddedClient, EmbeddedOptions, loaded};
+pub use failure::of_storage;
 pub use log::EmbeddedLog;
 pub use transaction::EmbeddedTransaction;

@@ -17,6 +17,7 @@ mod connection;
 mod connector;
 mod error;
 mod finish;
+mod many;
 mod options;
 mod patience;
 mod promise;

@@ -49,6 +49,16 @@ impl Connection {
         request: impl Into<Message<'a>>,
         take: impl for<'m> FnOnce(Message<'m>) -> Option<T> + Send + 'static,
     ) -> Result<Promise<T>, NeoError> {
+        let (then, promise) = self.promise(take);
+        self.send(|batch| batch.ask(request, then))?;
+        Ok(promise)
+    }
+
+    /// What fulfils the promise of an answer, and the promise.
+    pub(crate) fn promise<T: Send + 'static>(
+        self: &Arc<Self>,
+        take: impl for<'m> FnOnce(Message<'m>) -> Option<T> + Send + 'static,
+    ) -> (Then, Promise<T>) {
         let (slot, promise) = Promise::new(self);
         let peer = Arc::clone(self.peer());
         let then: Then = Box::new(move |answer| {
@@ -57,7 +67,6 @@ impl Connection {
                 take(message).ok_or(NeoError::Unexpected { peer, message: name })
             }));
         });
-        self.send(|batch| batch.ask(request, then))?;
-        Ok(promise)
+        (then, promise)
     }
 }

@@ -29,7 +29,7 @@ const LISTED: u32 = 1000;
 
 /// Reads of a cluster.
 pub(crate) struct Reads<'c> {
-    cluster: &'c Arc<Cluster>,
+    pub(crate) cluster: &'c Arc<Cluster>,
     /// Reads in this session only; otherwise in whichever there is.
     session: Option<&'c Arc<Session>>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct TransactionInformation {
 }
 
 /// An [`AnswerObject`] whose data were not verified yet.
-struct Unverified {
+pub(crate) struct Unverified {
     serial: Tid,
     next: Option<Tid>,
     stored: StoredData,
@@ -99,23 +99,9 @@ impl<'c> Reads<'c> {
     ) -> Result<Loaded, NeoError> {
         let loaded = self.of_oid(oid, |connection| {
             let asked = connection.ask(AskObject { oid, at, before }, Unverified::of)?;
-            let unverified = answer(connection, asked)?;
-            let serial = unverified.serial;
-            unverified.verify().map_err(|what| NeoError::Damaged {
-                oid,
-                serial,
-                peer: Arc::clone(connection.peer()),
-                what,
-            })
+            answer(connection, asked)?.verify_for(oid, connection)
         });
-        match loaded {
-            Ok(record) => Ok(Loaded::Found(record)),
-            Err(error) => match error.code() {
-                Some(ErrorCode::OidNotFound) => Ok(Loaded::NotThen),
-                Some(ErrorCode::OidDoesNotExist) => Ok(Loaded::Never),
-                _ => Err(error),
-            },
-        }
+        loaded_of(loaded)
     }
 
     /// The serials of the newest revisions of an object, newest first; none if there is none.
@@ -289,9 +275,8 @@ impl<'c> Reads<'c> {
         oid: Oid,
         attempt: impl Fn(&Arc<Connection>) -> Result<T, NeoError>,
     ) -> Result<T, NeoError> {
-        let partitions = self.cluster.routing.read().partitions().max(1);
-        // Oids of one partition have the same remainder.
-        self.ask(|routing| routing.of_oid(oid), oid.0 / u64::from(partitions), attempt)
+        let spread = self.cluster.routing.read().spread_of(oid);
+        self.ask(|routing| routing.of_oid(oid), spread, attempt)
     }
 
     /// Asks storages until one answers, or the time is over.
@@ -354,7 +339,7 @@ impl<'c> Reads<'c> {
         Ok(Err(failed))
     }
 
-    fn session(&self, deadline: Instant) -> Result<Arc<Session>, NeoError> {
+    pub(crate) fn session(&self, deadline: Instant) -> Result<Arc<Session>, NeoError> {
         match self.session {
             Some(session) => session.check().map(|()| Arc::clone(session)),
             None => self.cluster.session(deadline),
@@ -362,8 +347,20 @@ impl<'c> Reads<'c> {
     }
 }
 
+/// What the answer to a load says of the object.
+pub(crate) fn loaded_of(answer: Result<Record, NeoError>) -> Result<Loaded, NeoError> {
+    match answer {
+        Ok(record) => Ok(Loaded::Found(record)),
+        Err(error) => match error.code() {
+            Some(ErrorCode::OidNotFound) => Ok(Loaded::NotThen),
+            Some(ErrorCode::OidDoesNotExist) => Ok(Loaded::Never),
+            _ => Err(error),
+        },
+    }
+}
+
 /// Waits for the answer of a storage.
-fn answer<T>(connection: &Connection, promise: Promise<T>) -> Result<T, NeoError> {
+pub(crate) fn answer<T>(connection: &Connection, promise: Promise<T>) -> Result<T, NeoError> {
     promise.wait_for(ANSWER_TIME_MAX).unwrap_or_else(|| {
         let seconds = ANSWER_TIME_MAX.as_secs();
         Err(NeoError::lost(connection.peer(), format!("no answer within {seconds} s")))
@@ -371,13 +368,20 @@ fn answer<T>(connection: &Connection, promise: Promise<T>) -> Result<T, NeoError
 }
 
 impl Unverified {
-    fn of(message: Message<'_>) -> Option<Unverified> {
+    pub(crate) fn of(message: Message<'_>) -> Option<Unverified> {
         let Message::AnswerObject(found) = message else { return None };
         let AnswerObject { serial, next_serial, compression, checksum, data, data_serial, .. } =
             found;
         let compression = compression.unwrap_or_default();
         let stored = StoredData { compression, hash: checksum.0, value: data.to_vec() };
         Some(Unverified { serial, next: next_serial, stored, data_serial })
+    }
+
+    /// The record, if its data are those that were stored.
+    pub(crate) fn verify_for(self, oid: Oid, connection: &Connection) -> Result<Record, NeoError> {
+        let (serial, peer) = (self.serial, connection.peer());
+        let damaged = |what| NeoError::Damaged { oid, serial, peer: Arc::clone(peer), what };
+        self.verify().map_err(damaged)
     }
 
     fn verify(self) -> Result<Record, &'static str> {

@@ -93,6 +93,12 @@ impl Routing {
         self.table.as_ref()?.partition_of_oid(oid)
     }
 
+    /// The number of an object within its partition, by which reads are spread over replicas: oids
+    /// of one partition have the same remainder.
+    pub(crate) fn spread_of(&self, oid: Oid) -> u64 {
+        oid.0 / u64::from(self.partitions().max(1))
+    }
+
     /// The partition of a transaction; `None` without a table.
     pub(crate) fn of_tid(&self, tid: Tid) -> Option<Partition> {
         self.table.as_ref()?.partition_of_tid(tid)

@@ -65,6 +65,12 @@ impl StorageLinks {
         }
     }
 
+    /// The connection to a storage, if there is one.
+    pub(crate) fn existing(&self, node: NodeId) -> Option<Arc<Connection>> {
+        let link = self.links.lock().get(&node).cloned();
+        link.and_then(|link| link.current())
+    }
+
     /// Ends the connection to a storage.
     pub(crate) fn close(&self, node: NodeId, reason: &str) {
         let link = self.links.lock().get(&node).cloned();

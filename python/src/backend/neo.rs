@@ -13,7 +13,9 @@ use zodium_client::{
     ClientError, CommittedRecord, CurrentObject, Interrupt, Outcome, Revision, TransactionHead,
     TransactionOptions, Unfinished, Voted, Watcher,
 };
-use zodium_embedded::{EmbeddedClient, EmbeddedLog, EmbeddedOptions, EmbeddedTransaction};
+use zodium_embedded::{
+    EmbeddedClient, EmbeddedLog, EmbeddedOptions, EmbeddedTransaction, loaded, of_storage,
+};
 use zodium_engine::Resolver;
 use zodium_neo_client::{NeoError, NeoStorage, Options};
 use zodium_pickle::Value;
@@ -154,12 +156,17 @@ impl Backend for NeoBackend {
         self.opened()?.client.load_before(oid, before)
     }
 
-    /// A cluster is asked for one object at a time.
-    fn prefetch(&self, _: &[Oid], _: Tid) {}
+    fn prefetch(&self, oids: &[Oid], before: Tid) {
+        if let Some(opened) = &*self.opened.load() {
+            opened.storage.prefetch(oids, before);
+        }
+    }
 
     fn load_many(&self, oids: &[Oid], before: Tid) -> Result<Loads, ClientError> {
         let opened = self.opened()?;
-        Ok(oids.iter().map(|oid| opened.client.load_before(*oid, before)).collect())
+        let answers = opened.storage.load_many(oids, before);
+        let answers = answers.map_err(|error| of_storage(&error))?.into_iter();
+        Ok(oids.iter().zip(answers).map(|(oid, answer)| loaded(*oid, answer)).collect())
     }
 
     fn next_object(&self, from: Option<Oid>) -> Result<CurrentObject, ClientError> {

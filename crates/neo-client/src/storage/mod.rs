@@ -2,6 +2,7 @@
 
 mod copying;
 mod cursor;
+mod many;
 mod objects;
 mod oids;
 mod packing;
@@ -18,6 +19,7 @@ use zodium_transport::Interrupt;
 use zodium_types::Durations;
 
 use crate::cluster::Cluster;
+use crate::many::Prefetches;
 use crate::patience::Patience;
 use crate::{NeoError, Options, connector};
 use copying::CopiedSerials;
@@ -29,6 +31,7 @@ pub struct NeoStorage {
     cluster: Arc<Cluster>,
     oids: OidStock,
     objects: ObjectsAhead,
+    prefetches: Prefetches,
     space: Arc<SpaceWatch>,
     copied: CopiedSerials,
     /// How long finishes took at the cluster.
@@ -62,6 +65,7 @@ impl NeoStorage {
             cluster,
             oids: OidStock::default(),
             objects: ObjectsAhead::default(),
+            prefetches: Prefetches::default(),
             space: Arc::default(),
             copied: CopiedSerials::default(),
             finishes: Arc::default(),

@@ -19,7 +19,7 @@ use crate::cache::Current;
 use crate::reads::{Loaded, Reads, Record};
 
 /// Whether a cluster may have an object of that oid: its databases have signed numbers.
-fn is_possible(oid: Oid) -> bool {
+pub(super) fn is_possible(oid: Oid) -> bool {
     i64::try_from(oid.0).is_ok()
 }
 
@@ -29,7 +29,7 @@ impl NeoStorage {
     }
 
     /// The current revision, if it is in memory and from before a transaction.
-    fn resident(&self, oid: Oid, before: Tid) -> Option<Load> {
+    pub(super) fn resident(&self, oid: Oid, before: Tid) -> Option<Load> {
         // First, so that a commit meanwhile makes the answer stale.
         let stamp = Stamp(self.cluster.current.now(), 0);
         let Current { serial, data } = self.cluster.current.find(oid)?;
@@ -42,7 +42,14 @@ impl NeoStorage {
         }
         // First, so that a commit during the read makes the answer stale.
         let number = self.cluster.current.now();
-        Ok(match self.reads().load(oid, None, Some(before.min(Tid::MAX)))? {
+        let loaded = self.reads().load(oid, None, Some(before.min(Tid::MAX)))?;
+        Ok(self.answered(oid, number, loaded))
+    }
+
+    /// What a storage has answered. What is current is kept in memory; `number` is from before the
+    /// storage was asked.
+    pub(super) fn answered(&self, oid: Oid, number: u64, loaded: Loaded) -> Load {
+        match loaded {
             Loaded::Found(Record { serial, next, data: Some(data), .. }) => {
                 if next.is_none() {
                     let current = Current { serial, data: data.clone() };
@@ -52,7 +59,7 @@ impl NeoStorage {
             }
             Loaded::Found(Record { data: None, .. }) | Loaded::Never => Load::Missing,
             Loaded::NotThen => Load::NoRevision,
-        })
+        }
     }
 
     /// A transaction; one that is only records is damage, and can still be told.

@@ -4,6 +4,7 @@
 
 mod commits;
 mod link;
+mod many;
 mod masters;
 mod model;
 mod reading;

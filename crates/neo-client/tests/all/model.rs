@@ -12,7 +12,7 @@ use zodium_neo::messages::{
     AcceptIdentification, AnswerBeginTransaction, AnswerCheckCurrentSerial, AnswerFinalTID,
     AnswerLastTransaction, AnswerNewOIDs, AnswerObject, AnswerObjectHistory, AnswerRelockObject,
     AnswerStoreObject, AnswerStoreTransaction, AnswerTIDsFrom, AnswerTransactionFinished,
-    AnswerTransactionInformation, AnswerVoteTransaction, Cell, Error, HistoryRecord,
+    AnswerTransactionInformation, AnswerVoteTransaction, AskObject, Cell, Error, HistoryRecord,
     InvalidateObjects, NodeInformation, NotPrimaryMaster, NotifyDeadlock, NotifyNodeInformation,
     RelockConflict, SendPartitionTable,
 };
@@ -45,6 +45,9 @@ pub(crate) struct State {
     pub(crate) silent: BTreeSet<NodeId>,
     /// Loads by storage.
     pub(crate) loads: BTreeMap<NodeId, usize>,
+    /// Loads are answered when so many wait, all of them together.
+    pub(crate) loads_together: usize,
+    waiting_loads: Vec<WaitingLoad>,
     /// What the master does with the next finish.
     pub(crate) at_finish: AtFinish,
     /// An object whose lock the first storage asks back while it delays all other stores.
@@ -57,6 +60,16 @@ pub(crate) struct State {
     pub(crate) aborts: usize,
     clients: Vec<Arc<Link>>,
     next_oid: u64,
+}
+
+/// A load that is not answered yet.
+struct WaitingLoad {
+    node: NodeId,
+    link: Arc<Link>,
+    id: u32,
+    oid: Oid,
+    at: Option<Tid>,
+    before: Option<Tid>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -240,7 +253,7 @@ impl Model {
         link.notify(SendPartitionTable { table: Some(TableId(1)), replicas: 0, rows });
     }
 
-    fn serve_storage(&self, node: NodeId, link: &Link) {
+    fn serve_storage(&self, node: NodeId, link: &Arc<Link>) {
         link.read(|id, message| {
             if self.state.lock().silent.contains(&node) {
                 return false;
@@ -251,7 +264,7 @@ impl Model {
         });
     }
 
-    fn storage_asked(&self, node: NodeId, link: &Link, id: u32, message: &Message<'_>) {
+    fn storage_asked(&self, node: NodeId, link: &Arc<Link>, id: u32, message: &Message<'_>) {
         let mut state = self.state.lock();
         match message {
             Message::RequestIdentification(request) => {
@@ -261,7 +274,13 @@ impl Model {
             }
             Message::AskObject(request) => {
                 *state.loads.entry(node).or_default() += 1;
-                state.load((node, link, id), request.oid, request.at, request.before);
+                let AskObject { oid, at, before } = *request;
+                let link = Arc::clone(link);
+                state.waiting_loads.push(WaitingLoad { node, link, id, oid, at, before });
+                if state.waiting_loads.len() >= state.loads_together {
+                    let loads = std::mem::take(&mut state.waiting_loads);
+                    loads.iter().for_each(|load| state.load(load));
+                }
             }
             Message::AskObjectHistory(request) => {
                 let revisions = state.objects.get(&request.oid).into_iter().flatten().rev();
@@ -325,13 +344,9 @@ impl State {
         tid
     }
 
-    fn load(
-        &self,
-        (node, link, id): (NodeId, &Link, u32),
-        oid: Oid,
-        at: Option<Tid>,
-        before: Option<Tid>,
-    ) {
+    fn load(&self, load: &WaitingLoad) {
+        let WaitingLoad { node, link, id, oid, at, before } = load;
+        let (id, oid, at, before) = (*id, *oid, *at, *before);
         let refuse = |code| link.answer(id, Error { code, message: "" });
         let Some(revisions) = self.objects.get(&oid) else {
             return refuse(ErrorCode::OidDoesNotExist);
@@ -341,7 +356,7 @@ impl State {
         let found = found.filter(|(serial, _)| at.is_none_or(|at| at == **serial));
         let Some((serial, stored)) = found else { return refuse(ErrorCode::OidNotFound) };
         let mut data = stored.as_ref().map(|stored| stored.value.clone()).unwrap_or_default();
-        if self.damaged.contains(&node) && !data.is_empty() {
+        if self.damaged.contains(node) && !data.is_empty() {
             data[0] ^= 1;
         }
         link.answer(
