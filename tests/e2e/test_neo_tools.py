@@ -1,6 +1,8 @@
 """The tools on a running NEO cluster, and copies into it."""
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 
 import pytest
@@ -124,3 +126,67 @@ def test_a_copied_database_is_served_with_its_history(run, start_cluster, data_f
         assert code == 0, errors
     finally:
         server.kill()
+
+
+def test_a_cluster_is_checked_as_its_copy_is(run, start_cluster, data_file, tmp_path):
+    cluster = start_cluster(storages=2, partitions=3, replicas=1)
+    copy = f"sqlite://{tmp_path}/copy.sqlite"
+    for target in (copy, cluster.url()):
+        assert run("copy", data_file, target)[0] == 0
+    checks = ("--references", "--pickles", "--btrees", "--json")
+    code, out, errors = run("check", *checks, cluster.url())
+    assert (code, out) == run("check", *checks, copy)[:2], errors
+    summary = json.loads(out.splitlines()[-1])
+    transactions = run("dump", "--hashonly", data_file)[1].count(b"\ntxn ") + 1
+    assert (summary["kind"], summary["transactions"]) == ("summary", transactions)
+    code, out, errors = run("check", cluster.url())
+    assert (code, errors) == (0, ""), out
+    assert out.startswith(f"neo://{cluster.name}@".encode()) and b": whole (" in out
+
+
+def test_damage_in_a_cluster_is_found(run, start_cluster, data_file):
+    cluster = start_cluster()
+    assert run("copy", data_file, cluster.url())[0] == 0
+    with contextlib.closing(sqlite3.connect(cluster.database(1))) as database, database:
+        [(value,)] = database.execute("SELECT value FROM data WHERE id = 1")
+        damaged = value[:-1] + bytes([value[-1] ^ 1])
+        database.execute("UPDATE data SET value = ? WHERE id = 1", (damaged,))
+    code, out, errors = run("check", cluster.url())
+    assert code == 1 and b"do not have their SHA-1" in out, (out, errors)
+    assert b" damage" in out.splitlines()[-1]
+
+
+def test_commits_in_a_cluster_are_watched(binary, run, start_cluster, data_file, seeded):
+    cluster = start_cluster(storages=2, partitions=3)
+    url = cluster.url()
+    assert run("copy", data_file, url)[0] == 0
+    first = last_tid(data_file)
+    watching = subprocess.Popen([binary, "watch", "-v", url], stdout=subprocess.PIPE, text=True)
+    try:
+        assert watching.stdout.readline() == f"# at {first}\n"
+        extend(data_file, seeded, 3)
+        code, _, errors = run("copy", "--incremental", data_file, url)
+        assert code == 0, errors
+        expected = []
+        for line in run("dump", "--hashonly", data_file)[1].decode().splitlines():
+            kind, value, *_ = [*line.split(), "", ""]
+            if kind == "txn":
+                expected += [f"txn {value}", ""]
+            elif kind == "obj":
+                expected.insert(-1, f"obj {value}")
+        expected = expected[expected.index(f"txn {first}") :]
+        expected = expected[expected.index("") + 1 :]
+        assert expected
+        assert [watching.stdout.readline().rstrip("\n") for _ in expected] == expected
+    finally:
+        watching.kill()
+        watching.communicate()
+    words = [binary, "watch", "--json", "--at", first, url]
+    watching = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert json.loads(watching.stdout.readline()) == {"at": first}
+        tids = [line.split()[1] for line in expected if line.startswith("txn")]
+        assert [json.loads(watching.stdout.readline()) for _ in tids] == [{"tid": t} for t in tids]
+    finally:
+        watching.kill()
+        watching.communicate()
