@@ -15,7 +15,7 @@ impl Client {
     pub fn fetch_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<File, ClientError> {
         let shared = self.shared();
         let connection = shared.connection()?;
-        let guard = shared.blob_locks.lock((oid, serial), || shared.is_interrupted());
+        let guard = shared.blob_locks.lock((oid, serial), || shared.patience.has_ended());
         let _guard = guard.ok_or(ClientError::Interrupted)?;
         connection.expect_blob(oid, serial, file)?;
         let answer = connection.call("sendBlob", &Value::tuple([oid.into(), serial.into()]));

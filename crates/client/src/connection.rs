@@ -1,22 +1,21 @@
 //! A connection: the calling thread writes its request, and one of the waiting threads reads the
 //! replies.
 //!
-//! Key decision: no dedicated I/O thread between callers and the socket. This is the
-//! leader/followers pattern. The first thread that waits for a reply becomes the **leader**: it
-//! reads and dispatches messages for all threads until its own reply has arrived. Then a follower
-//! takes over. While no thread waits for a reply, the connector thread reads (`idle.rs`).
+//! Key decision: no dedicated I/O thread between callers and the socket. The waiting threads take
+//! [turns](zodium_transport::Turns) at reading; while none waits, the connector thread reads
+//! (`idle.rs`).
 
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use zodium_pickle::Value;
-use zodium_transport::{Poll, Role, TICK, TlsSide, Transport};
+use zodium_transport::{Patience, TICK, TlsSide, Transport, Turns};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::encode_frame;
 use zodium_zeo::codec::{
@@ -27,7 +26,7 @@ use zodium_zeo::codec::{
 use crate::input::Input;
 use crate::promise::Promise;
 use crate::table::{Call, LoadKey, Loaded, Table, Then};
-use crate::{ClientError, Interrupt, Revision};
+use crate::{ClientError, Revision};
 
 /// The request buffer is freed if it has grown beyond this.
 const OUTPUT_KEPT_BYTES_MAX: usize = 1 << 20;
@@ -49,8 +48,6 @@ pub(crate) struct Connection {
     pub(crate) receiver: Arc<dyn Receiver>,
     /// The buffer that requests are encoded in; locked while one is written.
     output: Mutex<BytesMut>,
-    /// Tells waiting threads when to stop.
-    interrupt: Option<Arc<dyn Interrupt>>,
     /// Number of reads that returned data. Relaxed: it is only compared with an earlier value.
     pub(crate) heard: AtomicU64,
     /// Locked by the leader.
@@ -62,8 +59,8 @@ pub(crate) struct Connection {
     has_ended: AtomicBool,
     /// The connector thread, to be woken when the connection ends.
     connector: OnceLock<Thread>,
-    /// Where the connector waits while no caller reads.
-    pub(crate) poll: Poll,
+    /// The threads that wait for replies, and the connector.
+    pub(crate) turns: Turns,
 }
 
 /// The result of starting a load.
@@ -89,7 +86,7 @@ impl Connection {
         tls: Option<&TlsSide>,
         limit: Duration,
         receiver: Arc<dyn Receiver>,
-        interrupt: Option<Arc<dyn Interrupt>>,
+        patience: Patience,
     ) -> Result<Connection, ClientError> {
         let transport = Transport::open(address, tls, limit)?;
         let failed = |error: io::Error| {
@@ -103,20 +100,19 @@ impl Connection {
         };
         let mut input = Input::new();
         let encoding = greet(&transport, &mut input).map_err(failed)?;
-        let poll = Poll::new().map_err(failed)?;
+        let turns = Turns::new(patience).map_err(failed)?;
         Ok(Connection {
             transport,
             encoding,
             receiver,
             output: Mutex::default(),
-            interrupt,
             heard: AtomicU64::new(0),
             reading: Mutex::new(Reading { input, held: Some(Vec::new()) }),
             table: Mutex::default(),
             ended: OnceLock::new(),
             has_ended: AtomicBool::new(false),
             connector: OnceLock::new(),
-            poll,
+            turns,
         })
     }
 
@@ -309,61 +305,7 @@ impl Connection {
     /// Waits until a promise is complete; reads for all threads if there is no other leader. Fails
     /// if the caller is told to stop waiting.
     pub(crate) fn wait<T>(&self, promise: &Promise<T>) -> Result<(), ClientError> {
-        if promise.is_complete() {
-            return Ok(());
-        }
-        let mut has_parked = false;
-        let mut waited = Ok(());
-        let mut next_look = None;
-        while !promise.is_complete() {
-            let role = self.table.lock().leadership.take_role();
-            match role {
-                Role::Leader { wakes_background } => {
-                    if wakes_background {
-                        self.poll.interrupt();
-                    }
-                    self.lead(&|| promise.is_complete());
-                }
-                Role::Follower => {
-                    next_look.get_or_insert_with(|| Instant::now() + TICK);
-                    let is_first = !std::mem::replace(&mut has_parked, true);
-                    if !is_first || promise.wake_on_completion() {
-                        self.park();
-                    }
-                }
-            }
-            if !promise.is_complete() && self.is_interrupted(&mut next_look) {
-                waited = Err(ClientError::Interrupted);
-                break;
-            }
-        }
-        if has_parked {
-            self.table.lock().leadership.leave();
-        }
-        waited
-    }
-
-    /// Parks until the calling thread is woken, or until the next interrupt check.
-    fn park(&self) {
-        if self.may_stop() { thread::park_timeout(TICK) } else { thread::park() }
-    }
-
-    /// Whether the calling thread may be interrupted.
-    pub(crate) fn may_stop(&self) -> bool {
-        self.interrupt.as_ref().is_some_and(|interrupt| interrupt.may_stop())
-    }
-
-    /// Whether the calling thread is interrupted. Checks at most once a tick, with no lock held.
-    fn is_interrupted(&self, next_look: &mut Option<Instant>) -> bool {
-        let Some(interrupt) = self.interrupt.as_ref().filter(|one| one.may_stop()) else {
-            return false;
-        };
-        let now = Instant::now();
-        if next_look.is_some_and(|next_look| now < next_look) {
-            return false;
-        }
-        *next_look = Some(now + TICK);
-        interrupt.stops()
+        Ok(self.turns.wait(self, promise, None)?)
     }
 
     /// Ends the connection and fails all pending requests; the first reason counts.
@@ -384,7 +326,6 @@ impl Connection {
         if let Some(connector) = self.connector.get() {
             connector.unpark();
         }
-        self.poll.interrupt();
     }
 
     fn open_table(&self) -> Result<parking_lot::MutexGuard<'_, Table>, ClientError> {

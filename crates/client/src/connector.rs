@@ -158,10 +158,9 @@ fn connect_to(
 ) -> Result<Candidate, ClientError> {
     let delivery = Arc::new(Delivery { shared: Arc::clone(shared), stream: OnceLock::new() });
     let receiver = Arc::clone(&delivery);
-    let interrupt = shared.options.interrupt.clone();
     let tls = shared.tls.as_ref();
     let limit = HANDSHAKE_TIMEOUT.min(shared.options.silence_max);
-    let connection = Connection::open(address, tls, limit, receiver, interrupt)?;
+    let connection = Connection::open(address, tls, limit, receiver, shared.patience.clone())?;
     let register = |read_only: bool| {
         let storage = Value::from(shared.options.storage.as_str());
         connection.call("register", &Value::tuple([storage, read_only.into()]))

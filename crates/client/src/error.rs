@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thiserror::Error;
-use zodium_transport::OpenError;
+use zodium_transport::{Interrupted, OpenError};
 use zodium_types::Oid;
 use zodium_zeo::codec::{CodecError, RemoteError};
 
@@ -107,5 +107,11 @@ impl From<RemoteError<'_>> for ClientError {
 impl From<OpenError> for ClientError {
     fn from(error: OpenError) -> ClientError {
         ClientError::disconnected(error)
+    }
+}
+
+impl From<Interrupted> for ClientError {
+    fn from(_: Interrupted) -> ClientError {
+        ClientError::Interrupted
     }
 }

@@ -1,12 +1,8 @@
 //! What the connector thread does with an established connection: it reads while no caller does,
 //! and checks that the server is alive.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
-
-use zodium_transport::{IDLE_DELAY, Watch};
 
 use crate::ClientError;
 use crate::connection::Connection;
@@ -69,29 +65,12 @@ impl LivenessCheck {
 impl Connection {
     /// Maintains the connection until it ends, or until `deadline`.
     pub(crate) fn read_while_idle(&self, deadline: Instant) {
-        let mut seen = u64::MAX;
         while self.end_reason().is_none() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            let watch = self.table.lock().leadership.watch(&mut seen);
-            match watch {
-                Watch::Recheck => thread::park_timeout(IDLE_DELAY.min(left)),
-                Watch::UntilWoken => thread::park_timeout(left),
-                Watch::Socket => self.watch_socket(left),
-            }
+            self.turns.attend(self, Some(left));
         }
-    }
-
-    fn watch_socket(&self, left: Duration) {
-        let has_something = self.poll.wait(self.transport.handle(), Some(left));
-        let leads = self.table.lock().leadership.lead_in_background(has_something);
-        if leads {
-            // Reads once; a caller that started to wait meanwhile takes over.
-            let looked = Cell::new(false);
-            self.lead(&|| looked.replace(true));
-        }
-        self.poll.clear();
     }
 }

@@ -1,10 +1,12 @@
 //! The leader's part: reads a connection and dispatches messages in stream order.
 
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use zodium_pickle::Value;
+use zodium_transport::Reader;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{
     LoadReply, Message, MessageId, Reply, ServerMessage, decode_load_reply, decode_server_message,
@@ -17,32 +19,25 @@ use crate::{ClientError, Revision};
 /// The exception by which a server reports a missing object.
 const NO_OBJECT: &str = "ZODB.POSException.POSKeyError";
 
-/// The leader's role; handed over when dropped.
-struct Leading<'c>(&'c Connection);
-
-impl Drop for Leading<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // A watcher has panicked, so an invalidation may be half applied.
-            self.0.end(ClientError::disconnected("a watcher panicked while handling its messages"));
-        }
-        self.0.table.lock().leadership.hand_over();
+impl Reader for Connection {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.transport.handle()
     }
-}
 
-impl Connection {
-    /// Reads until `is_done`, until the connection ends, or until an interrupt check is due. The
-    /// caller must be the leader.
-    pub(crate) fn lead(&self, is_done: &dyn Fn() -> bool) {
-        let _leading = Leading(self);
-        let mut reading = self.reading.lock();
-        let result = self.read_until(&mut reading, is_done);
-        drop(reading);
+    fn read(&self, is_done: &dyn Fn() -> bool) {
+        let result = self.read_until(&mut self.reading.lock(), is_done);
         if let Err(error) = result {
             self.end(ClientError::disconnected(error));
         }
     }
 
+    fn end_after_panic(&self) {
+        // A watcher has panicked, so an invalidation may be half applied.
+        self.end(ClientError::disconnected("a watcher panicked while handling its messages"));
+    }
+}
+
+impl Connection {
     fn read_until(&self, reading: &mut Reading, is_done: &dyn Fn() -> bool) -> io::Result<()> {
         loop {
             self.handle_frames(reading)?;
@@ -55,17 +50,11 @@ impl Connection {
                     let heard = self.heard.load(Ordering::Relaxed);
                     self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {
-                    if self.may_stop() {
-                        return Ok(());
-                    }
-                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
                 // A tick. During the handshake the same error means that the time limit was
                 // reached.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && reading.held.is_none() => {
-                    if self.may_stop() {
-                        return Ok(());
-                    }
+                    return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return Err(io::Error::other("no answer in time"));

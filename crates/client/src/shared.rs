@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::warn;
 use zodium_disk::RealDisk;
 use zodium_pickle::Value;
-use zodium_transport::{TICK, TlsSide};
+use zodium_transport::{Patience, TICK, TlsSide};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::LoadReply;
 
@@ -24,6 +24,8 @@ use crate::{ClientError, Revision};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) tls: Option<TlsSide>,
+    /// Whether waiting threads are interrupted.
+    pub(crate) patience: Patience,
     /// Addresses of servers: those of the options until they are replaced.
     pub(crate) addresses: ArcSwap<Vec<Address>>,
     pub(crate) cache: Cache,
@@ -95,6 +97,7 @@ impl Shared {
         Shared {
             cache_file: Mutex::new(open_cache_file(&options, &cache)),
             cache,
+            patience: Patience::new(options.interrupt.clone()),
             addresses: ArcSwap::from_pointee(options.addresses.clone()),
             options,
             tls,
@@ -150,7 +153,7 @@ impl Shared {
                 let waited_seconds = limit.as_secs_f64();
                 return Err(ClientError::Unreachable { waited_seconds, reason });
             }
-            if MutexGuard::unlocked(&mut phase, || self.is_interrupted()) {
+            if MutexGuard::unlocked(&mut phase, || self.patience.has_ended()) {
                 return Err(ClientError::Interrupted);
             }
         }
@@ -229,12 +232,6 @@ impl Shared {
         }
     }
 
-    /// Whether the calling thread has to stop waiting. Called with no lock held.
-    pub(crate) fn is_interrupted(&self) -> bool {
-        let interrupt = self.options.interrupt.as_ref();
-        interrupt.is_some_and(|interrupt| interrupt.may_stop() && interrupt.stops())
-    }
-
     /// Sets the addresses for further connections.
     pub(crate) fn use_addresses(&self, addresses: Vec<Address>) {
         if let Some(file) = &mut *self.cache_file.lock() {
@@ -252,7 +249,7 @@ impl Shared {
             }
             let waited = self.commit_over.wait_for(&mut is_committing, TICK);
             if waited.timed_out()
-                && MutexGuard::unlocked(&mut is_committing, || self.is_interrupted())
+                && MutexGuard::unlocked(&mut is_committing, || self.patience.has_ended())
             {
                 return Err(ClientError::Interrupted);
             }

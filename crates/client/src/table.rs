@@ -1,11 +1,10 @@
-//! The pending requests of a connection, and which thread reads the replies.
+//! The pending requests of a connection.
 
 use std::fs::File;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use zodium_pickle::Value;
-use zodium_transport::Leadership;
 use zodium_types::{Oid, Tid};
 
 use crate::Revision;
@@ -34,7 +33,6 @@ pub(crate) struct Table {
     /// No more requests are accepted.
     pub(crate) is_over: bool,
     last_id: u64,
-    pub(crate) leadership: Leadership,
 }
 
 impl Table {

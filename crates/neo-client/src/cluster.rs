@@ -11,13 +11,12 @@ use tracing::debug;
 use zodium_neo::messages::RequestIdentification;
 use zodium_neo::{Extra, Message, NodeId, NodeType};
 use zodium_tls::{CertificateFiles, ClientFiles, ClientTls, Trust};
-use zodium_transport::TlsSide;
+use zodium_transport::{Patience, TlsSide};
 use zodium_types::Tid;
 
 use crate::cache::CurrentRevisions;
 use crate::commits::Commits;
 use crate::connection::{Connection, Receiver};
-use crate::patience::Patience;
 use crate::routing::Routing;
 use crate::session::Session;
 use crate::storage_links::StorageLinks;

@@ -13,11 +13,10 @@ use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use zodium_neo::{GREETING, Greeting, Message, MessageIds, NodeId, Scanner, encode, read_greeting};
-use zodium_transport::{InputBuffer, Leadership, Poll, TICK, TlsSide, Transport};
+use zodium_transport::{InputBuffer, Patience, TICK, TlsSide, Transport, Turns};
 use zodium_types::Address;
 
 use crate::NeoError;
-use crate::patience::Patience;
 
 /// Longest time of connecting, of the TLS handshake and of the greeting, each.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -42,7 +41,6 @@ pub(crate) trait Receiver: Send + Sync {
 /// A connection to a node.
 pub(crate) struct Connection {
     peer: Arc<str>,
-    pub(crate) patience: Patience,
     /// The storage; `None` for a master.
     pub(crate) node: Option<NodeId>,
     pub(crate) transport: Transport,
@@ -52,8 +50,8 @@ pub(crate) struct Connection {
     /// Locked by the thread that reads.
     pub(crate) reading: Mutex<Reading>,
     pub(crate) waiting: Mutex<Waiting>,
-    /// Where the background thread waits while no caller reads.
-    pub(crate) poll: Poll,
+    /// The threads that wait for answers, and the background thread.
+    pub(crate) turns: Turns,
     /// The background thread.
     background: OnceLock<Thread>,
 }
@@ -70,12 +68,11 @@ pub(crate) struct Reading {
     pub(crate) scanner: Scanner,
 }
 
-/// The requests that are not answered yet, and the threads that wait for their answers.
+/// The requests that are not answered yet.
 #[derive(Default)]
 pub(crate) struct Waiting {
     ended: Option<NeoError>,
     pub(crate) thens: FxHashMap<u32, Then>,
-    pub(crate) leadership: Leadership,
     /// Number of [`Attended`].
     pub(crate) attended: usize,
 }
@@ -104,17 +101,20 @@ impl Connection {
         let input = greet(&transport).map_err(|reason| lost(&reason))?;
         let tick = node.map(|_| TICK);
         transport.wait_long(tick, SILENCE_MAX).map_err(|error| lost(&error))?;
-        let poll = Poll::new().map_err(|error| lost(&error))?;
+        let turns = Turns::new(patience.clone()).map_err(|error| lost(&error))?;
+        if node.is_none() {
+            // The background thread reads a master's connection from the start to the end.
+            turns.lead_at_once();
+        }
         let reading = Mutex::new(Reading { input, scanner: Scanner::default() });
         let connection = Arc::new(Connection {
-            patience: patience.clone(),
             node,
             transport,
             receiver,
             output: Mutex::default(),
             reading,
-            waiting: Mutex::new(Waiting::of(node)),
-            poll,
+            waiting: Mutex::default(),
+            turns,
             background: OnceLock::new(),
             peer,
         });
@@ -201,13 +201,9 @@ impl Connection {
 }
 
 impl Waiting {
-    /// The background thread reads a master's connection from the start to the end.
-    fn of(node: Option<NodeId>) -> Waiting {
-        let mut waiting = Waiting::default();
-        if node.is_none() {
-            waiting.leadership.lead_at_once();
-        }
-        waiting
+    /// Whether the background thread need not read for transactions, or cannot.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.attended == 0 || self.ended.is_some()
     }
 }
 

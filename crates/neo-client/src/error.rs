@@ -6,6 +6,7 @@ use thiserror::Error;
 use zodium_neo::{ErrorCode, Partition, TooLong};
 use zodium_storage::StorageError;
 use zodium_tls::TlsError;
+use zodium_transport::Interrupted;
 use zodium_types::{Oid, Tid};
 
 /// Why a call on a cluster failed. Clones share their texts.
@@ -180,5 +181,11 @@ impl From<NeoError> for StorageError {
             NeoError::Url { .. } | NeoError::TooLong(_) => StorageError::Other(error.into()),
             _ => StorageError::Io(error.into()),
         }
+    }
+}
+
+impl From<Interrupted> for NeoError {
+    fn from(_: Interrupted) -> NeoError {
+        NeoError::Interrupted
     }
 }

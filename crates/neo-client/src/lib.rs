@@ -19,7 +19,6 @@ mod error;
 mod finish;
 mod many;
 mod options;
-mod patience;
 mod promise;
 mod reading;
 mod reads;

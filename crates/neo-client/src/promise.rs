@@ -26,7 +26,7 @@ impl<T> Promise<T> {
 
     /// Waits for the answer. It comes, at the latest when the connection ends.
     pub(crate) fn wait(self) -> Result<T, NeoError> {
-        self.connection.wait(&self.slot, None)?;
+        self.connection.turns.wait(&*self.connection, &self.slot, None)?;
         self.slot.take().unwrap_or_else(|| {
             Err(NeoError::lost(self.connection.peer(), "the request was not answered"))
         })
@@ -34,9 +34,10 @@ impl<T> Promise<T> {
 
     /// As [`Promise::wait`]; `None` when it takes longer.
     pub(crate) fn wait_for(&self, limit: Duration) -> Option<Result<T, NeoError>> {
-        match self.connection.wait(&self.slot, Some(Instant::now() + limit)) {
+        let deadline = Some(Instant::now() + limit);
+        match self.connection.turns.wait(&*self.connection, &self.slot, deadline) {
             Ok(()) => self.slot.take(),
-            Err(interrupted) => Some(Err(interrupted)),
+            Err(interrupted) => Some(Err(interrupted.into())),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
 /// Interval between interrupt checks of a waiting thread: long enough to cost nothing, short enough
 /// after Ctrl-C.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -18,3 +20,8 @@ pub trait Interrupt: Send + Sync {
     /// Whether the calling thread has to stop waiting now.
     fn stops(&self) -> bool;
 }
+
+/// A thread stopped waiting because its [`Interrupt`] said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("interrupted while waiting for an answer")]
+pub struct Interrupted;

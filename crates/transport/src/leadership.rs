@@ -10,24 +10,21 @@
 //! Invariant: if there is no leader but a parked follower, one follower has been woken and will
 //! take over. So no reply stays unread while all threads wait for each other.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 /// How long a connection must be idle before the background thread polls the socket.
-pub const IDLE_DELAY: Duration = Duration::from_millis(10);
+pub(crate) const IDLE_DELAY: Duration = Duration::from_millis(10);
 
 /// The threads of a connection that wait for replies, and the one that reads.
 #[derive(Debug, Default)]
-pub struct Leadership {
+pub(crate) struct Leadership {
     /// Whether a thread is reading.
     has_leader: bool,
-    /// Number of times that a thread became the leader.
+    /// Number of times that a caller became the leader.
     leader_count: u64,
+    /// That number when the background thread last looked.
+    seen_count: u64,
     /// Followers: threads that wait for replies and do not read.
     parked: Vec<Thread>,
     /// Whether the background thread polls the socket.
@@ -38,7 +35,7 @@ pub struct Leadership {
 
 /// The role of a thread that waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// It reads for all.
     Leader {
         /// The background thread has to be interrupted in its poll.
@@ -50,7 +47,7 @@ pub enum Role {
 
 /// What the background thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
+pub(crate) enum Watch {
     /// Poll the socket.
     Socket,
     /// Callers read now and then: check again after a delay.
@@ -61,7 +58,7 @@ pub enum Watch {
 
 impl Leadership {
     /// Assigns a role to the calling thread, which is already registered to be woken on completion.
-    pub fn take_role(&mut self) -> Role {
+    pub(crate) fn take_role(&mut self) -> Role {
         if self.has_leader {
             self.parked.push(thread::current());
             return Role::Follower;
@@ -72,7 +69,7 @@ impl Leadership {
     }
 
     /// The calling thread no longer waits. If it was woken to lead, another follower is woken.
-    pub fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         let me = thread::current().id();
         self.parked.retain(|thread| thread.id() != me);
         if !self.has_leader {
@@ -81,7 +78,7 @@ impl Leadership {
     }
 
     /// The leader stops.
-    pub fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         self.has_leader = false;
         self.wake_one();
         if let Some(background) = self.background.take() {
@@ -95,11 +92,10 @@ impl Leadership {
         }
     }
 
-    /// Decides what the background thread does next. `seen` is the leader count before its last
-    /// sleep.
-    pub fn watch(&mut self, seen: &mut u64) -> Watch {
-        if self.leader_count != *seen {
-            *seen = self.leader_count;
+    /// Decides what the background thread does next.
+    pub(crate) fn watch(&mut self) -> Watch {
+        if self.leader_count != self.seen_count {
+            self.seen_count = self.leader_count;
             return Watch::Recheck;
         }
         if self.has_leader {
@@ -111,7 +107,7 @@ impl Leadership {
     }
 
     /// Called by the background thread after its poll; returns whether it is to read.
-    pub fn lead_in_background(&mut self, has_something: bool) -> bool {
+    pub(crate) fn lead_in_background(&mut self, has_something: bool) -> bool {
         self.is_watched = false;
         let leads = has_something && !self.has_leader;
         self.has_leader |= leads;
@@ -120,53 +116,13 @@ impl Leadership {
 
     /// As the background thread, becomes the leader without a poll; `false` if there is one, which
     /// will wake the background thread when it stops.
-    pub fn lead_at_once(&mut self) -> bool {
+    pub(crate) fn lead_at_once(&mut self) -> bool {
         if self.has_leader {
             self.background = Some(thread::current());
             return false;
         }
         self.has_leader = true;
         true
-    }
-}
-
-/// A poll of a socket that other threads can interrupt.
-#[derive(Debug)]
-pub struct Poll {
-    /// Wakers write to the first, the second is polled.
-    wakes: (UnixStream, UnixStream),
-}
-
-impl Poll {
-    /// A poll that was not interrupted.
-    pub fn new() -> io::Result<Poll> {
-        let wakes = UnixStream::pair()?;
-        wakes.0.set_nonblocking(true)?;
-        wakes.1.set_nonblocking(true)?;
-        Ok(Poll { wakes })
-    }
-
-    /// Interrupts the poll, or the next one.
-    pub fn interrupt(&self) {
-        // If the pipe is full, a wake-up is already pending.
-        let _ = (&self.wakes.0).write(&[1]);
-    }
-
-    /// Whether there is data to read within the limit; `false` also if it was interrupted.
-    pub fn wait(&self, socket: BorrowedFd<'_>, limit: Option<Duration>) -> bool {
-        let mut waits = [
-            PollFd::from_borrowed_fd(socket, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.wakes.1.as_fd(), PollFlags::IN),
-        ];
-        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        let polled = poll(&mut waits, limit.as_ref());
-        polled.is_ok() && !waits[0].revents().is_empty()
-    }
-
-    /// Forgets interruptions that have come.
-    pub fn clear(&self) {
-        let mut wakes = [0; 64];
-        while matches!((&self.wakes.1).read(&mut wakes), Ok(count) if count > 0) {}
     }
 }
 
@@ -214,25 +170,13 @@ mod tests {
     #[test]
     fn the_background_thread_leads_only_without_a_leader() {
         let mut leadership = Leadership::default();
-        let mut seen = 0;
-        assert_eq!(leadership.watch(&mut seen), Watch::Socket);
+        assert_eq!(leadership.watch(), Watch::Socket);
         assert_eq!(leadership.take_role(), Role::Leader { wakes_background: true });
         assert!(!leadership.lead_in_background(true) && !leadership.lead_at_once());
-        assert_eq!(leadership.watch(&mut seen), Watch::Recheck);
-        assert_eq!(leadership.watch(&mut seen), Watch::UntilWoken);
+        assert_eq!(leadership.watch(), Watch::Recheck);
+        assert_eq!(leadership.watch(), Watch::UntilWoken);
         leadership.hand_over();
         assert!(leadership.lead_at_once());
         assert_eq!(leadership.take_role(), Role::Follower);
-    }
-
-    #[test]
-    fn a_poll_ends_with_data_or_when_it_is_interrupted() {
-        let (mut peer, socket) = UnixStream::pair().unwrap();
-        let poll = Poll::new().unwrap();
-        poll.interrupt();
-        assert!(!poll.wait(socket.as_fd(), None));
-        poll.clear();
-        peer.write_all(b"x").unwrap();
-        assert!(poll.wait(socket.as_fd(), None));
     }
 }

@@ -9,13 +9,17 @@
 mod input_buffer;
 mod interrupt;
 mod leadership;
+mod patience;
+mod poll;
 mod promise;
 mod socket;
 mod transport;
+mod turns;
 
 pub use input_buffer::InputBuffer;
-pub use interrupt::{Interrupt, TICK};
-pub use leadership::{IDLE_DELAY, Leadership, Poll, Role, Watch};
+pub use interrupt::{Interrupt, Interrupted, TICK};
+pub use patience::Patience;
 pub use promise::Promise;
 pub use socket::{ConnectError, Socket, connect_socket};
 pub use transport::{OpenError, TlsSide, Transport};
+pub use turns::{Reader, Turns};

@@ -15,12 +15,11 @@ use std::sync::Arc;
 use std::thread;
 
 use zodium_disk::SpaceWatch;
-use zodium_transport::Interrupt;
+use zodium_transport::{Interrupt, Patience};
 use zodium_types::Durations;
 
 use crate::cluster::Cluster;
 use crate::many::Prefetches;
-use crate::patience::Patience;
 use crate::{NeoError, Options, connector};
 use copying::CopiedSerials;
 use objects::ObjectsAhead;

@@ -3,29 +3,29 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zodium_transport::{Interrupt, TICK};
-
-use crate::NeoError;
+use crate::interrupt::{Interrupt, Interrupted, TICK};
 
 /// Whether the threads of a client may be interrupted while they wait.
 #[derive(Clone, Default)]
-pub(crate) struct Patience(Option<Arc<dyn Interrupt>>);
+pub struct Patience(Option<Arc<dyn Interrupt>>);
 
 impl Patience {
     /// Threads stop waiting when `interrupt` says so.
-    pub(crate) fn new(interrupt: Option<Arc<dyn Interrupt>>) -> Patience {
+    pub fn new(interrupt: Option<Arc<dyn Interrupt>>) -> Patience {
         Patience(interrupt)
     }
 
     /// Waits in steps: `step` waits at most until the moment that it is given, and gives what was
     /// waited for. `None` at the deadline.
-    pub(crate) fn wait<T>(
+    ///
+    /// # Errors
+    /// When the calling thread is interrupted.
+    pub fn wait<T>(
         &self,
         deadline: Option<Instant>,
         mut step: impl FnMut(Option<Instant>) -> Option<T>,
-    ) -> Result<Option<T>, NeoError> {
-        let interrupt = self.0.as_ref().filter(|interrupt| interrupt.may_stop());
-        let Some(interrupt) = interrupt else { return Ok(step(deadline)) };
+    ) -> Result<Option<T>, Interrupted> {
+        let Some(interrupt) = self.asked() else { return Ok(step(deadline)) };
         loop {
             let now = Instant::now();
             let tick = now + TICK;
@@ -34,7 +34,7 @@ impl Patience {
                 return Ok(Some(done));
             }
             if interrupt.stops() {
-                return Err(NeoError::Interrupted);
+                return Err(Interrupted);
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(None);
@@ -42,10 +42,24 @@ impl Patience {
         }
     }
 
-    /// Whether the calling thread is to stop waiting. Asks once a tick, not before the first.
-    pub(crate) fn is_over(&self, next_look: &mut Option<Instant>) -> bool {
-        let interrupt = self.0.as_ref().filter(|interrupt| interrupt.may_stop());
-        let Some(interrupt) = interrupt else { return false };
+    /// Whether the calling thread may be interrupted.
+    pub(crate) fn may_end(&self) -> bool {
+        self.asked().is_some()
+    }
+
+    /// What decides for the calling thread; `None` if it is never interrupted.
+    fn asked(&self) -> Option<&Arc<dyn Interrupt>> {
+        self.0.as_ref().filter(|interrupt| interrupt.may_stop())
+    }
+
+    /// Whether the calling thread is to stop waiting now. Called with no lock held.
+    pub fn has_ended(&self) -> bool {
+        self.asked().is_some_and(|interrupt| interrupt.stops())
+    }
+
+    /// As [`Patience::has_ended`]; asks at most once a tick.
+    pub(crate) fn has_ended_by(&self, next_look: &mut Option<Instant>) -> bool {
+        let Some(interrupt) = self.asked() else { return false };
         let now = Instant::now();
         if next_look.is_some_and(|next_look| now < next_look) {
             return false;
@@ -55,7 +69,10 @@ impl Patience {
     }
 
     /// Sleeps.
-    pub(crate) fn sleep(&self, time: Duration) -> Result<(), NeoError> {
+    ///
+    /// # Errors
+    /// When the calling thread is interrupted.
+    pub fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
         let step = |until: Option<Instant>| {
             let left = until.map_or(time, |until| until.saturating_duration_since(Instant::now()));
             std::thread::sleep(left);
@@ -94,7 +111,7 @@ mod tests {
             steps += 1;
             None::<()>
         });
-        assert!(matches!(waited, Err(NeoError::Interrupted)));
+        assert_eq!(waited, Err(Interrupted));
         assert_eq!(steps, 3);
         assert_eq!(patience.wait(None, |_| Some(7)).unwrap(), Some(7));
         let over = Some(Instant::now());
