@@ -319,3 +319,86 @@ fn a_server_with_an_older_database_is_refused() {
         assert_eq!(client.last_tid(), Tid(10));
     });
 }
+
+/// Objects of a transaction in a log, and their size.
+#[derive(Clone, Copy)]
+struct Logged {
+    records: u64,
+    bytes: usize,
+}
+
+impl Peer {
+    /// Sends a log as a stock server does, until its end was read. Returns the bytes of records of
+    /// further transactions that were requested before the first transaction was read.
+    fn serve_log(&mut self, log: &[Logged]) -> usize {
+        let mut started = 0;
+        let mut sent = vec![0; log.len()];
+        let mut bytes_ahead = 0;
+        loop {
+            let frame = self.frame(PATIENCE).expect("the client asks for no more");
+            let Message { id, name, arguments, .. } = decode_message(ENCODING, &frame).unwrap();
+            let arguments = arguments.unwrap_or_default();
+            match &*name {
+                "iterator_start" => self.reply(&id, 0.into()),
+                "iterator_next" if started == log.len() => {
+                    self.reply(&id, Value::None);
+                    return bytes_ahead;
+                }
+                "iterator_next" => {
+                    started += 1;
+                    let (tid, empty) = (Tid(started as u64).into(), || Value::from(b""));
+                    let head = [tid, " ".into(), empty(), empty(), Value::dict::<&str>([])];
+                    self.reply(&id, Value::tuple(head));
+                }
+                // The id of the iterator over the records is the tid.
+                "iterator_record_start" => {
+                    self.reply(&id, arguments[1].as_tid().unwrap().0.into());
+                }
+                "iterator_record_next" => {
+                    let tid = arguments[0].as_u64().unwrap();
+                    let place = usize::try_from(tid).unwrap() - 1;
+                    let Logged { records, bytes } = log[place];
+                    if place > 0 && sent[0] < log[0].records {
+                        bytes_ahead += bytes;
+                    }
+                    sent[place] += 1;
+                    let data = vec![7; bytes];
+                    let record =
+                        [Oid(sent[place]).into(), Tid(tid).into(), data.into(), Value::None];
+                    let is_over = sent[place] > records;
+                    self.reply(&id, if is_over { Value::None } else { Value::tuple(record) });
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_transaction_is_read_on_when_those_behind_it_fill_the_memory() {
+    const MIB: usize = 1 << 20;
+    let mut log = vec![Logged { records: 3, bytes: MIB }; 13];
+    log[0] = Logged { records: 200, bytes: 10 };
+    let logged = log.clone();
+    play(
+        move |listener| {
+            let mut server = Peer::accept(listener);
+            server.admit(Tid(13), |_| ());
+            let bytes_ahead = server.serve_log(&logged);
+            // 16 MiB are full; before, each of the twelve transactions may have a request on its way.
+            assert!((16 * MIB..=28 * MIB).contains(&bytes_ahead), "{bytes_ahead}");
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            for (number, Logged { records, bytes }) in (1..).zip(log) {
+                assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(number));
+                for oid in 1..=records {
+                    let record = reader.next_record().unwrap().unwrap();
+                    assert_eq!((record.oid, record.data.unwrap().len()), (Oid(oid), bytes));
+                }
+                assert_eq!(reader.next_record().unwrap(), None);
+            }
+            assert_eq!(reader.next_transaction().unwrap(), None);
+        },
+    );
+}
