@@ -51,38 +51,30 @@ impl Prefetches {
 }
 
 impl Reads<'_> {
-    /// The last records of objects before a transaction, in the order of the oids.
-    ///
-    /// # Errors
-    /// When there is no primary master. Other errors are those of single objects.
-    pub(crate) fn load_many(
-        &self,
-        oids: &[Oid],
-        before: Tid,
-    ) -> Result<Vec<Result<Loaded, NeoError>>, NeoError> {
-        let mut loaded = Vec::with_capacity(oids.len());
+    /// For each pair the last record of an object before a transaction, in the order of the pairs.
+    pub(crate) fn load_many(&self, asked: &[(Oid, Tid)]) -> Vec<Result<Loaded, NeoError>> {
+        let mut loaded = Vec::with_capacity(asked.len());
         // The reason why no storage can be asked for anything now.
         let mut failure = None;
-        for oids in oids.chunks(TOGETHER) {
-            let asked = match failure {
-                None => self.ask_together(oids, before)?,
-                Some(_) => oids.iter().map(|_| None).collect(),
+        for loads in asked.chunks(TOGETHER) {
+            let sent = match failure {
+                None => self.ask_together(loads),
+                Some(_) => loads.iter().map(|_| None).collect(),
             };
-            for (oid, asked) in oids.iter().zip(asked) {
+            for (load, sent) in loads.iter().zip(sent) {
                 loaded.push(match &failure {
-                    None => self.awaited(*oid, before, asked, &mut failure),
+                    None => self.awaited(*load, sent, &mut failure),
                     Some(error) => Err(error.clone()),
                 });
             }
         }
-        Ok(loaded)
+        loaded
     }
 
     /// Waits for an answer. Without one, or if it is useless, other storages are asked.
     fn awaited(
         &self,
-        oid: Oid,
-        before: Tid,
+        (oid, before): (Oid, Tid),
         asked: Asked,
         failure: &mut Option<NeoError>,
     ) -> Result<Loaded, NeoError> {
@@ -110,24 +102,25 @@ impl Reads<'_> {
         loaded
     }
 
-    /// Sends requests for objects, each to a storage that serves reads of it.
-    fn ask_together(&self, oids: &[Oid], before: Tid) -> Result<Vec<Asked>, NeoError> {
-        let session = self.session(self.cluster.deadline())?;
-        let mut asked: Vec<Asked> = oids.iter().map(|_| None).collect();
-        for (node, places) in self.places(oids) {
+    /// Sends requests, each to a storage that serves reads of the object. Those that could not be
+    /// sent are loaded one by one later, which tells why.
+    fn ask_together(&self, loads: &[(Oid, Tid)]) -> Vec<Asked> {
+        let mut asked: Vec<Asked> = loads.iter().map(|_| None).collect();
+        let Ok(session) = self.session(self.cluster.deadline()) else { return asked };
+        for (node, places) in self.places(loads.iter().map(|(oid, _)| *oid)) {
             let Ok(connection) = self.cluster.storage(&session, node) else { continue };
             let mut promises = Vec::with_capacity(places.len());
             let requests = places.iter().map(|place| {
                 let (then, promise) = connection.promise(Unverified::of);
                 promises.push((*place, promise));
-                (oids[*place], then)
+                (loads[*place], then)
             });
-            let sent = ask_all(&connection, requests.collect(), before);
+            let sent = ask_all(&connection, requests.collect());
             for (place, promise) in promises.into_iter().take(sent) {
                 asked[place] = Some((Arc::clone(&connection), promise));
             }
         }
-        Ok(asked)
+        asked
     }
 
     /// Has current revisions come into memory, without waiting for them. A hint: it does nothing
@@ -137,23 +130,23 @@ impl Reads<'_> {
         let is_unknown = |oid: &&Oid| current.find(**oid).is_none();
         let oids: Vec<_> =
             oids.iter().filter(is_unknown).take(prefetches.room()).copied().collect();
-        for (node, places) in self.places(&oids) {
+        for (node, places) in self.places(oids.iter().copied()) {
             let Some(connection) = self.cluster.links.existing(node) else { continue };
             let requests = places.iter().map(|place| {
                 let oid = oids[*place];
-                (oid, kept(oid, &connection, current, prefetches.begin()))
+                ((oid, before), kept(oid, &connection, current, prefetches.begin()))
             });
-            ask_all(&connection, requests.collect(), before);
+            ask_all(&connection, requests.collect());
         }
     }
 
     /// The storages to ask, with the places of their objects.
-    fn places(&self, oids: &[Oid]) -> BTreeMap<NodeId, Vec<usize>> {
+    fn places(&self, oids: impl Iterator<Item = Oid>) -> BTreeMap<NodeId, Vec<usize>> {
         let (routing, now) = (self.cluster.routing.read(), Instant::now());
         let mut places: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
-        for (place, oid) in oids.iter().enumerate() {
-            let Some(partition) = routing.of_oid(*oid) else { continue };
-            let nodes = routing.readable(partition, routing.spread_of(*oid), now);
+        for (place, oid) in oids.enumerate() {
+            let Some(partition) = routing.of_oid(oid) else { continue };
+            let nodes = routing.readable(partition, routing.spread_of(oid), now);
             if let Some(node) = nodes.first() {
                 places.entry(*node).or_default().push(place);
             }
@@ -163,10 +156,10 @@ impl Reads<'_> {
 }
 
 /// Sends requests with one write; how many of them will be answered, from the first one on.
-fn ask_all(connection: &Arc<Connection>, requests: Vec<(Oid, Then)>, before: Tid) -> usize {
+fn ask_all(connection: &Arc<Connection>, requests: Vec<((Oid, Tid), Then)>) -> usize {
     let mut sent = 0;
     let asked = connection.send(|batch| {
-        requests.into_iter().try_for_each(|(oid, then)| {
+        requests.into_iter().try_for_each(|((oid, before), then)| {
             batch.ask(AskObject { oid, at: None, before: Some(before) }, then)?;
             sent += 1;
             Ok(())

@@ -13,12 +13,11 @@ use zodium_client::{
     ClientError, CommittedRecord, CurrentObject, Interrupt, Outcome, Revision, TransactionHead,
     TransactionOptions, Unfinished, Voted, Watcher,
 };
-use zodium_embedded::{
-    EmbeddedClient, EmbeddedLog, EmbeddedOptions, EmbeddedTransaction, loaded, of_storage,
-};
+use zodium_embedded::{EmbeddedClient, EmbeddedLog, EmbeddedOptions, EmbeddedTransaction, loaded};
 use zodium_engine::Resolver;
 use zodium_neo_client::{NeoError, NeoStorage, Options};
 use zodium_pickle::Value;
+use zodium_storage::Read;
 use zodium_types::{Oid, Tid};
 
 use super::{Backend, Loads, Log, OpenTransaction, Then};
@@ -164,8 +163,8 @@ impl Backend for NeoBackend {
 
     fn load_many(&self, oids: &[Oid], before: Tid) -> Result<Loads, ClientError> {
         let opened = self.opened()?;
-        let answers = opened.storage.load_many(oids, before);
-        let answers = answers.map_err(|error| of_storage(&error))?.into_iter();
+        let asked: Vec<_> = oids.iter().map(|oid| (*oid, before)).collect();
+        let answers = opened.storage.load_many_before(&asked);
         Ok(oids.iter().zip(answers).map(|(oid, answer)| loaded(*oid, answer)).collect())
     }
 

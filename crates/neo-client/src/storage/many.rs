@@ -7,37 +7,27 @@ use super::NeoStorage;
 use super::read::is_possible;
 
 impl NeoStorage {
-    /// Loads many objects at once, as [`load_before`] does. What is not in memory is requested with
-    /// one write to each storage. The answers are in the order of `oids`. Blocking.
-    ///
-    /// # Errors
-    /// When there is no primary master.
-    ///
-    /// [`load_before`]: zodium_storage::Read::load_before
-    pub fn load_many(
-        &self,
-        oids: &[Oid],
-        before: Tid,
-    ) -> Result<Vec<Result<Load, StorageError>>, StorageError> {
-        let known = |oid: &Oid| match is_possible(*oid) {
-            true => self.resident(*oid, before),
+    /// Loads of many objects, each an oid and its `before`. What is not in memory is requested with
+    /// one write to each storage.
+    pub(super) fn load_many(&self, asked: &[(Oid, Tid)]) -> Vec<Result<Load, StorageError>> {
+        let known = |&(oid, before): &(Oid, Tid)| match is_possible(oid) {
+            true => self.resident(oid, before),
             false => Some(Load::Missing),
         };
         let mut answers: Vec<Option<Result<Load, StorageError>>> =
-            oids.iter().map(|oid| known(oid).map(Ok)).collect();
-        let unknown = oids.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
-        let unknown: Vec<_> = unknown.map(|(oid, _)| *oid).collect();
-        if !unknown.is_empty() {
-            // First, so that a commit during the reads makes the answers stale.
-            let number = self.cluster.current.now();
-            let loaded = self.reads().load_many(&unknown, before.min(Tid::MAX))?;
-            let missing = answers.iter_mut().filter(|answer| answer.is_none());
-            for (answer, (oid, loaded)) in missing.zip(unknown.iter().zip(loaded)) {
-                let loaded = loaded.map(|loaded| self.answered(*oid, number, loaded));
-                *answer = Some(loaded.map_err(StorageError::from));
-            }
+            asked.iter().map(|load| known(load).map(Ok)).collect();
+        let unknown = asked.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+        let unknown: Vec<_> =
+            unknown.map(|(&(oid, before), _)| (oid, before.min(Tid::MAX))).collect();
+        // First, so that a commit during the reads makes the answers stale.
+        let number = self.cluster.current.now();
+        let loaded = self.reads().load_many(&unknown);
+        let missing = answers.iter_mut().filter(|answer| answer.is_none());
+        for (answer, ((oid, _), loaded)) in missing.zip(unknown.iter().zip(loaded)) {
+            let loaded = loaded.map(|loaded| self.answered(*oid, number, loaded));
+            *answer = Some(loaded.map_err(StorageError::from));
         }
-        Ok(answers.into_iter().flatten().collect())
+        answers.into_iter().flatten().collect()
     }
 
     /// Starts loading the current revisions of objects that are not in memory, and does not wait

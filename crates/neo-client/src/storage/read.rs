@@ -18,6 +18,9 @@ use crate::NeoError;
 use crate::cache::Current;
 use crate::reads::{Loaded, Reads, Record};
 
+/// Loads that are requested together. It bounds how long the first answer waits for the others.
+const LOADS_AT_ONCE: usize = 256;
+
 /// Whether a cluster may have an object of that oid: its databases have signed numbers.
 pub(super) fn is_possible(oid: Oid) -> bool {
     i64::try_from(oid.0).is_ok()
@@ -118,6 +121,14 @@ impl Read for NeoStorage {
             Access::NonBlocking => Ok(self.resident(oid, before).unwrap_or(Load::WouldBlock)),
             Access::Blocking => Ok(self.load(oid, before)?),
         }
+    }
+
+    fn loads_at_once(&self) -> usize {
+        LOADS_AT_ONCE
+    }
+
+    fn load_many_before(&self, asked: &[(Oid, Tid)]) -> Vec<Result<Load, StorageError>> {
+        self.load_many(asked)
     }
 
     fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {

@@ -20,9 +20,14 @@ fn filled(model: &Model) -> Tid {
     model.commit(&objects)
 }
 
+fn load_many(storage: &NeoStorage, oids: &[Oid], before: Tid) -> Vec<Result<Load, StorageError>> {
+    let asked: Vec<_> = oids.iter().map(|oid| (*oid, before)).collect();
+    storage.load_many_before(&asked)
+}
+
 /// The data of objects, which must be there.
 fn texts(storage: &NeoStorage, oids: &[Oid], before: Tid) -> Vec<String> {
-    let found = storage.load_many(oids, before).unwrap().into_iter();
+    let found = load_many(storage, oids, before).into_iter();
     found
         .map(|found| match found.unwrap() {
             Load::Revision(found) => String::from_utf8(found.data.to_vec()).unwrap(),
@@ -58,9 +63,8 @@ fn each_object_has_its_own_answer() {
     assert!(texts(&neo, &[], Tid::MAX).is_empty());
     assert_eq!(texts(&neo, &[Oid(1), Oid(0), Oid(1)], Tid::MAX), ["later", "data of 0", "later"]);
     assert_eq!(texts(&neo, &oids(COUNT), second).len(), COUNT as usize);
-    let ends: Vec<_> = neo
-        .load_many(&[Oid(1), Oid(2), Oid(u64::MAX), Oid(9999), Oid(3)], Tid::MAX)
-        .unwrap()
+    let some = [Oid(1), Oid(2), Oid(u64::MAX), Oid(9999), Oid(3)];
+    let ends: Vec<_> = load_many(&neo, &some, Tid::MAX)
         .into_iter()
         .map(|found| match found.unwrap() {
             Load::Revision(found) => Some((found.serial, found.end)),
@@ -69,8 +73,20 @@ fn each_object_has_its_own_answer() {
         })
         .collect();
     assert_eq!(ends, [Some((second, None)), None, None, None, Some((first, None))]);
-    let old = neo.load_many(&[Oid(4)], first).unwrap().remove(0);
+    let old = load_many(&neo, &[Oid(4)], first).remove(0);
     assert!(matches!(old, Ok(Load::NoRevision)));
+    // Each has its own time.
+    let found = neo
+        .load_many_before(&[(Oid(1), second), (Oid(1), Tid::MAX)])
+        .into_iter()
+        .map(Result::unwrap);
+    let serials: Vec<_> = found
+        .map(|found| match found {
+            Load::Revision(found) => found.serial,
+            _ => panic!("it is not there"),
+        })
+        .collect();
+    assert_eq!(serials, [first, second]);
     // What is in memory is not asked for again.
     let loads = || model.state.lock().loads[&storage(1)];
     let before = loads();
@@ -90,7 +106,7 @@ fn what_one_storage_fails_another_one_answers() {
     model.state.lock().damaged.insert(storage(2));
     assert_eq!(texts(&neo, &oids(100), Tid::MAX).len(), 100);
     model.state.lock().damaged.insert(storage(1));
-    let found = neo.load_many(&oids(3), Tid::MAX).unwrap();
+    let found = load_many(&neo, &oids(3), Tid::MAX);
     assert!(found.iter().all(|found| matches!(found, Err(StorageError::Corrupt(_)))));
 }
 
@@ -101,7 +117,7 @@ fn a_cluster_that_is_away_is_waited_for_once() {
     let neo = NeoStorage::open(crate::support::options(&[model.master], 1)).unwrap();
     texts(&neo, &oids(1), Tid::MAX);
     model.state.lock().silent.insert(storage(1));
-    let found = neo.load_many(&oids(COUNT), Tid::MAX).unwrap();
+    let found = load_many(&neo, &oids(COUNT), Tid::MAX);
     assert_eq!(found.len(), COUNT as usize);
     assert!(found[1..].iter().all(Result::is_err));
 }
