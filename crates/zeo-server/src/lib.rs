@@ -17,6 +17,7 @@ mod blob_upload;
 mod blobs;
 mod cached_loads;
 mod call;
+mod cold_loads;
 mod exception;
 mod foreign_protocol;
 mod info;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use zodium_engine::Database;
-use zodium_net::{Blocking, Output, Together};
+use zodium_net::Output;
 use zodium_pickle::Value;
 use zodium_storage::{Access, Load, Revision, StorageError};
 use zodium_types::{Oid, Tid};
@@ -68,20 +67,6 @@ fn finish_cold(
     };
     peer.replies.note_cold_load(asked);
     reply_load(&peer.replies, &id, oid, result);
-}
-
-/// Answers the loads of a worker's sessions together, if that pays for this storage.
-pub(crate) type ColdLoads = Together<(Oid, Tid), Result<Load, StorageError>>;
-
-/// The cold loads of a storage on a worker; `None` if each is a job of its own.
-pub(crate) fn cold_loads(
-    storage: &Arc<Database>,
-    blocking: &Rc<dyn Blocking>,
-) -> Option<Rc<ColdLoads>> {
-    let most = storage.reader().loads_at_once();
-    let storage = Arc::clone(storage);
-    let answer = move |asked: Vec<_>| storage.reader().load_many_before(&asked);
-    (most > 1).then(|| Rc::new(Together::new(Rc::clone(blocking), most, answer)))
 }
 
 fn reply_load(replies: &Replies, id: &MessageId, oid: Oid, result: Result<Load, StorageError>) {

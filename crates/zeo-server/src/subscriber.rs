@@ -14,8 +14,8 @@ use zodium_net::{Blocking, CloseReason, Inbox, InboxSender, Link, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 
+use crate::cold_loads::{ColdLoads, cold_loads};
 use crate::invalidations::{InvalidationMemory, Invalidations};
-use crate::loads::{ColdLoads, cold_loads};
 use crate::statistics::Statistics;
 use crate::voting::VotingSessions;
 

@@ -385,7 +385,8 @@ fn a_long_transaction_is_read_on_when_those_behind_it_fill_the_memory() {
             let mut server = Peer::accept(listener);
             server.admit(Tid(13), |_| ());
             let bytes_ahead = server.serve_log(&logged);
-            // 16 MiB are full; before, each of the twelve transactions may have a request on its way.
+            // 16 MiB are full; before, each of the twelve transactions may have a request on its
+            // way.
             assert!((16 * MIB..=28 * MIB).contains(&bytes_ahead), "{bytes_ahead}");
         },
         |client, _| {
