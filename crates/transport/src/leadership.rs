@@ -28,7 +28,7 @@ pub(crate) struct Leadership {
     /// Followers: threads that wait for replies and do not read.
     parked: Vec<Thread>,
     /// Whether the background thread polls the socket.
-    is_watched: bool,
+    pub(crate) is_watched: bool,
     /// The background thread, if it waits for the leader to stop.
     background: Option<Thread>,
 }

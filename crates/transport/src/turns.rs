@@ -361,6 +361,22 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_interrupts_the_poll_of_the_background_thread() {
+        let (peer, line) = Line::new(Patience::default());
+        let background = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || line.turns.attend(&*line, None))
+        };
+        while !line.turns.leadership.lock().is_watched {
+            thread::yield_now();
+        }
+        let promise = line.ask(1);
+        line.turns.wait(&*line, &promise, Some(Instant::now())).unwrap();
+        background.join().unwrap();
+        drop(peer);
+    }
+
+    #[test]
     fn a_background_thread_that_leads_for_long_reads_for_callers() {
         let (mut peer, line) = Line::new(Patience::default());
         assert!(line.turns.lead_at_once());
