@@ -9,6 +9,7 @@
 
 mod chunks;
 mod clock;
+mod cold;
 mod denied;
 mod faulty;
 mod memory;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use cold::{ColdBytes, Missed};
 pub use denied::explain_denied;
 pub use faulty::{CrashImage, FaultyDisk, Operation};
 pub use memory::MemoryDisk;
@@ -176,6 +178,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// As [`DiskFile::read_at`], but never waits for the device: `None` when the first bytes are
     /// not in memory, or when the file system cannot tell.
     fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>>;
+
+    /// These bytes, for a reader that knows only files of the system; `None` of other files.
+    fn cold_bytes(&self, position: u64, length: usize) -> Option<ColdBytes> {
+        let _ = (position, length);
+        None
+    }
 
     /// Writes all bytes at `position`, growing the file as needed.
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;

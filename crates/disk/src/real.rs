@@ -12,7 +12,8 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use crate::denied::explain_denied;
 use crate::transfer::{until_answered, write_all};
 use crate::{
-    Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError, OpenMode,
+    ColdBytes, Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError,
+    OpenMode,
 };
 
 /// Bytes of a lock file that are read.
@@ -202,6 +203,10 @@ impl DiskFile for RealFile {
             Err(Errno::WOULDBLOCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn cold_bytes(&self, position: u64, length: usize) -> Option<ColdBytes> {
+        Some(ColdBytes::new(Arc::clone(&self.file), position, length))
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {

@@ -21,6 +21,7 @@ mod format;
 mod open;
 mod pack;
 mod read;
+mod reading;
 mod recover;
 mod scan;
 mod seam;

@@ -45,3 +45,4 @@ pub use spool::{Spool, SpooledData};
 pub use undo::{Undo, UndoneRecord};
 pub use upkeep::Upkeep;
 pub use write::{Committed, Prepared, Storage, Write, WriteState};
+pub use zodium_disk::Missed;

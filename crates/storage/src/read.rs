@@ -3,6 +3,7 @@
 use std::task::Poll;
 
 use bytes::Bytes;
+use zodium_disk::Missed;
 use zodium_types::{Oid, Tid};
 
 use crate::{
@@ -38,6 +39,13 @@ pub trait Read: Send + Sync {
 
     /// The latest revision of `oid` written by a transaction before `before`.
     fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError>;
+
+    /// As [`Read::load_before`] with [`Access::NonBlocking`]. When it would wait, `missed` may say
+    /// for which bytes: once these are in memory, it gets further.
+    fn load_resident(&self, oid: Oid, before: Tid, missed: &Missed) -> Result<Load, StorageError> {
+        let _ = missed;
+        self.load_before(oid, before, Access::NonBlocking)
+    }
 
     /// The most loads that one [`Read::load_many_before`] should be given. 1 where loads that wait
     /// side by side are answered sooner: on a disk, for example.

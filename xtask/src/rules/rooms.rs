@@ -19,6 +19,7 @@ const ROOMS: [(&str, &[&str]); 1] = [(
     "crates/filestorage/src/",
     &[
         "sync",
+        "reading",
         "format",
         "scan",
         "checksums",

@@ -39,7 +39,6 @@ use std::sync::Arc;
 
 use tracing::warn;
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 pub(crate) use batch::{Batch, RecordSum};
@@ -57,6 +56,7 @@ pub(crate) use writing::Writing;
 
 use crate::FileStorageError;
 use crate::format::Damage;
+use crate::reading::Reading;
 use crate::scan::{Damages, Part};
 
 /// How checksums are used.
@@ -91,7 +91,7 @@ pub(crate) enum Verdict {
     Fits,
     /// It has no checksum, or loads are not compared.
     Untold,
-    /// The entry must be read from the disk: ask again with [`Access::Blocking`].
+    /// The entry must be read from the disk: ask again with [`Reading::Blocking`].
     WouldBlock,
 }
 
@@ -154,7 +154,7 @@ impl Checksums {
         position: u64,
         oid: Oid,
         (header, body): (&[u8], &[u8]),
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Verdict, FileStorageError> {
         if !self.verifies_loads {
             return Ok(Verdict::Untold);
@@ -167,7 +167,7 @@ impl Checksums {
         if crc32c::crc32c_append(crc32c::crc32c(header), body) == entry.sum {
             return Ok(Verdict::Fits);
         }
-        if access == Access::NonBlocking {
+        if !access.may_wait() {
             // Finding the reason takes more reads.
             return Ok(Verdict::WouldBlock);
         }

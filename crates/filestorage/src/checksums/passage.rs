@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
 
 use super::checksummed_log::ChecksummedLog;
 use super::entry::Entry;
@@ -12,6 +11,7 @@ use super::opening::Opened;
 use super::repair;
 use super::side_file::{Found, Page, SideFile};
 use crate::format::{DataHeader, TransactionHeader};
+use crate::reading::Reading;
 use crate::scan::Part;
 
 /// Longest record whose header is repaired by trying each of its bits.
@@ -46,7 +46,7 @@ impl<'a> Passage<'a> {
 
     /// The entry of the part at `position`.
     pub(crate) fn entry(&mut self, position: u64, part: Part) -> Option<Entry> {
-        match self.side.find_with(position, Access::Blocking, &mut self.page) {
+        match self.side.find_with(position, Reading::Blocking, &mut self.page) {
             Found::Entry(entry) if entry.part == part => Some(entry),
             _ => None,
         }

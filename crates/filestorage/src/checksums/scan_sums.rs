@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 use super::side_file::{Found, Page};
 use super::{Checksums, Log};
+use crate::reading::Reading;
 use crate::scan::{Part, Sums};
 
 /// The checksums of a log up to `end`, and the page of entries that was read last.
@@ -34,7 +34,7 @@ impl Checksums {
 
 impl Sums for ScanSums {
     fn sum(&mut self, position: u64, part: Part) -> Option<u32> {
-        match self.checksums.side().find_with(position, Access::Blocking, &mut self.page) {
+        match self.checksums.side().find_with(position, Reading::Blocking, &mut self.page) {
             Found::Entry(entry) if entry.part == part => Some(entry.sum),
             _ => None,
         }

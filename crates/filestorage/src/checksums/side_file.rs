@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
 
 use super::entry::{ENTRY_BYTES, Entry, position_of};
 use super::header::Header;
+use crate::reading::Reading;
 use crate::scan::Part;
 
 /// Entries of a page.
@@ -48,7 +48,7 @@ pub(crate) enum Found {
     Entry(Entry),
     /// Nothing.
     Uncovered,
-    /// Ask again with [`Access::Blocking`].
+    /// Ask again with [`Reading::Blocking`].
     WouldBlock,
 }
 
@@ -100,14 +100,14 @@ impl SideFile {
     }
 
     /// The entry of a position.
-    pub(crate) fn find(&self, position: u64, access: Access) -> Found {
+    pub(crate) fn find(&self, position: u64, access: Reading<'_>) -> Found {
         let mut page = Page { number: NONE, bytes: [0; PAGE_BYTES], length: 0, next: 0 };
         self.find_with(position, access, &mut page)
     }
 
     /// As [`SideFile::find`], for ascending positions: `page` keeps the last page, and the next
     /// entry in it is tried first.
-    pub(crate) fn find_with(&self, position: u64, access: Access, page: &mut Page) -> Found {
+    pub(crate) fn find_with(&self, position: u64, access: Reading<'_>, page: &mut Page) -> Found {
         if position >= self.end() {
             return Found::Uncovered;
         }
@@ -127,7 +127,7 @@ impl SideFile {
     }
 
     /// The entry behind the one found last, if it has this position.
-    fn next_entry(&self, position: u64, access: Access, page: &mut Page) -> Option<Entry> {
+    fn next_entry(&self, position: u64, access: Reading<'_>, page: &mut Page) -> Option<Entry> {
         if page.number == NONE {
             return None;
         }
@@ -218,7 +218,7 @@ impl SideFile {
     }
 
     /// The page that contains the entry of a position, if there is one; `None` if it is cold.
-    fn page_of(&self, position: u64, access: Access) -> io::Result<Option<u64>> {
+    fn page_of(&self, position: u64, access: Reading<'_>) -> io::Result<Option<u64>> {
         let (mut low, mut high) = (0, self.count().div_ceil(PAGE_ENTRIES));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -238,7 +238,7 @@ impl SideFile {
     }
 
     /// The first position of a page; [`NONE`] if it has no valid entry, `None` if it is cold.
-    fn first_of(&self, page: u64, access: Access) -> io::Result<Option<u64>> {
+    fn first_of(&self, page: u64, access: Reading<'_>) -> io::Result<Option<u64>> {
         let (group, index) = place_of_first(page);
         let Some(group) = self.firsts.get(group) else { return Ok(Some(NONE)) };
         let group = group.get_or_init(|| zeros(index.1));
@@ -258,7 +258,7 @@ impl SideFile {
     }
 
     /// Fills `page`; returns false if that would have to wait.
-    fn read_page(&self, number: u64, access: Access, page: &mut Page) -> io::Result<bool> {
+    fn read_page(&self, number: u64, access: Reading<'_>, page: &mut Page) -> io::Result<bool> {
         let wanted = (self.count() - number * PAGE_ENTRIES).min(PAGE_ENTRIES) as usize;
         let wanted = wanted * ENTRY_BYTES;
         if page.number == number && page.length == wanted {
@@ -270,9 +270,12 @@ impl SideFile {
         while length < wanted {
             let (buffer, at) = (&mut page.bytes[length..wanted], offset + length as u64);
             let count = match access {
-                Access::Blocking => self.file.read_at(buffer, at)?,
-                Access::NonBlocking => match self.file.read_resident_at(buffer, at)? {
-                    Some(0) | None => return Ok(false),
+                Reading::Blocking => self.file.read_at(buffer, at)?,
+                Reading::NonBlocking(_) => match self.file.read_resident_at(buffer, at)? {
+                    Some(0) | None => {
+                        access.note(&*self.file, at, wanted - length);
+                        return Ok(false);
+                    }
                     Some(count) => count,
                 },
             };

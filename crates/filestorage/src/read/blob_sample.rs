@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use zodium_blobs::{BlobDirectory, is_blob_record};
-use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 use super::log::LogFile;
 use super::log_bytes::Body;
 use super::reader::Reader;
+use crate::reading::Reading;
 
 /// Result of a look at a sample of a storage's current records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn spread(log: &LogFile, count: usize) -> Vec<(Oid, u64)> {
 
 /// Tid of the record at a position, if the record is a blob's.
 fn blob_at(log: &LogFile, oid: Oid, position: u64) -> Option<Tid> {
-    let stored = log.read_stored(position, oid, Access::Blocking).ok().flatten()?;
+    let stored = log.read_stored(position, oid, Reading::Blocking).ok().flatten()?;
     let data = match stored.body {
         Body::Data(data) => data,
         Body::Back(back) => log.data_at(back, oid).ok().flatten()?,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zodium_storage::{Access, Transaction, TransactionRecord};
+use zodium_storage::{Transaction, TransactionRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::log_bytes::{Body, LogBytes};
@@ -10,6 +10,7 @@ use super::old_logs::PinnedLog;
 use super::reader::Reader;
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
+use crate::reading::Reading;
 use crate::scan::{Scan, Step, TransactionEntry};
 
 /// Bytes read at once while stepping. A client asks for each step separately.
@@ -125,12 +126,12 @@ impl RecordIterator {
         let header = log.scan_to(log.end(), window).record(position, &self.entry)?.header;
         let oid = header.oid;
         let gone = || log.damaged(position, "a record that cannot be read");
-        let stored = log.read_stored(position, oid, Access::Blocking)?.ok_or_else(gone)?;
+        let stored = log.read_stored(position, oid, Reading::Blocking)?.ok_or_else(gone)?;
         let (data, data_tid) = match stored.body {
             Body::Data(data) => (Some(data), None),
             Body::Back(0) => (None, None),
             Body::Back(back) => {
-                let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
+                let (_, data) = log.data_behind(back, oid, Reading::Blocking)?.ok_or_else(gone)?;
                 (data, Some(tid_of(&log, back, oid)?))
             }
         };
@@ -164,7 +165,7 @@ pub(crate) fn transaction_of(
 
 /// The tid of the record of `oid` at `position`, confirmed by its transaction.
 pub(crate) fn tid_of(log: &LogBytes, position: u64, oid: Oid) -> Result<Tid, FileStorageError> {
-    let stored = log.read_stored(position, oid, Access::Blocking)?;
+    let stored = log.read_stored(position, oid, Reading::Blocking)?;
     let gone = || log.damaged(position, "a record that cannot be read");
     let header = stored.ok_or_else(gone)?.header;
     Ok(transaction_of(&mut step_scan(log), log, position, &header)?.tid)

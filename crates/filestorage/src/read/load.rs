@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zodium_disk::Missed;
 use zodium_storage::{Access, HistoryEntry, Load, ObjectStep, Revision, Stamp, StoredRecord};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
@@ -12,6 +13,7 @@ use super::reader::Reader;
 use super::record::{Record, RecordContent};
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
+use crate::reading::Reading;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 
 /// Bytes read at once during the search for the transaction of a damaged record.
@@ -25,6 +27,20 @@ impl Reader {
         before: Tid,
         access: Access,
     ) -> Result<Load, FileStorageError> {
+        self.load(oid, before, access.into())
+    }
+
+    /// As [`Reader::load_before`] without waiting; `missed` says what it would wait for.
+    pub(crate) fn load_resident(
+        &self,
+        oid: Oid,
+        before: Tid,
+        missed: &Missed,
+    ) -> Result<Load, FileStorageError> {
+        self.load(oid, before, Reading::NonBlocking(Some(missed)))
+    }
+
+    fn load(&self, oid: Oid, before: Tid, access: Reading<'_>) -> Result<Load, FileStorageError> {
         let log = self.log();
         let Some(position) = log.positions.position(oid) else { return Ok(Load::Missing) };
         let stamp = Stamp(log.generation, position);
@@ -69,7 +85,7 @@ impl Reader {
                 continue;
             }
             let gone = || log.damaged(position, "a record that cannot be read");
-            let (at, data) = log.data_behind(position, oid, Access::Blocking)?.ok_or_else(gone)?;
+            let (at, data) = log.data_behind(position, oid, Reading::Blocking)?.ok_or_else(gone)?;
             // A deletion has no data in any record.
             let is_own = at == position || data.is_none();
             let data_tid = if is_own { serial } else { tid_of(&log, at, oid)? };
@@ -86,7 +102,7 @@ impl Reader {
         let log = self.log();
         let mut position = log.positions.position(oid).unwrap_or(0);
         while position != 0 {
-            let Some(link) = log.link(position, oid, Access::Blocking)? else { break };
+            let Some(link) = log.link(position, oid, Reading::Blocking)? else { break };
             if link.tid == tid {
                 return Ok(position);
             }
@@ -101,7 +117,7 @@ impl Reader {
         let mut position = log.positions.position(oid).unwrap_or(0);
         while let Some(link) = log.link_at(position, oid)? {
             if link.tid == serial {
-                let record = log.record(position, oid, Access::Blocking)?;
+                let record = log.record(position, oid, Reading::Blocking)?;
                 return Ok(record.and_then(|record| record.shared_data()));
             }
             position = link.previous;
@@ -124,7 +140,7 @@ impl Reader {
         if let Some(serial) = log.recent_serials.serial(position) {
             return Ok(Some(Some(serial)));
         }
-        let error = match log.link(position, oid, access) {
+        let error = match log.link(position, oid, access.into()) {
             Err(error @ FileStorageError::Corrupt { .. }) => error,
             link => return Ok(link?.map(|link| Some(link.tid))),
         };
@@ -153,7 +169,7 @@ impl Reader {
         // Made after the index lookup, so that the scan reaches as far as the position found there.
         let mut scan = step_scan(&log);
         while position != 0 && entries.len() < count {
-            let Some(stored) = log.read_stored(position, oid, Access::Blocking)? else { break };
+            let Some(stored) = log.read_stored(position, oid, Reading::Blocking)? else { break };
             let header = stored.header;
             entries.push(HistoryEntry {
                 size: header.data_length,
@@ -169,7 +185,7 @@ impl Reader {
     pub fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, FileStorageError> {
         let log = self.log();
         let Some((oid, position)) = log.positions.next_from(from) else { return Ok(None) };
-        let Some(record) = log.record(position, oid, Access::Blocking)? else { return Ok(None) };
+        let Some(record) = log.record(position, oid, Reading::Blocking)? else { return Ok(None) };
         let following = oid.0.checked_add(1).and_then(|next| log.positions.next_from(Oid(next)));
         Ok(Some(ObjectStep {
             oid,
@@ -268,7 +284,7 @@ impl LogFile {
     }
 
     fn link_at(&self, position: u64, oid: Oid) -> Result<Option<Link>, FileStorageError> {
-        if position == 0 { Ok(None) } else { self.link(position, oid, Access::Blocking) }
+        if position == 0 { Ok(None) } else { self.link(position, oid, Reading::Blocking) }
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 use super::log_bytes::{Body, LogBytes};
@@ -23,6 +22,7 @@ use super::sparse_tid_index::SparseTidIndex;
 use crate::FileStorageError;
 use crate::checksums::Checksums;
 use crate::format::{DATA_HEADER_BYTES, DataHeader};
+use crate::reading::Reading;
 use crate::scan::Damages;
 
 pub(crate) struct LogFile {
@@ -107,7 +107,7 @@ impl LogFile {
         &self,
         position: u64,
         oid: Oid,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Option<Record>, FileStorageError> {
         if let Some(record) = self.cache.lookup(position) {
             return Ok(Some(record));
@@ -135,7 +135,7 @@ impl LogFile {
         &self,
         position: u64,
         oid: Oid,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Option<Link>, FileStorageError> {
         let cached = self.cache.with(position, |record| {
             let RecordHead { tid, previous, .. } = *record.head();

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use zodium_disk::DiskFile;
-use zodium_storage::Access;
 use zodium_types::Oid;
 
 use crate::FileStorageError;
 use crate::checksums::{Checksums, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
+use crate::reading::Reading;
 use crate::scan::{Damages, Scan};
 
 /// Bytes read first for a record whose length is unknown: most records fit.
@@ -73,7 +73,7 @@ impl LogBytes {
         &self,
         mut position: u64,
         oid: Oid,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Option<(u64, Option<Bytes>)>, FileStorageError> {
         for _ in 0..BACK_POINTERS_MAX {
             if position == 0 {
@@ -95,7 +95,7 @@ impl LogBytes {
         position: u64,
         oid: Oid,
     ) -> Result<Option<Bytes>, FileStorageError> {
-        let found = self.data_behind(position, oid, Access::Blocking)?;
+        let found = self.data_behind(position, oid, Reading::Blocking)?;
         Ok(found.and_then(|(_, data)| data))
     }
 
@@ -104,10 +104,10 @@ impl LogBytes {
         &self,
         position: u64,
         oid: Oid,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Option<Stored>, FileStorageError> {
         let mut first = [0; FIRST_READ_BYTES];
-        let Some(count) = self.read_some(&mut first, position, access)? else { return Ok(None) };
+        let count = self.read_some(&mut first, position, access)?.unwrap_or(0);
         let Some((start, rest)) = first[..count].split_first_chunk() else {
             return self.short_read(position, access);
         };
@@ -128,6 +128,9 @@ impl LogBytes {
         let mut following = [0; FOLLOWING_BYTES];
         let following = &mut following[..following_bytes];
         if !self.read(following, end, access)? {
+            // What lies before it will be wanted next.
+            let (unread, end) = (position + count as u64, end + following_bytes as u64);
+            access.note(&*self.file, unread, usize::try_from(end - unread).unwrap_or(usize::MAX));
             return Ok(None);
         }
         let ended = is_ended(&header, position, following);
@@ -159,7 +162,7 @@ impl LogBytes {
         oid: Oid,
         record: (&[u8], &[u8]),
         ended: bool,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<bool, FileStorageError> {
         let log = Log { file: &self.file, end: self.end() };
         let checksums = self.checksums.as_ref();
@@ -197,19 +200,23 @@ impl LogBytes {
         &self,
         buffer: &mut [u8],
         position: u64,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<bool, FileStorageError> {
         match access {
-            Access::Blocking => match self.file.read_exact_at(buffer, position) {
+            Reading::Blocking => match self.file.read_exact_at(buffer, position) {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Err(self.damaged(position, "the file ends inside a record"))
                 }
                 Err(error) => Err(FileStorageError::io(&self.path, "read", error)),
             },
-            Access::NonBlocking => {
-                let count = self.read_some(buffer, position, access)?;
-                Ok(count == Some(buffer.len()))
+            Reading::NonBlocking(_) => {
+                let count = self.read_some(buffer, position, access)?.unwrap_or(0);
+                let is_short = count < buffer.len();
+                if is_short {
+                    access.note(&*self.file, position + count as u64, buffer.len() - count);
+                }
+                Ok(!is_short)
             }
         }
     }
@@ -218,11 +225,11 @@ impl LogBytes {
         &self,
         buffer: &mut [u8],
         position: u64,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Option<usize>, FileStorageError> {
         let result = match access {
-            Access::NonBlocking => self.file.read_resident_at(buffer, position),
-            Access::Blocking => self.file.read_up_to(buffer, position).map(Some),
+            Reading::NonBlocking(_) => self.file.read_resident_at(buffer, position),
+            Reading::Blocking => self.file.read_up_to(buffer, position).map(Some),
         };
         result.map_err(|error| FileStorageError::io(&self.path, "read", error))
     }
@@ -231,11 +238,14 @@ impl LogBytes {
     fn short_read(
         &self,
         position: u64,
-        access: Access,
+        access: Reading<'_>,
     ) -> Result<Option<Stored>, FileStorageError> {
         match access {
-            Access::NonBlocking => Ok(None),
-            Access::Blocking => Err(self.damaged(position, "the file ends inside a record")),
+            Reading::NonBlocking(_) => {
+                access.note(&*self.file, position, FIRST_READ_BYTES);
+                Ok(None)
+            }
+            Reading::Blocking => Err(self.damaged(position, "the file ends inside a record")),
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use zodium_storage::{Access, Transaction};
+use zodium_storage::Transaction;
 
 use super::iterate::transaction;
 use super::old_logs::PinnedLog;
 use super::read_log::Place;
 use super::reader::Reader;
 use crate::FileStorageError;
+use crate::reading::Reading;
 
 /// Bytes read at once.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -64,7 +65,7 @@ impl NewestTransactions {
         let mut piece = vec![0; WINDOW_BYTES.min((end - position) as usize)];
         while position < end {
             let count = piece.len().min((end - position) as usize);
-            log.read(&mut piece[..count], position, Access::Blocking)?;
+            log.read(&mut piece[..count], position, Reading::Blocking)?;
             visit(&piece[..count]);
             position += count as u64;
         }

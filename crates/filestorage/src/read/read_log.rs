@@ -5,12 +5,12 @@
 
 use std::ops::ControlFlow;
 
-use zodium_storage::Access;
 use zodium_storage::LogItem;
 
 use super::iterate::{TransactionIterator, tid_of};
 use super::log_bytes::LogBytes;
 use crate::FileStorageError;
+use crate::reading::Reading;
 use crate::scan::{DataEntry, Scan, TransactionEntry};
 
 /// Bytes read at once.
@@ -113,7 +113,7 @@ fn show_record(
         return Ok(visit(LogItem::Record { oid, data: None, data_tid: None }, place));
     }
     let gone = || log.damaged(record.position, "a record that cannot be read");
-    let (_, data) = log.data_behind(back, oid, Access::Blocking)?.ok_or_else(gone)?;
+    let (_, data) = log.data_behind(back, oid, Reading::Blocking)?.ok_or_else(gone)?;
     let data_tid = Some(tid_of(log, back, oid)?);
     Ok(visit(LogItem::Record { oid, data: data.as_deref(), data_tid }, place))
 }

@@ -4,13 +4,13 @@
 //! their headers name their transactions. So a search in a newly opened file is as fast, unless all
 //! transactions write the same few objects. Then the first walk is long.
 
-use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 use super::log::LogFile;
 use super::sparse_tid_index::{INTERVAL, Place, Stretch};
 use crate::FileStorageError;
 use crate::format::MAGIC_BYTES;
+use crate::reading::Reading;
 use crate::scan::{Scan, Step, TransactionEntry};
 
 /// A walk over at most this many bytes needs no look at the index.
@@ -87,7 +87,7 @@ impl Walk<'_> {
 
     /// The transaction of the record of `oid` at `position`.
     fn place_by_record(&mut self, position: u64, oid: Oid) -> Result<Place, FileStorageError> {
-        if let Some(stored) = self.log.read_stored(position, oid, Access::Blocking)?
+        if let Some(stored) = self.log.read_stored(position, oid, Reading::Blocking)?
             && let Step::Transaction(entry) = self.scan.transaction(stored.header.transaction)?
             && entry.tid() == stored.header.tid
         {

@@ -1,12 +1,13 @@
 //! Finds transactions that can be undone, and their records.
 
 use rustc_hash::FxHashSet;
-use zodium_storage::{Access, Transaction, UndoneRecord};
+use zodium_storage::{Transaction, UndoneRecord};
 use zodium_types::{Tid, TransactionStatus};
 
 use super::iterate::{self, step_scan};
 use super::reader::Reader;
 use crate::FileStorageError;
+use crate::reading::Reading;
 use crate::scan::Step;
 
 impl Reader {
@@ -36,7 +37,7 @@ impl Reader {
         let previous = |(oid, position)| {
             let link = match position {
                 0 => None,
-                _ => log.link(position, oid, Access::Blocking)?,
+                _ => log.link(position, oid, Reading::Blocking)?,
             };
             Ok(UndoneRecord { oid, previous: link.map(|link| link.tid) })
         };

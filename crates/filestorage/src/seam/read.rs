@@ -3,6 +3,7 @@
 use std::task::Poll;
 
 use bytes::Bytes;
+use zodium_disk::Missed;
 use zodium_storage::{
     Access, HistoryEntry, Load, ObjectStep, Read, ResidentRevisions, Stamp, StorageError,
     StoredRecord, TransactionCursor,
@@ -38,6 +39,10 @@ impl Read for FileStorage {
 
     fn load_before(&self, oid: Oid, before: Tid, access: Access) -> Result<Load, StorageError> {
         Ok(self.reader.load_before(oid, before, access)?)
+    }
+
+    fn load_resident(&self, oid: Oid, before: Tid, missed: &Missed) -> Result<Load, StorageError> {
+        Ok(self.reader.load_resident(oid, before, missed)?)
     }
 
     fn is_still_current(&self, oid: Oid, stamp: Stamp) -> bool {

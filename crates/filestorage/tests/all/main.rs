@@ -8,6 +8,7 @@ mod broken_end;
 mod check;
 mod checksums;
 mod claims;
+mod cold_reads;
 mod damage;
 mod damage_count;
 mod damaged_current;
