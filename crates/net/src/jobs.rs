@@ -5,8 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Link, Together};
 use tokio::sync::{Semaphore, oneshot};
+use zodium_disk::ColdBytes;
+
+use crate::{Link, Ring, Together};
 
 /// Most requests of a connection in progress at once; no more are read until some end.
 pub const JOBS_MAX: usize = 1000;
@@ -15,19 +17,41 @@ pub const JOBS_MAX: usize = 1000;
 /// holds its answer.
 const ANSWERING_MAX: usize = 64;
 
+/// Most times that an answer is attempted: it reads all again that it has read before.
+const FETCHES_MAX: usize = 8;
+
 /// Executes jobs.
 pub trait Blocking: 'static {
     /// Executes a job, without waiting for its end.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// What reads files instead of a job, if there is something.
+    fn ring(&self) -> Option<&Ring> {
+        None
+    }
 }
 
 /// The blocking threads of the worker's runtime.
-pub struct RuntimeThreads;
+#[derive(Default)]
+pub struct RuntimeThreads {
+    ring: Option<Ring>,
+}
+
+impl RuntimeThreads {
+    /// The threads, and a ring for what needs none of them.
+    pub fn with_ring(ring: Ring) -> RuntimeThreads {
+        RuntimeThreads { ring: Some(ring) }
+    }
+}
 
 impl Blocking for RuntimeThreads {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
         // The job sends its result over a channel of its own.
         drop(tokio::task::spawn_blocking(job));
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        self.ring.as_ref()
     }
 }
 
@@ -160,6 +184,50 @@ impl Jobs {
         });
     }
 
+    /// As [`Jobs::spawn_answer`], for an answer that needs no thread once some bytes are in memory.
+    ///
+    /// `attempt` gives the answer, or says which bytes it misses, if it knows. `job` is for all
+    /// that the worker's ring does not bring about.
+    pub fn spawn_fetching<T: Send + 'static>(
+        &self,
+        attempt: impl FnMut() -> Result<T, Option<ColdBytes>> + 'static,
+        job: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        self.begin();
+        let (jobs, place) = (self.clone(), self.place_for_answer());
+        tokio::task::spawn_local(async move {
+            let _place = place.await;
+            let result = match jobs.fetch(attempt).await {
+                Some(answer) => Some(answer),
+                None => jobs.run_blocking(job).await,
+            };
+            jobs.finish(result, done);
+        });
+    }
+
+    /// Has the ring read what `attempt` misses, until it succeeds; `None` if a thread is needed.
+    async fn fetch<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Option<ColdBytes>>,
+    ) -> Option<T> {
+        let ring = self.shared.blocking.ring()?;
+        let mut fetched = None;
+        for _ in 0..FETCHES_MAX {
+            let missed = match attempt() {
+                Ok(answer) => return Some(answer),
+                Err(missed) => missed?,
+            };
+            if fetched.as_ref() == Some(&missed) {
+                // They have not stayed in memory, or the file system does not tell that they have.
+                return None;
+            }
+            ring.fetch(&missed).await.ok()?;
+            fetched = Some(missed);
+        }
+        None
+    }
+
     /// Waits until the client may get another large answer; to be kept until it is there.
     fn place_for_answer(&self) -> impl Future<Output = impl Sized + use<>> + use<> {
         let (answering, link) = (Arc::clone(&self.shared.answering), self.shared.link.clone());
@@ -258,18 +326,17 @@ mod tests {
         }
     }
 
+    fn new_link() -> Link {
+        let (protocol, limits) = (Protocol::default(), Limits::default());
+        Link::new("a client".to_owned(), protocol, None, limits, Arc::default())
+    }
+
     /// Runs a test with the jobs of a connection.
     fn run(test: impl AsyncFnOnce(Jobs, Queued)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
-            let (queued, metrics) = (Queued::default(), Arc::default());
-            let link = Link::new(
-                "a client".to_owned(),
-                Protocol::default(),
-                None,
-                Limits::default(),
-                metrics,
-            );
+            let queued = Queued::default();
+            let link = new_link();
             let blocking = Rc::new(queued.clone());
             let jobs = Jobs::new(link, blocking, Box::new(|| ()), Arc::default());
             test(jobs, queued).await;
@@ -327,6 +394,40 @@ mod tests {
             assert_eq!(jobs.running(), 0);
             sizes.lock().unwrap().sort_unstable();
             assert_eq!(*sizes.lock().unwrap(), [1, 1, 3, 3]);
+        });
+    }
+
+    /// How often an answer is attempted that misses these bytes of a file, each time others, and
+    /// whether it is there in the end.
+    async fn attempts(jobs: &Jobs, misses: impl Fn(usize) -> Option<ColdBytes>) -> (usize, bool) {
+        let count = Cell::new(0);
+        let attempt = || {
+            count.set(count.get() + 1);
+            if count.get() == 5 { Ok(()) } else { Err(misses(count.get())) }
+        };
+        let answer = jobs.fetch(attempt).await;
+        (count.get(), answer.is_some())
+    }
+
+    #[test]
+    fn an_answer_is_attempted_as_long_as_the_ring_brings_it_further() {
+        if let Err(error) = Ring::probe() {
+            eprintln!("not tested: no io_uring: {error}");
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let threads = RuntimeThreads::with_ring(Ring::new().unwrap());
+            let link = new_link();
+            let jobs = Jobs::new(link, Rc::new(threads), Box::new(|| ()), Arc::default());
+            let file = Arc::new(tempfile::tempfile().unwrap());
+            file.set_len(10_000).unwrap();
+            let bytes = |position| Some(ColdBytes::new(Arc::clone(&file), position, 100));
+            assert_eq!(attempts(&jobs, |number| bytes(number as u64)).await, (5, true));
+            // The same bytes again; none; behind the end.
+            assert_eq!(attempts(&jobs, |_| bytes(0)).await, (2, false));
+            assert_eq!(attempts(&jobs, |_| None).await, (1, false));
+            assert_eq!(attempts(&jobs, |_| bytes(10_000)).await, (1, false));
         });
     }
 

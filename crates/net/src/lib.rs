@@ -26,6 +26,7 @@ mod metrics;
 mod moving_tests;
 mod output;
 mod protocols;
+mod ring;
 mod session;
 mod thread_time;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use protocols::{Protocol, Protocols};
+pub use ring::Ring;
 pub use session::{CloseReason, Consumed, Parked, Service, Session};
 pub use together::Together;
 pub use workers::{Balancing, WorkerError, WorkerOptions, Workers};

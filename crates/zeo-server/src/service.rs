@@ -19,7 +19,7 @@ impl ZeoService {
     ///
     /// It must be called within a worker's runtime, whose blocking threads execute the jobs.
     pub fn new(server: Arc<Server>) -> ZeoService {
-        ZeoService::with_blocking(server, Box::new(RuntimeThreads))
+        ZeoService::with_blocking(server, Box::new(RuntimeThreads::default()))
     }
 
     /// As [`ZeoService::new`], but `blocking` executes the jobs.

@@ -56,7 +56,7 @@ const MAY_USE: [(&str, &[&str]); 42] = [
     ("zodium-resolver", &[]),
     // Nor does the net know one: links carry bytes.
     ("zodium-tls", &[]),
-    ("zodium-net", &["zodium-types", "zodium-tls"]),
+    ("zodium-net", &["zodium-types", "zodium-disk", "zodium-tls"]),
     // Sockets of clients, without a runtime.
     ("zodium-transport", &["zodium-types"]),
     // A kind of storage that is elsewhere: it stands below the sockets that it needs.
