@@ -32,7 +32,7 @@ pub use settings::neo::{NodeAdapter, NodeOptions, NodeWait};
 pub use settings::neo_admin::AdminOptions;
 pub use settings::neo_master::MasterOptions;
 pub use settings::packing::{PackOptions, PackSchedule, Weekday};
-pub use settings::server::{Encoding, RespSync, ServerOptions};
+pub use settings::server::{ColdReads, Encoding, RespSync, ServerOptions};
 pub use settings::storage::{Checksums, StorageKind, StorageOptions};
 pub use settings::tls::{KeyPassword, TlsOptions};
 pub use settings::{SETTINGS, Setting, Settings};

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use zodium_net::Output;
 use zodium_pickle::Value;
-use zodium_storage::{Access, Load, Revision, StorageError};
+use zodium_storage::{Access, Load, Missed, Revision, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::call::Method;
@@ -25,8 +25,11 @@ const GATHER_BYTES_MIN: usize = 5 << 10;
 
 /// Answers a load, at once if the bytes are in memory, else from a blocking thread. Hot path.
 pub(crate) fn load_before(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid) {
-    match peer.storage().reader().load_before(oid, before, Access::NonBlocking) {
-        Ok(Load::WouldBlock) => load_cold(peer, id, oid, before, peer.tally.arrived()),
+    let missed = Missed::default();
+    match peer.storage().reader().load_resident(oid, before, &missed) {
+        Ok(Load::WouldBlock) => {
+            load_cold(peer, id, (oid, before), missed, peer.tally.arrived());
+        }
         result => {
             peer.tally.count(Method::LoadBefore);
             reply_load(&peer.replies, &id, oid, result);
@@ -34,15 +37,34 @@ pub(crate) fn load_before(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid)
     }
 }
 
-fn load_cold(peer: &Rc<Peer>, id: MessageId, oid: Oid, before: Tid, asked: Instant) {
-    let (reader, peer) = (Arc::clone(peer.storage()), Rc::clone(peer));
+/// Answers a load that has missed something in memory.
+fn load_cold(
+    peer: &Rc<Peer>,
+    id: MessageId,
+    (oid, before): (Oid, Tid),
+    missed: Missed,
+    asked: Instant,
+) {
+    let (storage, peer) = (Arc::clone(peer.storage()), Rc::clone(peer));
     let (jobs, together) = (peer.jobs.clone(), peer.subscriber.cold_loads.clone());
     let done = move |result| finish_cold(&peer, id, (oid, before), asked, result);
-    match together {
-        Some(together) => jobs.spawn_together(&together, (oid, before), done),
-        None => jobs
-            .spawn_answer(move || reader.reader().load_before(oid, before, Access::Blocking), done),
+    if let Some(together) = together {
+        return jobs.spawn_together(&together, (oid, before), done);
     }
+    let (resident, mut missed) = (Arc::clone(&storage), Some(missed));
+    let attempt = move || {
+        // The first attempt was made by the caller.
+        if let Some(missed) = missed.take() {
+            return Err(missed.into_bytes());
+        }
+        let missed = Missed::default();
+        match resident.reader().load_resident(oid, before, &missed) {
+            Ok(Load::WouldBlock) => Err(missed.into_bytes()),
+            result => Ok(result),
+        }
+    };
+    let job = move || storage.reader().load_before(oid, before, Access::Blocking);
+    jobs.spawn_fetching(attempt, job, done);
 }
 
 fn finish_cold(
@@ -58,8 +80,9 @@ fn finish_cold(
     let result = if let Ok(Load::Revision(Revision { end: None, stamp, .. })) = &result
         && !reader.is_still_current(oid, *stamp)
     {
-        match reader.load_before(oid, before, Access::NonBlocking) {
-            Ok(Load::WouldBlock) => return load_cold(peer, id, oid, before, asked),
+        let missed = Missed::default();
+        match reader.load_resident(oid, before, &missed) {
+            Ok(Load::WouldBlock) => return load_cold(peer, id, (oid, before), missed, asked),
             again => again,
         }
     } else {

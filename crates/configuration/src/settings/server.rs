@@ -26,6 +26,23 @@ pub enum Encoding {
 const ENCODINGS: [(&str, Encoding, &str); 2] =
     [("pickle", Encoding::Pickle, "Z5"), ("msgpack", Encoding::Msgpack, "M5")];
 
+/// What reads objects that are not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColdReads {
+    /// `Ring` where the system allows it, else `Threads`.
+    Auto,
+    /// Threads that wait for the disk.
+    Threads,
+    /// The workers themselves, through io_uring.
+    Ring,
+}
+
+const COLD_READS: [(&str, ColdReads, &str); 3] = [
+    ("auto", ColdReads::Auto, "As ring, or as threads where the system forbids that"),
+    ("threads", ColdReads::Threads, "Threads that wait for the disk"),
+    ("ring", ColdReads::Ring, "The workers, through io_uring; fails to start without it"),
+];
+
 /// When changes of keys are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RespSync {
@@ -241,6 +258,16 @@ settings! {
         busy_poll: Option<Duration> = None, {
             Time::micros(Duration::from_secs(1));
             key: "busy-poll", option: "busy-poll", value: "MICROSECONDS", env: "ZODIUM_BUSY_POLL",
+            heading: PROCESS
+        }
+
+        /// How loads read objects of a data file that are not in memory
+        ///
+        /// Through io_uring a worker reads them itself: no other thread has to be woken up for
+        /// each, and back. Databases on other servers are not read so.
+        cold_reads: ColdReads = ColdReads::Auto, {
+            Choice(&COLD_READS);
+            key: "cold-reads", option: "cold-reads", value: "HOW", env: "ZODIUM_COLD_READS",
             heading: PROCESS
         }
 

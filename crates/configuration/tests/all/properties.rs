@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use zodium_configuration::{
-    Checksums, Configuration, ConfigurationError, Encoding, FILE_BYTES_MAX, KeyPassword,
+    Checksums, ColdReads, Configuration, ConfigurationError, Encoding, FILE_BYTES_MAX, KeyPassword,
     LogDestination, LogFormat, LogOptions, MonitorOptions, PackOptions, PackSchedule, RespSync,
     ServerOptions, StorageKind, StorageOptions, Surroundings, TlsOptions, Warning, Weekday,
     parse_toml, parse_zeo_conf, read,
@@ -208,6 +208,7 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 workers,
                 balance: flags[4],
                 busy_poll,
+                cold_reads: if flags[2] { ColdReads::Auto } else { ColdReads::Ring },
                 invalidation_queue_size: queue,
                 invalidation_age: age,
                 transaction_timeout: timeout,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use zodium_configuration::{Encoding, ServerOptions};
-use zodium_net::{Balancing, Limits, Protocols, WorkerOptions, Workers};
+use anyhow::{Context, Result};
+use zodium_configuration::{ColdReads, Encoding, ServerOptions};
+use zodium_net::{Balancing, Limits, Protocols, Ring, RuntimeThreads, WorkerOptions, Workers};
 use zodium_resp_server::RespService;
 use zodium_zeo_server::{Config, Server, ZeoService};
 
@@ -34,9 +34,14 @@ pub(crate) fn start(
         notice_interval: NOTICE_INTERVAL,
     };
     let server = Arc::new(Server::new(config, storages.served()));
+    let how_cold = options.cold_reads;
     let options = worker_options(options, limits);
     let served = Arc::clone(&server);
-    let zeo = move |_| ZeoService::new(Arc::clone(&served));
+    let has_rings = allows_rings(how_cold)?;
+    let zeo = move |_| {
+        let blocking = Box::new(if has_rings { with_ring() } else { RuntimeThreads::default() });
+        ZeoService::with_blocking(Arc::clone(&served), blocking)
+    };
     let workers = match resp {
         None => Workers::start(options, zeo)?,
         Some(resp) => {
@@ -49,6 +54,35 @@ pub(crate) fn start(
         }
     };
     Ok((server, Arc::new(workers)))
+}
+
+/// Whether workers read through rings, which the system may forbid.
+fn allows_rings(cold_reads: ColdReads) -> Result<bool> {
+    if cold_reads == ColdReads::Threads {
+        return Ok(false);
+    }
+    match Ring::probe() {
+        Ok(()) => Ok(true),
+        Err(error) if cold_reads == ColdReads::Auto => {
+            tracing::info!(%error, "no io_uring: threads read what is not in memory");
+            Ok(false)
+        }
+        Err(error) => Err(error).context(
+            "cannot use io_uring, which --cold-reads=ring asks for; --cold-reads=auto serves \
+             without it. Containers and the sysctl kernel.io_uring_disabled may forbid it",
+        ),
+    }
+}
+
+/// The threads of a worker, with a ring if it gets one.
+fn with_ring() -> RuntimeThreads {
+    Ring::new().map_or_else(
+        |error| {
+            tracing::warn!(%error, "a worker has no io_uring: threads read what is not in memory");
+            RuntimeThreads::default()
+        },
+        RuntimeThreads::with_ring,
+    )
 }
 
 /// The options of the workers of a server.
