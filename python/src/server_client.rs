@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use zodium_client::{Access, Client, ClientError, Options};
+use zodium_client::{Access, Client, ClientError, Options, WarmUpList};
 use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
 use zodium_types::Address;
 
@@ -118,6 +118,7 @@ fn set(options: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
         "label" => options.label = value.extract()?,
         "cache_bytes" => options.cache_bytes = value.extract()?,
         "cache_path" => options.cache_path = value.extract()?,
+        "warm_up" => options.warm_up = warm_up(value)?,
         "tls" => options.tls = tls(value)?,
         name => return Err(PyValueError::new_err(format!("there is no option {name}"))),
     }
@@ -131,6 +132,17 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
         if is_some { Ok(seconds) } else { Err("that is no time".to_owned()) }
     });
     above_zero.map_err(|error| PyValueError::new_err(format!("{name} is {value}: {error}")))
+}
+
+/// A path; None for the place beside the cache, and False for no list.
+fn warm_up(given: &Bound<'_, PyAny>) -> PyResult<WarmUpList> {
+    if given.is_none() {
+        return Ok(WarmUpList::BesideCache);
+    }
+    if let Ok(false) = given.extract::<bool>() {
+        return Ok(WarmUpList::Off);
+    }
+    Ok(WarmUpList::File(given.extract()?))
 }
 
 fn tls(given: &Bound<'_, PyAny>) -> PyResult<Option<zodium_client::TlsOptions>> {

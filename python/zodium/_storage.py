@@ -68,6 +68,7 @@ class ClientStorage(NativeStorage):
         password=None,
         realm=None,
         silence_timeout=60,
+        warm_up=None,
     ):
         _lifetime.refuse_gevent()
         super().__init__(name or str(addr))
@@ -92,6 +93,7 @@ class ClientStorage(NativeStorage):
             wait_seconds=WAIT_SECONDS if wait_timeout is None else wait_timeout,
             silence_seconds=silence_timeout,
             cache_bytes=cache_size,
+            warm_up=False if warm_up == "off" else warm_up,
             cache_path=cache_path(cache, client, var, storage),
             label=client_label,
             tls=tls_options(ssl, ssl_server_hostname),

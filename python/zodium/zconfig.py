@@ -14,6 +14,7 @@ OPTIONS = (
     "cache_path",
     "client",
     "var",
+    "warm_up",
     "blob_dir",
     "shared_blob_dir",
     "blob_cache_size",

@@ -22,6 +22,7 @@ CONVERTERS = {
     "var": str,
     "cache_path": str,
     "cache_size": convert_bytesize,
+    "warm_up": str,
     "blob_dir": str,
     "shared_blob_dir": convert_int,
     "blob_cache_size": convert_bytesize,

@@ -232,6 +232,18 @@ def cache(path):
     return Cache(source.decode(), last_tid, objects)
 
 
+def warm_up(path):
+    """A client's warm-up list: its source, and {oid: age} in its order."""
+    content = path.read_bytes()
+    assert content.startswith(b"zodiumW1")
+    source, offset = sized(content, 8)
+    (count,) = struct.unpack_from(">I", content, offset)
+    entries = dict(struct.iter_unpack(">QB", content[offset + 4 : -4]))
+    assert len(entries) == count
+    assert content[-4:] == struct.pack(">I", crc32c(content[:-4]))
+    return source.decode(), entries
+
+
 def sized(content, offset):
     """The bytes behind their length, and where they end."""
     (length,) = struct.unpack_from(">I", content, offset)

@@ -16,7 +16,7 @@ use zodium_types::{Address, Oid, Tid};
 use crate::cache::CacheMetrics;
 use crate::connection::{Connection, Started};
 use crate::connector;
-use crate::options::{Access, Options, TlsOptions};
+use crate::options::{Access, Options, TlsOptions, WarmUpList};
 use crate::reading::oids_of;
 use crate::shared::{Phase, Shared};
 use crate::table::{LoadKey, Loaded};
@@ -191,10 +191,11 @@ impl Client {
         let current = shared.connection.load();
         let Some(connection) = current.as_ref().map(|current| &current.connection) else { return };
         let room = PREFETCHED_MAX.saturating_sub(connection.load_count());
-        let unknown = oids.iter().filter(|oid| !shared.cache.knows(**oid, before));
-        let keys: Vec<LoadKey> = unknown.take(room).map(|oid| (*oid, before)).collect();
+        let is_known = |(oid, before): &LoadKey| shared.cache.knows(*oid, *before);
+        let keys = oids.iter().map(|oid| (*oid, before)).filter(|key| !is_known(key));
+        let keys: Vec<LoadKey> = keys.take(room).collect();
         for batch in keys.chunks(BATCH_LOADS) {
-            if connection.start_loads(batch).is_err() {
+            if connection.start_loads(batch, is_known).is_err() {
                 return;
             }
         }
@@ -289,9 +290,10 @@ impl Client {
     /// for ever. Therefore nothing of the parent's state is used, and it is not even freed.
     pub fn after_fork_in_child(&self) -> Result<(), ClientError> {
         let parents = self.shared.load_full();
-        // The parent keeps using the cache file.
+        // The parent keeps using the files.
         let addresses = parents.addresses.load_full().to_vec();
-        let options = Options { addresses, cache_path: None, ..parents.options.clone() };
+        let (cache_path, warm_up) = (None, WarmUpList::Off);
+        let options = Options { addresses, cache_path, warm_up, ..parents.options.clone() };
         let shared = Arc::new(Shared::new(options, parents.tls.clone()));
         let connector = start_connector(&shared)?;
         std::mem::forget(self.shared.swap(shared));
@@ -370,7 +372,7 @@ fn load_all(
     let connection = shared.connection()?;
     let mut promises = Vec::with_capacity(keys.len());
     for batch in keys.chunks(BATCH_LOADS) {
-        promises.extend(connection.start_loads(batch)?);
+        promises.extend(connection.start_loads(batch, |_| false)?);
     }
     let mut answers = Vec::with_capacity(promises.len());
     for promise in promises {

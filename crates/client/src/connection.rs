@@ -193,12 +193,13 @@ impl Connection {
     pub(crate) fn start_loads(
         &self,
         keys: &[LoadKey],
+        is_known: impl Fn(&LoadKey) -> bool,
     ) -> Result<Vec<Arc<Promise<Loaded>>>, ClientError> {
         let mut message = BytesMut::new();
         let mut promises = Vec::with_capacity(keys.len());
         {
             let mut table = self.open_table()?;
-            for key in keys {
+            for key in keys.iter().filter(|key| !is_known(key)) {
                 promises.push(Arc::clone(table.loads.entry(*key).or_insert_with(|| {
                     encode_load_before_request(self.encoding, &mut message, key.0, key.1);
                     Arc::new(Promise::default())

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
@@ -16,7 +16,7 @@ use crate::idle::LivenessCheck;
 use crate::options::Access;
 use crate::reading::oids_of;
 use crate::shared::{Delivery, Established, Phase, Shared};
-use crate::{ClientError, chunk};
+use crate::{ClientError, chunk, warm_up};
 
 /// Interval between heartbeats, as stock clients use it.
 const HEARTBEAT: Duration = Duration::from_secs(60);
@@ -48,11 +48,15 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         shared.is_handshaking.store(false, Ordering::Relaxed);
         match established {
             Ok(current) => {
+                let warm_up = warm_up::start(shared, &current);
                 // The addresses may have changed while it connected.
                 if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
                     maintain(shared, &current);
                 }
                 end(shared, &current);
+                // It may be telling the watcher of a commit, so it ends before the client does. The
+                // thread returns nothing.
+                let _ = warm_up.map(JoinHandle::join);
             }
             Err(error) => {
                 shared.enter(Phase::Connecting(error.to_string().into()));
@@ -60,7 +64,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             }
         }
     }
-    shared.close_cache();
+    shared.close_files();
 }
 
 /// Maintains a connection until it ends, or until a writable server is available.
@@ -75,7 +79,7 @@ fn maintain(shared: &Arc<Shared>, current: &Established) {
             next_heartbeat.min(liveness.next_check()).min(Instant::now() + patience),
         );
         liveness.check(connection);
-        shared.save_cache_if_due();
+        shared.save_if_due();
         if Instant::now() >= next_heartbeat {
             next_heartbeat += HEARTBEAT;
             // On failure the connection has ended, which the loop condition sees.

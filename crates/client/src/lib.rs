@@ -87,6 +87,7 @@ mod table;
 mod transaction;
 mod url;
 mod view;
+mod warm_up;
 mod watcher;
 
 pub use client::Client;
@@ -96,7 +97,7 @@ pub use exception::Exception;
 pub use iterate::{CommittedRecord, CommittedTransaction, Transactions};
 pub use log::{Extension, LogReader, TransactionHead};
 pub use objects::CurrentObject;
-pub use options::{Access, Options, TlsOptions};
+pub use options::{Access, Options, TlsOptions, WarmUpList};
 pub use outcome::{Outcome, Unfinished};
 pub use revision::Revision;
 pub use server_storage::ServerStorage;

@@ -28,6 +28,19 @@ pub enum Access {
     Fallback,
 }
 
+/// Where the list for the warm-up is kept: the objects that a client loads first, which its next
+/// opening prefetches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WarmUpList {
+    /// Beside the file that keeps the cache, as `CACHE.warm-up`; without such a file, nowhere.
+    #[default]
+    BesideCache,
+    /// In this file.
+    File(PathBuf),
+    /// Nowhere: there is no warm-up.
+    Off,
+}
+
 /// TLS options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
@@ -62,6 +75,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// A file that keeps the cache between runs; `None` for no file.
     pub cache_path: Option<PathBuf>,
+    /// Where the list of the objects is kept that the next opening prefetches.
+    pub warm_up: WarmUpList,
     /// Receives commits and connection changes, from the first one on.
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Tells waiting threads when to stop; `None`: never.
@@ -82,6 +97,7 @@ impl Options {
             tls: None,
             cache_bytes: CACHE_BYTES,
             cache_path: None,
+            warm_up: WarmUpList::default(),
             watcher: None,
             interrupt: None,
         }

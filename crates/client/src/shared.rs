@@ -19,6 +19,7 @@ use crate::connection::{Connection, Receiver};
 use crate::keyed_mutex::KeyedMutex;
 use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};
+use crate::warm_up::WarmUp;
 use crate::{ClientError, Revision};
 
 pub(crate) struct Shared {
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) cache: Cache,
     /// The file that keeps the cache, if any; `None` once it is closed.
     cache_file: Mutex<Option<CacheFile>>,
+    /// The objects that are loaded first, for the next run.
+    pub(crate) warm_up: WarmUp,
     /// The established connection, if there is one.
     pub(crate) connection: ArcSwapOption<Established>,
     /// Relaxed: whether the connector is in the middle of a handshake.
@@ -94,8 +97,10 @@ pub(crate) struct Delivery {
 impl Shared {
     pub(crate) fn new(options: Options, tls: Option<TlsSide>) -> Shared {
         let cache = Cache::new(options.cache_bytes);
+        let source = source(&options.storage, &options.addresses);
         Shared {
-            cache_file: Mutex::new(open_cache_file(&options, &cache)),
+            warm_up: WarmUp::open(&options, &source),
+            cache_file: Mutex::new(open_cache_file(&options, source, &cache)),
             cache,
             patience: Patience::new(options.interrupt.clone()),
             addresses: ArcSwap::from_pointee(options.addresses.clone()),
@@ -174,6 +179,7 @@ impl Shared {
 
     /// The cached answer to a load, if it is certainly correct.
     pub(crate) fn cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
+        self.warm_up.note(oid);
         let revision = self.cache.lookup(oid, before)?;
         let is_sure = if before == Tid::MAX {
             // A revision whose invalidation is being delivered becomes visible after the delivery.
@@ -185,20 +191,27 @@ impl Shared {
         is_sure.then_some(revision)
     }
 
-    /// Saves the cache to its file if a save is due.
-    pub(crate) fn save_cache_if_due(&self) {
+    /// Saves the cache and the warm-up list to their files if a save is due.
+    pub(crate) fn save_if_due(&self) {
+        self.warm_up.save_if_due(&self.source());
         if let Some(file) = &*self.cache_file.lock() {
             let saved = file.save_if_due(&self.cache);
             saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
         }
     }
 
-    /// Saves the cache and releases its file.
-    pub(crate) fn close_cache(&self) {
+    /// Saves the warm-up list and the cache, and releases the cache's file.
+    pub(crate) fn close_files(&self) {
+        self.warm_up.save(&self.source());
         if let Some(file) = self.cache_file.lock().take() {
             let saved = file.save(&self.cache);
             saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
         }
+    }
+
+    /// Identifies the storage and its servers of now.
+    fn source(&self) -> String {
+        source(&self.options.storage, &self.addresses.load())
     }
 
     pub(crate) fn last_tid(&self) -> Tid {
@@ -272,9 +285,8 @@ impl Shared {
 }
 
 /// Opens the file that keeps the cache. On failure the client works without one.
-fn open_cache_file(options: &Options, cache: &Cache) -> Option<CacheFile> {
+fn open_cache_file(options: &Options, source: String, cache: &Cache) -> Option<CacheFile> {
     let path = options.cache_path.as_ref()?;
-    let source = source(&options.storage, &options.addresses);
     let opened = CacheFile::open(Arc::new(RealDisk), path, source, cache);
     opened.inspect_err(|error| warn!(%error, "the cache is not kept")).ok()
 }

@@ -9,7 +9,7 @@ use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
 use zodium_types::Address;
 
 use crate::ClientError;
-use crate::options::{Access, Options, TlsOptions};
+use crate::options::{Access, Options, TlsOptions, WarmUpList};
 
 /// The target of a URL.
 pub(crate) enum Place {
@@ -39,6 +39,7 @@ impl Options {
     /// - `wait`, `read_only`, `read_only_fallback`: 1 or 0, or true or false;
     /// - `wait_timeout`: seconds;
     /// - `client_label`, `cache_path`, and `cache_size`: bytes, also as 20MB;
+    /// - `warm_up`: the path of the warm-up list, or `off`;
     /// - for TLS `ssl_certificate`, `ssl_key`, `ssl_key_password_file`, `ssl_authenticate`: paths;
     /// - `ssl_server_hostname`.
     ///
@@ -125,6 +126,8 @@ fn parameters(options: &mut Options, query: &str) -> Result<(), String> {
             "client_label" => options.label = Some(value.into_owned()),
             "cache_size" => options.cache_bytes = size(&name, &value)?,
             "cache_path" => options.cache_path = path(),
+            "warm_up" if value == "off" => options.warm_up = WarmUpList::Off,
+            "warm_up" => options.warm_up = WarmUpList::File(PathBuf::from(value.as_ref())),
             "ssl_certificate" => tls.certificate = path(),
             "ssl_key" => tls.key = path(),
             "ssl_key_password_file" => tls.key_password_file = path(),
@@ -218,9 +221,17 @@ mod tests {
         assert_eq!((all.wait, all.wait_timeout), (false, Duration::from_millis(2500)));
         assert_eq!((all.access, all.label.as_deref()), (Access::Fallback, Some("a b")));
         assert_eq!((all.cache_bytes, all.cache_path), (5 << 20, Some("/tmp/c".into())));
+        assert_eq!(all.warm_up, WarmUpList::BesideCache);
         let tls = all.tls.unwrap();
         assert_eq!(tls.files, ClientFiles { own: None, trust: Trust::Listed("/ca".into()) });
         assert_eq!(tls.server_name.as_deref(), Some("db"));
+    }
+
+    #[test]
+    fn the_warm_up_list_has_a_path_or_there_is_none() {
+        let path = WarmUpList::File("/var/first".into());
+        assert_eq!(options("zeo://a:1?warm_up=/var/first").warm_up, path);
+        assert_eq!(options("zeo://a:1?warm_up=off").warm_up, WarmUpList::Off);
     }
 
     #[test]

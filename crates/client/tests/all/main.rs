@@ -10,3 +10,4 @@ mod round_trips;
 mod scripted;
 mod threads;
 mod two_protocols;
+mod warm_up;

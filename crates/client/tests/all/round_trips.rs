@@ -20,7 +20,7 @@ const LOAD: &[u8] = b"loadBefore";
 
 /// A relay between a client and its server.
 #[derive(Default)]
-struct Relay {
+pub(crate) struct Relay {
     state: Mutex<Held>,
     changed: Condvar,
 }
@@ -31,12 +31,20 @@ struct Held {
     loads: usize,
     /// Replies are held back until this many were requested.
     until_loads: usize,
+    /// The same, from the first load on.
+    at_once: usize,
 }
 
 impl Relay {
     /// Serves one client.
-    fn start(path: &Path, server: &Path) -> Arc<Relay> {
+    pub(crate) fn start(path: &Path, server: &Path) -> Arc<Relay> {
+        Relay::start_holding(path, server, 0)
+    }
+
+    /// Serves one client. From the first load on, holds replies back until `loads` were requested.
+    pub(crate) fn start_holding(path: &Path, server: &Path, loads: usize) -> Arc<Relay> {
         let relay = Arc::new(Relay::default());
+        relay.state.lock().at_once = loads;
         let listener = UnixListener::bind(path).unwrap();
         let (shared, server) = (Arc::clone(&relay), server.to_owned());
         thread::spawn(move || {
@@ -65,8 +73,20 @@ impl Relay {
     }
 
     fn wait(&self) {
-        let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.loads < state.until_loads);
+        let is_held = |state: &mut Held| {
+            state.loads < state.until_loads || state.loads > 0 && state.loads < state.at_once
+        };
+        self.changed.wait_while(&mut self.state.lock(), is_held);
+    }
+
+    /// Waits until so many loads were requested.
+    pub(crate) fn wait_for(&self, loads: usize) {
+        self.changed.wait_while(&mut self.state.lock(), |state| state.loads < loads);
+    }
+
+    /// Number of loads requested.
+    pub(crate) fn loads(&self) -> usize {
+        self.state.lock().loads
     }
 }
 

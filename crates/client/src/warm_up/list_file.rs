@@ -1,0 +1,75 @@
+//! The file of a list: read whole, and written whole beside the old one.
+//!
+//! Key decision: no lock. Processes that share a file replace each other's lists, and each of them
+//! is whole. Nothing is synced: a damaged list fails its checksum, and is not used.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::{info, warn};
+use zodium_disk::{Disk, FileStream, OpenMode};
+
+use super::list::{FILE_BYTES_MAX, List};
+
+/// A file with a list.
+pub(super) struct ListFile {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl ListFile {
+    pub(super) fn new(disk: Arc<dyn Disk>, path: PathBuf) -> ListFile {
+        ListFile { disk, path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The list in the file; an empty one if it cannot be used.
+    pub(super) fn read(&self, source: &str) -> List {
+        let path = self.path.display();
+        let decoded = match self.bytes() {
+            Ok(bytes) => List::decode(&bytes, source),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    warn!(%path, %error, "the warm-up list cannot be read");
+                }
+                return List::default();
+            }
+        };
+        match decoded {
+            Ok(list) => {
+                info!(%path, objects = list.oids().len(), "warm-up list read");
+                list
+            }
+            Err(useless) => {
+                warn!(%path, %useless, "the warm-up list is not used");
+                List::default()
+            }
+        }
+    }
+
+    fn bytes(&self) -> io::Result<Vec<u8>> {
+        let file = self.disk.open(&self.path, OpenMode::Read)?;
+        let mut bytes = Vec::new();
+        FileStream::new(&*file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn write(&self, source: &str, list: &List) -> io::Result<()> {
+        let mut new_path = self.path.as_os_str().to_owned();
+        // Two processes may write at the same time.
+        new_path.push(format!(".{}.new", std::process::id()));
+        let new_path = PathBuf::from(new_path);
+        let file = self.disk.open(&new_path, OpenMode::Truncate)?;
+        let written = FileStream::new(&*file).write_all(&list.encode(source));
+        let result = written.and_then(|()| self.disk.move_file(&new_path, &self.path));
+        if result.is_err() {
+            // A partial file would only take space. The first error is returned, not this one.
+            let _ = self.disk.remove(&new_path);
+        }
+        result
+    }
+}
