@@ -34,6 +34,7 @@ BUILT_IN = $(PROFILE:dev=debug)
 # Python environments with the package installed: for `make bench`, and for `make shootout`.
 CLIENTS := target/clients
 SHOOTOUT_VENV := target/shootout
+PLONE_VENV := target/plone
 export ZODIUM_SERVER_COMMAND CHROMIUM CHROMEDRIVER
 export ZODIUM_TESTED_PROFILE = $(BUILT_IN)
 
@@ -45,7 +46,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout galera tools-speed soak mutants objectstores neo-kills clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,7 +65,7 @@ build: ## Build the release binary
 programs: ## Build server and benchmarks as the tests run them: PROFILE (dev), checked or release
 	cargo build --profile $(PROFILE) $(if $(filter dev,$(PROFILE)),--workspace --bins --tests,-p zodium -p zodium-bench)
 
-soak histories bench shootout: PROFILE = release
+soak histories bench shootout plone-speed: PROFILE = release
 
 install: build ## Install program, manual pages, completions and systemd unit below PREFIX (/usr/local); DESTDIR= for packagers
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/zodium
@@ -373,6 +374,10 @@ galera: programs $(VENV)/ready ## Kill Galera nodes under commits, 100 times; GA
 
 tools-speed: build $(VENV)/ready ## Measure the tools beside the stock ones on a file of 450 MB; SPEED='--mb 100', ZODBTOOLS=PYTHON
 	$(VENV)/bin/python tests/tools_speed/run.py $(BINARY) $(SPEED)
+
+plone-speed: programs ## Time a Plone site with cold caches beside ZEO; PLONE='--rounds 9 --processes 3' with options
+	$(call install-package,$(PLONE_VENV),-r tests/plone_speed/requirements.txt)
+	$(PLONE_VENV)/bin/python tests/plone_speed/run.py $(BINARY) $(dir $(BINARY))zodium-bench $(PLONE)
 
 shootout: programs $(VENV)/ready ## Run zodbshootout over Zodium, ZEO and RelStorage; SHOOTOUT='-c 2 cold add' with options
 	$(call install-package,$(SHOOTOUT_VENV),-r tests/shootout/requirements.txt)
