@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::random_below;
+
 /// Entries that need not be of any key, before all are looked at.
 const STALE_MAX: usize = 64;
 
@@ -24,6 +26,12 @@ impl Due {
     pub(crate) fn take(&mut self, now: u64) -> Option<u64> {
         let is_due = self.times.peek().is_some_and(|Reverse((at, _))| *at <= now);
         is_due.then(|| self.times.pop().map(|Reverse((_, hash))| hash))?
+    }
+
+    /// A time by chance, with the hash of a key that may expire then.
+    pub(crate) fn random(&self) -> Option<(u64, u64)> {
+        let times = self.times.as_slice();
+        times.get(random_below(times.len())).map(|Reverse(entry)| *entry)
     }
 
     /// Whether most entries are left over: with so many keys that expire.

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::num::NonZeroU64;
 
-use crate::{Kind, Value, WrongType};
+use crate::uses::Used;
+use crate::{Eviction, First, Kind, Uses, Value, WrongType};
 
 /// A value, and when it ends.
 #[derive(Clone, Debug)]
@@ -12,8 +13,8 @@ pub struct Entry {
     pub value: Value,
     /// When the key expires, in milliseconds since 1970.
     expires_at: Option<NonZeroU64>,
-    /// When it was last used, in seconds since 1970.
-    used_at: Cell<u32>,
+    /// Its uses: the last one, or how frequent they are.
+    used: Cell<Used>,
     /// Its bytes with those of the key, as they were counted last: in units of [`SIZE_UNIT`].
     size: u32,
 }
@@ -25,7 +26,7 @@ impl Entry {
     /// A value that does not end.
     #[must_use]
     pub fn new(value: Value) -> Entry {
-        Entry { value, expires_at: None, used_at: Cell::new(0), size: 0 }
+        Entry { value, expires_at: None, used: Cell::default(), size: 0 }
     }
 
     /// The same, which ends at a time in milliseconds since 1970.
@@ -52,15 +53,48 @@ impl Entry {
         self.expires_at.is_some_and(|at| at.get() <= now)
     }
 
-    /// When it was last used, in seconds since 1970.
+    /// When it was last used, in seconds since 1970. `now` is in milliseconds.
     #[must_use]
-    pub fn used_at(&self) -> u32 {
-        self.used_at.get()
+    pub fn used_at(&self, now: u64) -> u32 {
+        self.used.get().seconds(now)
+    }
+
+    /// How frequently it is used, from 0 to 255; 0 if that is not counted.
+    #[must_use]
+    pub fn frequency(&self, now: u64, uses: Uses) -> u8 {
+        match uses {
+            Uses::Times => 0,
+            Uses::Frequencies { decay_minutes, .. } => {
+                self.used.get().frequency(now, decay_minutes)
+            }
+        }
     }
 
     /// Notes that it is used now, in milliseconds since 1970.
-    pub fn note_use(&self, now: u64) {
-        self.used_at.set(u32::try_from(now / 1000).unwrap_or(u32::MAX));
+    pub(crate) fn note_use(&self, now: u64, uses: Uses) {
+        self.used.set(self.used.get().again(now, uses));
+    }
+
+    pub(crate) fn used(&self) -> Used {
+        self.used.get()
+    }
+
+    pub(crate) fn set_used(&self, used: Used) {
+        self.used.set(used);
+    }
+
+    /// Its rank when memory is full: the lowest goes first. `None`: it stays.
+    pub(crate) fn rank(&self, eviction: Eviction, now: u64, uses: Uses) -> Option<u64> {
+        let expires_at = self.expires_at();
+        if eviction.only_volatile && expires_at.is_none() {
+            return None;
+        }
+        match eviction.first {
+            First::LeastRecent => Some(self.used_at(now).into()),
+            First::LeastFrequent => Some(self.frequency(now, uses).into()),
+            First::Shortest => expires_at,
+            First::Random => Some(0),
+        }
     }
 
     /// Bytes of the entry with its key, as they were counted last.

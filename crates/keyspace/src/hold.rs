@@ -6,8 +6,9 @@ use parking_lot::MutexGuard;
 
 use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
+use crate::uses::Used;
 use crate::{
-    Entry, Keyspace, Kind, Table, Tie, Totals, Value, Watcher, Word, WrongType, random_below,
+    Entry, Keyspace, Kind, Table, Tie, Totals, Uses, Value, Watcher, Word, WrongType, random_below,
 };
 
 /// Locked stripes. All keys that are asked for must be in them.
@@ -23,7 +24,9 @@ pub struct Hold<'a> {
     moment: u64,
     /// The database that keys are meant of.
     pub database: usize,
-    /// Whether reading a key leaves when it was last used.
+    /// What entries keep of their uses.
+    pub uses: Uses,
+    /// Whether reading a key leaves what is known of its uses.
     pub keeps_uses: bool,
     /// Number of changes.
     pub changes: u64,
@@ -134,6 +137,7 @@ impl<'a> Hold<'a> {
             now,
             moment: keyspace.moments.last(),
             database: 0,
+            uses: keyspace.uses(),
             keeps_uses: false,
             changes: 0,
             notes_created: false,
@@ -180,9 +184,28 @@ impl<'a> Hold<'a> {
     pub fn read<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
         let Some(entry) = self.counted(self.entry(key)) else { return Ok(None) };
         if !self.keeps_uses {
-            entry.note_use(self.now);
+            self.note_use(entry);
         }
         entry.of().map(Some)
+    }
+
+    /// Notes that a key is used.
+    pub fn note_use(&self, entry: &Entry) {
+        entry.note_use(self.now, self.uses);
+    }
+
+    /// Sets when a key was used last, in seconds since 1970, or its counter of uses; whichever is
+    /// kept.
+    pub fn set_use(&mut self, key: &[u8], at: Option<u64>, frequency: Option<u8>) {
+        let now = self.now;
+        let used = match self.uses {
+            Uses::Times => at.map(Used::at),
+            Uses::Frequencies { .. } => frequency.map(|count| Used::counted(now, count)),
+        };
+        let (database, hash) = self.fresh(key);
+        if let (Some(used), Some(entry)) = (used, database.table.get(hash, key)) {
+            entry.set_used(used);
+        }
     }
 
     /// The value of a key, to change it. The caller says [`Hold::changed`], and
@@ -191,11 +214,11 @@ impl<'a> Hold<'a> {
     /// # Errors
     /// It is of another type.
     pub fn write<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut T>, WrongType> {
-        let now = self.now;
+        let (now, uses) = (self.now, self.uses);
         self.touch_if_there(key);
         let (database, hash) = self.fresh(key);
         let Some(entry) = database.table.get_mut(hash, key) else { return Ok(None) };
-        entry.note_use(now);
+        entry.note_use(now, uses);
         T::of_mut(&mut entry.value).ok_or(WrongType).map(Some)
     }
 
@@ -215,9 +238,16 @@ impl<'a> Hold<'a> {
     pub fn put(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
         let is_waited_for =
             matches!(entry.value, Value::List(_) | Value::SortedSet(_) | Value::Stream(_));
-        entry.note_use(self.now);
         self.touch(key);
+        let (now, uses) = (self.now, self.uses);
         let (database, hash) = self.fresh(key);
+        // A new value of a key is one more use of it.
+        if uses != Uses::Times
+            && let Some(old) = database.table.get(hash, key)
+        {
+            entry.set_used(old.used());
+        }
+        entry.note_use(now, uses);
         let old = database.insert(hash, key.into(), entry);
         if self.notes_new && old.is_none() {
             self.new.push(Removed { database: self.database, key: key.into() });

@@ -7,11 +7,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use crate::changed_keys::ChangedKeys;
+use crate::eviction::{Candidate, Pool};
 use crate::hold::{Guards, Hold};
-use crate::stripe::{Database, Stripe, Used};
+use crate::stripe::{Database, Stripe, Tally};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;
-use crate::{Entry, KeyChanges, Removed, Stripes, Tie, random_below};
+use crate::uses::SharedUses;
+use crate::{Entry, Eviction, First, KeyChanges, Removed, Stripes, Tie, Uses, random_below};
 
 /// Number of databases.
 pub const DATABASES: usize = 16;
@@ -27,8 +29,11 @@ pub type Visit<'a> = dyn FnMut(&[u8], &Entry, &[Tie]) + 'a;
 /// The data of a server.
 pub struct Keyspace {
     stripes: Vec<Line>,
-    /// Bytes of each stripe, to be read without its lock.
-    used: Vec<Arc<Used>>,
+    /// Sums of each stripe, to be read without its lock.
+    tallies: Vec<Arc<Tally>>,
+    /// Keys that may go when memory is full. Stripes are only tried while it is locked.
+    pool: Mutex<Pool>,
+    uses: SharedUses,
     hasher: RandomState,
     pub(crate) moments: Moments,
     pub(crate) changed: ChangedKeys,
@@ -68,10 +73,12 @@ impl Totals {
 impl Default for Keyspace {
     fn default() -> Keyspace {
         let stripes: Vec<Line> = (0..STRIPES).map(|_| Line::default()).collect();
-        let used = stripes.iter().map(|stripe| Arc::clone(&stripe.0.lock().used)).collect();
+        let tallies = stripes.iter().map(|stripe| Arc::clone(&stripe.0.lock().tally)).collect();
         Keyspace {
             stripes,
-            used,
+            tallies,
+            pool: Mutex::default(),
+            uses: SharedUses::default(),
             hasher: RandomState::new(),
             moments: Moments::default(),
             changed: ChangedKeys::default(),
@@ -147,38 +154,100 @@ impl Keyspace {
     /// Bytes of all keys and values, by estimate.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.used.iter().map(|used| used.bytes()).sum()
+        self.tallies.iter().map(|tally| tally.bytes()).sum()
     }
 
-    /// Removes the key with the lowest rank of `samples` that are chosen by chance. A key without
-    /// a rank stays. With `only_volatile`, only keys that expire have one. `None`: there was no
-    /// such key in the stripes that are not locked.
+    /// What entries keep of their uses.
+    #[must_use]
+    pub fn uses(&self) -> Uses {
+        self.uses.now()
+    }
+
+    /// Sets what entries keep of their uses, from now on.
+    pub fn set_uses(&self, uses: Uses) {
+        self.uses.set(uses);
+    }
+
+    /// Removes a key: the first of `samples` that are chosen by chance and of those that were
+    /// kept of earlier samples. Keys of locked stripes stay. `None`: there is no other key that
+    /// may go.
     pub fn evict(
         &self,
+        eviction: Eviction,
         samples: usize,
-        only_volatile: bool,
-        rank: impl Fn(&Entry) -> Option<u64>,
+        now: u64,
         log: Logging,
     ) -> Option<(Removed, Entry)> {
-        let first = random_below(STRIPES);
-        for number in (first..STRIPES).chain(0..first) {
-            let Some(mut stripe) = self.stripes[number].0.try_lock() else { continue };
-            let start = random_below(DATABASES);
-            for database in (start..DATABASES).chain(0..start) {
-                let keys = &stripe.databases[database];
-                if only_volatile && keys.volatile == 0 {
-                    continue;
+        let samples = if eviction.first == First::Random { 1 } else { samples };
+        {
+            let mut pool = self.pool.lock();
+            pool.begin(eviction);
+            for _ in 0..samples {
+                if let Some(candidate) = self.sample(eviction, now) {
+                    pool.offer(candidate);
                 }
-                let Some(key) = keys.least(samples, &rank) else { continue };
-                stripe.mark(database, &key);
-                let (_, hash) = self.place(&key);
-                let (key, entry) = stripe.databases[database].remove(hash, &key)?;
-                let removed = Removed { database, key };
-                self.note_removed(&mut stripe, std::slice::from_ref(&removed), log);
-                return Some((removed, entry));
             }
         }
-        None
+        loop {
+            let candidate = self.pool.lock().take();
+            let Some(candidate) = candidate else { break };
+            let evicted = self.evict_candidate(&candidate, eviction, now, log);
+            if evicted.is_some() {
+                return evicted;
+            }
+        }
+        // All samples were of locked stripes.
+        let first = random_below(STRIPES);
+        let mut numbers = (first..STRIPES).chain(0..first);
+        numbers.find_map(|number| {
+            let candidate = self.sample_of(number, eviction, now)?;
+            self.evict_candidate(&candidate, eviction, now, log)
+        })
+    }
+
+    /// A key by chance that may go, of all that are there.
+    fn sample(&self, eviction: Eviction, now: u64) -> Option<Candidate> {
+        let count = |tally: &Arc<Tally>| tally.keys(eviction.only_volatile);
+        let mut place = random_below(self.tallies.iter().map(count).sum());
+        let number = self.tallies.iter().position(|tally| {
+            // It may change meanwhile.
+            let count = count(tally);
+            let is_here = place < count;
+            place = place.saturating_sub(count);
+            is_here
+        })?;
+        self.sample_of(number, eviction, now)
+    }
+
+    /// A key of a stripe by chance that may go; `None` if the stripe is locked.
+    fn sample_of(&self, stripe: usize, eviction: Eviction, now: u64) -> Option<Candidate> {
+        let locked = self.stripes.get(stripe)?.0.try_lock()?;
+        let (database, key, entry) = locked.random(eviction.only_volatile)?;
+        let rank = entry.rank(eviction, now, self.uses())?;
+        Some(Candidate { rank, stripe, database, key: key.clone() })
+    }
+
+    /// Removes a candidate, unless its stripe is locked, or it is not as eligible any more.
+    fn evict_candidate(
+        &self,
+        candidate: &Candidate,
+        eviction: Eviction,
+        now: u64,
+        log: Logging,
+    ) -> Option<(Removed, Entry)> {
+        let Candidate { rank, database, ref key, .. } = *candidate;
+        let mut stripe = self.stripes.get(candidate.stripe)?.0.try_lock()?;
+        let (_, hash) = self.place(key);
+        let keys = stripe.databases.get_mut(database)?;
+        let present = keys.table.get(hash, key)?.rank(eviction, now, self.uses())?;
+        if present > rank {
+            return None;
+        }
+        let (key, entry) = keys.remove(hash, key)?;
+        stripe.mark(database, &key);
+        let removed = Removed { database, key };
+        self.note_removed(&mut stripe, std::slice::from_ref(&removed), log);
+        Some((removed, entry))
     }
 
     /// Removes keys whose time is past, up to `keys_max` of each database and stripe; whether there

@@ -9,6 +9,7 @@
 mod changed_keys;
 mod due;
 mod entry;
+mod eviction;
 mod hold;
 mod keyspace;
 mod kind;
@@ -22,10 +23,12 @@ mod stripes;
 mod table;
 mod tie;
 mod unsynced;
+mod uses;
 mod value;
 
 pub use changed_keys::KeyChanges;
 pub use entry::Entry;
+pub use eviction::{Eviction, First};
 pub use hold::{Hold, Removed};
 pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now};
 pub use kind::{Kind, WrongType};
@@ -36,4 +39,5 @@ pub use stripe::Watcher;
 pub use stripes::Stripes;
 pub use table::Table;
 pub use tie::{Tie, WeakTie};
+pub use uses::Uses;
 pub use value::{Hash, List, Set, Value, Word};

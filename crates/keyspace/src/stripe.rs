@@ -1,19 +1,19 @@
 //! What is behind one lock: a part of each database.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustc_hash::FxHashMap;
 
 use crate::due::Due;
 use crate::unsynced::Unsynced;
-use crate::{DATABASES, Entry, Table, Tie, Word};
+use crate::{DATABASES, Entry, Table, Tie, Word, random_below};
 
 /// A part of each database, and the keys of it that are watched.
 pub(crate) struct Stripe {
     pub(crate) databases: [Database; DATABASES],
-    /// Bytes of all its keys and values.
-    pub(crate) used: Arc<Used>,
+    /// Sums over all its databases.
+    pub(crate) tally: Arc<Tally>,
     watched: FxHashMap<(usize, Word), Vec<Watcher>>,
     pub(crate) unsynced: Unsynced,
 }
@@ -27,29 +27,43 @@ pub(crate) struct Database {
     pub(crate) volatile: usize,
     /// Bytes of its keys and values.
     bytes: u64,
-    used: Arc<Used>,
+    tally: Arc<Tally>,
+    /// The keys, and those that expire, as they are in `tally`.
+    tallied: (usize, usize),
     /// The ties of the keys that have any.
     ties: FxHashMap<Word, Vec<Tie>>,
 }
 
-/// Bytes of a stripe, on a line of their own. Written under the stripe's lock only, and read
+/// Sums of a stripe, on a line of their own. Written under the stripe's lock only, and read
 /// without it: a sum of many need not be exact.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-pub(crate) struct Used(AtomicU64);
+pub(crate) struct Tally {
+    /// Bytes of all keys and values.
+    bytes: AtomicU64,
+    keys: AtomicUsize,
+    /// Keys that expire.
+    volatile: AtomicUsize,
+}
 
-impl Used {
+impl Tally {
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of keys, or of those that expire.
+    pub(crate) fn keys(&self, only_volatile: bool) -> usize {
+        let counter = if only_volatile { &self.volatile } else { &self.keys };
+        counter.load(Ordering::Relaxed)
     }
 }
 
 impl Default for Stripe {
     fn default() -> Stripe {
-        let used: Arc<Used> = Arc::default();
-        let database = |_| Database { used: Arc::clone(&used), ..Database::default() };
+        let tally: Arc<Tally> = Arc::default();
+        let database = |_| Database { tally: Arc::clone(&tally), ..Database::default() };
         let databases = std::array::from_fn(database);
-        Stripe { databases, used, watched: FxHashMap::default(), unsynced: Unsynced::default() }
+        Stripe { databases, tally, watched: FxHashMap::default(), unsynced: Unsynced::default() }
     }
 }
 
@@ -77,8 +91,23 @@ impl Database {
     /// Adds and subtracts bytes.
     fn account(&mut self, more: u64, less: u64) {
         self.bytes = (self.bytes + more).saturating_sub(less);
-        let used = self.used.0.load(Ordering::Relaxed);
-        self.used.0.store((used + more).saturating_sub(less), Ordering::Relaxed);
+        let sum = &self.tally.bytes;
+        let bytes = sum.load(Ordering::Relaxed);
+        sum.store((bytes + more).saturating_sub(less), Ordering::Relaxed);
+    }
+
+    /// Brings the numbers of keys of the stripe up to date.
+    fn count(&mut self) {
+        let counts = (self.table.len(), self.volatile);
+        let (keys, volatile) = std::mem::replace(&mut self.tallied, counts);
+        let update = |sum: &AtomicUsize, before: usize, now: usize| {
+            if before != now {
+                let others = sum.load(Ordering::Relaxed).saturating_sub(before);
+                sum.store(others + now, Ordering::Relaxed);
+            }
+        };
+        update(&self.tally.keys, keys, counts.0);
+        update(&self.tally.volatile, volatile, counts.1);
     }
 
     /// Counts the bytes of a key anew.
@@ -92,25 +121,36 @@ impl Database {
         }
     }
 
-    /// The key with the lowest rank of some that are chosen by chance. If none of them has a rank,
-    /// any that has one.
-    pub(crate) fn least(
-        &self,
-        samples: usize,
-        rank: impl Fn(&Entry) -> Option<u64>,
-    ) -> Option<Word> {
-        let ranked = |(key, entry): (&Word, &Entry)| Some((rank(entry)?, key.clone()));
-        let sampled = (0..samples).filter_map(|_| self.table.random().and_then(ranked));
-        let best = sampled.min().or_else(|| self.table.iter().find_map(ranked));
-        best.map(|(_, key)| key)
+    /// Number of keys, or of those that expire.
+    pub(crate) fn keys(&self, only_volatile: bool) -> usize {
+        if only_volatile { self.volatile } else { self.table.len() }
+    }
+
+    /// A key by chance, or one of those that expire.
+    pub(crate) fn random(&self, only_volatile: bool) -> Option<(&Word, &Entry)> {
+        /// Times are left over of keys that have another one. With more tries than these a search
+        /// is as quick.
+        const TRIES_MAX: usize = 64;
+        if !only_volatile {
+            return self.table.random();
+        }
+        let sampled = (0..TRIES_MAX).find_map(|_| {
+            let (at, hash) = self.due.random()?;
+            self.table.by_hash(hash, |entry| entry.expires_at() == Some(at))
+        });
+        sampled.or_else(|| self.table.iter().find(|(_, entry)| entry.expires_at().is_some()))
     }
 
     /// Takes all out.
     pub(crate) fn empty(&mut self) -> Database {
         let bytes = self.bytes;
         self.account(0, bytes);
-        let fresh = Database { used: Arc::clone(&self.used), ..Database::default() };
-        std::mem::replace(self, fresh)
+        let fresh = Database { tally: Arc::clone(&self.tally), ..Database::default() };
+        let tallied = self.tallied;
+        let old = std::mem::replace(self, fresh);
+        self.tallied = tallied;
+        self.count();
+        old
     }
 
     /// Sets what a key has. Its bytes are counted by [`Database::measure`].
@@ -123,6 +163,7 @@ impl Database {
         let old = self.table.insert(hash, key, entry);
         self.account(0, old.as_ref().map_or(0, Entry::counted_bytes));
         self.volatile -= usize::from(old.as_ref().is_some_and(|old| old.expires_at().is_some()));
+        self.count();
         old
     }
 
@@ -131,6 +172,7 @@ impl Database {
         self.account(0, entry.counted_bytes());
         self.volatile -= usize::from(entry.expires_at().is_some());
         self.untie(&key);
+        self.count();
         Some((key, entry))
     }
 
@@ -142,6 +184,7 @@ impl Database {
         if let Some(at) = at {
             self.note_due(at, hash);
         }
+        self.count();
         true
     }
 
@@ -166,6 +209,7 @@ impl Database {
                 },
             );
             self.account(0, bytes);
+            self.count();
         }
         true
     }
@@ -214,6 +258,19 @@ impl Database {
 }
 
 impl Stripe {
+    /// A key of any database by chance, or one of those that expire, and its database.
+    pub(crate) fn random(&self, only_volatile: bool) -> Option<(usize, &Word, &Entry)> {
+        let count = |database: &Database| database.keys(only_volatile);
+        let mut place = random_below(self.databases.iter().map(count).sum());
+        let number = self.databases.iter().position(|database| {
+            let is_here = place < count(database);
+            place = place.saturating_sub(count(database));
+            is_here
+        })?;
+        let (key, entry) = self.databases.get(number)?.random(only_volatile)?;
+        Some((number, key, entry))
+    }
+
     pub(crate) fn watch(&mut self, database: usize, key: &[u8], watcher: &Watcher) {
         self.watched.entry((database, key.into())).or_default().push(watcher.clone());
     }

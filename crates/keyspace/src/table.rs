@@ -183,6 +183,13 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         }
     }
 
+    /// An entry with this hash that `is_it` says.
+    pub(crate) fn by_hash(&self, hash: u64, is_it: impl Fn(&V) -> bool) -> Option<(&K, &V)> {
+        let items = &self.group_of(hash)?.entries;
+        let item = items.iter().find(|item| item.hash == hash && is_it(&item.value))?;
+        Some((&item.key, &item.value))
+    }
+
     fn find(&self, hash: u64, key: &[u8]) -> Option<(usize, usize)> {
         let number = *self.directory.get(self.slot(hash))? as usize;
         Some((number, self.groups.get(number)?.find(hash, key)?))

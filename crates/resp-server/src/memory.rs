@@ -2,30 +2,39 @@
 
 use std::sync::atomic::Ordering;
 
-use zodium_keyspace::{Entry, Removed, now, random_below};
+use zodium_keyspace::{Eviction, First, Removed, Uses, now};
 
 use crate::events::Class;
 use crate::server::Server;
 
-/// Which keys go first. A lower number goes before a higher one; `None` stays.
-type Rank = fn(&Entry) -> Option<u64>;
-
-/// The rank of a policy, and whether only keys that expire go. `None`: none goes.
-fn policy(name: &str) -> Option<(Rank, bool)> {
-    let rank: (Rank, bool) = match name {
-        "allkeys-lru" => (|entry| Some(entry.used_at().into()), false),
-        "volatile-lru" => (|entry| entry.expires_at().map(|_| entry.used_at().into()), true),
-        "allkeys-random" => (|_| Some(random_below(usize::MAX) as u64), false),
-        "volatile-random" => {
-            (|entry| entry.expires_at().map(|_| random_below(usize::MAX) as u64), true)
-        }
-        "volatile-ttl" => (Entry::expires_at, true),
+/// What a policy removes; `None` for nothing.
+fn eviction(policy: &str) -> Option<Eviction> {
+    let (which, order) = policy.split_once('-')?;
+    let first = match order {
+        "lru" => First::LeastRecent,
+        "lfu" => First::LeastFrequent,
+        "random" => First::Random,
+        "ttl" => First::Shortest,
         _ => return None,
     };
-    Some(rank)
+    Some(Eviction { first, only_volatile: which == "volatile" })
 }
 
 impl Server {
+    /// Has keys keep of their uses what the policy looks at.
+    pub(crate) fn apply_policy(&self) {
+        let number = |name| u32::try_from(self.settings.number(name)).unwrap_or(0);
+        let policy = eviction(&self.settings.text("maxmemory-policy"));
+        let counts = policy.is_some_and(|policy| policy.first == First::LeastFrequent);
+        self.keyspace.set_uses(match counts {
+            false => Uses::Times,
+            true => Uses::Frequencies {
+                log_factor: number("lfu-log-factor"),
+                decay_minutes: number("lfu-decay-time"),
+            },
+        });
+    }
+
     /// Whether commands may take more memory. Removes keys for that, as the policy says. The
     /// caller may hold stripes: keys of these stay.
     pub(crate) fn may_grow(&self) -> bool {
@@ -33,16 +42,14 @@ impl Server {
         if most == 0 || self.keyspace.used_bytes() <= most {
             return true;
         }
-        let Some((rank, only_volatile)) = policy(&self.settings.text("maxmemory-policy")) else {
+        let Some(eviction) = eviction(&self.settings.text("maxmemory-policy")) else {
             return false;
         };
         let samples = usize::try_from(self.settings.number("maxmemory-samples")).unwrap_or(1);
         while self.keyspace.used_bytes() > most {
-            let Some((removed, entry)) =
-                self.keyspace.evict(samples, only_volatile, rank, &|removed| {
-                    self.log_removed(removed, now())
-                })
-            else {
+            let now = now();
+            let log = |removed: &[Removed]| self.log_removed(removed, now);
+            let Some((removed, entry)) = self.keyspace.evict(eviction, samples, now, &log) else {
                 return false;
             };
             // No lock is held while the value is freed.

@@ -64,16 +64,18 @@ const INTEGER: Kind = Kind::Integer(i32::MIN as i64, i32::MAX as i64);
 const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
 /// The values of `maxmemory-policy`.
-const POLICIES: [&str; 6] = [
+const POLICIES: [&str; 8] = [
     "noeviction",
     "allkeys-lru",
     "volatile-lru",
+    "allkeys-lfu",
+    "volatile-lfu",
     "allkeys-random",
     "volatile-random",
     "volatile-ttl",
 ];
 
-static SETTINGS: [Setting; 41] = [
+static SETTINGS: [Setting; 43] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
     setting("appendfsync", "everysec", Kind::Choice(&["always", "everysec", "no"])),
@@ -115,6 +117,8 @@ static SETTINGS: [Setting; 41] = [
     setting("loglevel", "notice", Kind::Choice(&["debug", "verbose", "notice", "warning"])),
     setting("tracking-table-max-keys", "1000000", SIZE),
     setting("maxmemory-samples", "5", Kind::Integer(1, 64)),
+    setting("lfu-log-factor", "10", Kind::Integer(0, i32::MAX as i64)),
+    setting("lfu-decay-time", "1", Kind::Integer(0, i32::MAX as i64)),
 ];
 
 impl Default for Settings {

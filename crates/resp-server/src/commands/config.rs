@@ -50,6 +50,8 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
         before.extend(old);
     }
     call.server.apply_sync();
+    call.server.apply_policy();
+    call.hold.uses = call.server.keyspace.uses();
     call.reply.ok();
     Ok(())
 }

@@ -38,6 +38,9 @@ pub(super) fn dump(call: &mut Call) -> Outcome {
 struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
+    /// Seconds since the last use.
+    idle: Option<u64>,
+    frequency: Option<u8>,
 }
 
 fn options(call: &Call) -> Result<RestoreOptions, Fail> {
@@ -50,14 +53,10 @@ fn options(call: &Call) -> Result<RestoreOptions, Fail> {
             found.is_absolute = true;
         } else if is(word, "idletime") && options.left() > 0 {
             let seconds = crate::call::integer(options.value()?)?;
-            if seconds < 0 {
-                return Err(WRONG_IDLE_TIME);
-            }
+            found.idle = Some(u64::try_from(seconds).map_err(|_| WRONG_IDLE_TIME)?);
         } else if is(word, "freq") && options.left() > 0 {
             let frequency = crate::call::integer(options.value()?)?;
-            if !(0..=255).contains(&frequency) {
-                return Err(WRONG_FREQUENCY);
-            }
+            found.frequency = Some(u8::try_from(frequency).map_err(|_| WRONG_FREQUENCY)?);
         } else {
             return Err(SYNTAX);
         }
@@ -92,6 +91,12 @@ pub(super) fn restore(call: &mut Call) -> Outcome {
         }
     } else {
         call.hold.put(key, Entry::new(read).expiring(expires_at));
+        let now = call.hold.now / 1000;
+        call.hold.set_use(
+            key,
+            options.idle.map(|idle| now.saturating_sub(idle)),
+            options.frequency,
+        );
         call.changed(key, Class::Generic, "restore");
     }
     call.reply.ok();

@@ -1,6 +1,6 @@
 //! Keys of any type: `DEL`, `RENAME`, `COPY`, `OBJECT` and the like.
 
-use zodium_keyspace::{DATABASES, Entry};
+use zodium_keyspace::{DATABASES, Entry, Uses};
 use zodium_resp::parse_integer;
 
 use super::encoding;
@@ -30,9 +30,8 @@ pub(super) fn exists(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn touch(call: &mut Call) -> Outcome {
-    let now = call.hold.now;
     let entries = call.arguments.from(1).iter().filter_map(|key| call.hold.entry(key));
-    let there = entries.inspect(|entry| entry.note_use(now)).count();
+    let there = entries.inspect(|entry| call.hold.note_use(entry)).count();
     call.reply.count(there);
     Ok(())
 }
@@ -171,18 +170,30 @@ pub(super) fn object_refcount(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn object_idletime(call: &mut Call) -> Outcome {
+    let is_there = call.hold.entry(call.word(2)).is_some();
+    if is_there && call.hold.uses != Uses::Times {
+        return Err(Fail::fixed(
+            "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+             when switching between policies at runtime LRU and LFU data will take some time to \
+             adjust.",
+        ));
+    }
     answer_about(call, |entry, now| {
-        let now = i64::try_from(now / 1000).unwrap_or(i64::MAX);
-        (now - i64::from(entry.used_at())).max(0)
+        let seconds = i64::try_from(now / 1000).unwrap_or(i64::MAX);
+        (seconds - i64::from(entry.used_at(now))).max(0)
     })
 }
 
-pub(super) fn object_freq(_: &mut Call) -> Outcome {
-    Err(Fail::fixed(
-        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
-         that when switching between policies at runtime LRU and LFU data will take some time to \
-         adjust.",
-    ))
+pub(super) fn object_freq(call: &mut Call) -> Outcome {
+    let (uses, is_there) = (call.hold.uses, call.hold.entry(call.word(2)).is_some());
+    if is_there && uses == Uses::Times {
+        return Err(Fail::fixed(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+             note that when switching between policies at runtime LRU and LFU data will take some \
+             time to adjust.",
+        ));
+    }
+    answer_about(call, |entry, now| entry.frequency(now, uses).into())
 }
 
 fn answer_about(call: &mut Call, about: impl FnOnce(&Entry, u64) -> i64) -> Outcome {
@@ -199,7 +210,10 @@ pub(super) fn object_help(call: &mut Call) -> Outcome {
         "OBJECT",
         &[
             ("ENCODING <key>", "Return the kind of internal representation of a <key>."),
-            ("FREQ <key>", "Return the access frequency of a <key>. Refused here."),
+            (
+                "FREQ <key>",
+                "Return the access frequency of a <key>, if the policy is of frequencies.",
+            ),
             ("IDLETIME <key>", "Return the idle time of a <key> in seconds."),
             ("REFCOUNT <key>", "Return the number of references to a <key>: always 1."),
         ],

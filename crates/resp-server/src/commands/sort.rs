@@ -107,7 +107,7 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
 /// The elements of the key, and whether they are in no order.
 fn elements(call: &Call, order: &Order) -> Result<(Vec<Word>, bool), Fail> {
     let Some(entry) = call.hold.entry(call.word(1)) else { return Ok((Vec::new(), false)) };
-    entry.note_use(call.hold.now);
+    call.hold.note_use(entry);
     match &entry.value {
         Value::List(list) => Ok((list.0.iter().cloned().collect(), false)),
         Value::Set(set) => Ok((set.iter().cloned().collect(), true)),
