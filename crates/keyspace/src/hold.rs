@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use parking_lot::MutexGuard;
 
+use crate::key::Key;
 use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
@@ -248,7 +249,7 @@ impl<'a> Hold<'a> {
             entry.set_used(old.used());
         }
         entry.note_use(now, uses);
-        let old = database.insert(hash, key.into(), entry);
+        let old = database.insert(hash, key, entry);
         if self.notes_new && old.is_none() {
             self.new.push(Removed { database: self.database, key: key.into() });
         }
@@ -268,7 +269,7 @@ impl<'a> Hold<'a> {
     /// Removes a key. The caller says [`Hold::changed`].
     pub fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let (database, hash) = self.fresh(key);
-        let taken = database.remove(hash, key).map(|(_, entry)| entry);
+        let taken = database.remove(hash, key);
         if taken.is_some() {
             self.touch(key);
         }
@@ -365,8 +366,8 @@ impl<'a> Hold<'a> {
         let databases = self.guards.all().map(|stripe| &stripe.databases[self.database]);
         databases.flat_map(|database| {
             let entries = database.table.iter();
-            let present = entries.filter(|(key, entry)| !self.is_gone(database, key, entry));
-            present.map(|(key, entry)| (&**key, entry))
+            let entries = entries.map(|(key, entry)| (key.as_ref(), entry));
+            entries.filter(|(key, entry)| !self.is_gone(database, key, entry))
         })
     }
 
@@ -392,8 +393,8 @@ impl<'a> Hold<'a> {
                 is_here
             })?;
             let (key, entry) = database.table.random()?;
-            if !self.is_gone(database, key, entry) {
-                return Some(key);
+            if !self.is_gone(database, key.as_ref(), entry) {
+                return Some(key.as_ref());
             }
         }
         self.iter().next().map(|(key, _)| key)
@@ -417,6 +418,7 @@ impl<'a> Hold<'a> {
             let database = &self.guards.stripe(number).databases[self.database];
             let next = database.table.scan(within, &mut |key, entry| {
                 visited += 1;
+                let key = key.as_ref();
                 if !self.is_gone(database, key, entry) {
                     visit(key, entry);
                 }
@@ -536,7 +538,7 @@ impl<'a> Hold<'a> {
     }
 
     /// The tables of the database in the held stripes.
-    fn tables(&self) -> impl Iterator<Item = &Table<Word, Entry>> {
+    fn tables(&self) -> impl Iterator<Item = &Table<Key, Entry>> {
         self.guards.all().map(|stripe| &stripe.databases[self.database].table)
     }
 

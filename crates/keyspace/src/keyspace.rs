@@ -224,7 +224,7 @@ impl Keyspace {
         let locked = self.stripes.get(stripe)?.0.try_lock()?;
         let (database, key, entry) = locked.random(eviction.only_volatile)?;
         let rank = entry.rank(eviction, now, self.uses())?;
-        Some(Candidate { rank, stripe, database, key: key.clone() })
+        Some(Candidate { rank, stripe, database, key: key.word() })
     }
 
     /// Removes a candidate, unless its stripe is locked, or it is not as eligible any more.
@@ -243,9 +243,9 @@ impl Keyspace {
         if present > rank {
             return None;
         }
-        let (key, entry) = keys.remove(hash, key)?;
-        stripe.mark(database, &key);
-        let removed = Removed { database, key };
+        let entry = keys.remove(hash, key)?;
+        stripe.mark(database, key);
+        let removed = Removed { database, key: key.clone() };
         self.note_removed(&mut stripe, std::slice::from_ref(&removed), log);
         Some((removed, entry))
     }
@@ -323,7 +323,7 @@ impl Keyspace {
         while let Some(position) = next.filter(|_| visited < count) {
             next = database.table.scan(position, &mut |key, entry| {
                 visited += 1;
-                visit(key, entry, database.ties(key));
+                visit(key.as_ref(), entry, database.ties(key.as_ref()));
             });
         }
         next

@@ -11,6 +11,7 @@ mod due;
 mod entry;
 mod eviction;
 mod hold;
+mod key;
 mod keyspace;
 mod kind;
 mod ordered;

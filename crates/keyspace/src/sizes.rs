@@ -1,5 +1,6 @@
 //! How much memory values take, by estimate.
 
+use crate::key::{Key, SHORT_BYTES_MAX};
 use crate::{Entry, Table, Value, Word};
 
 /// What the allocator adds to an allocation, on average.
@@ -25,7 +26,7 @@ impl Entry {
             }
             Value::Stream(stream) => stream.estimated_bytes(samples),
         };
-        size_of::<Entry>() + size_of::<Word>() + 8 + allocated(key.len()) + value
+        size_of::<Entry>() + size_of::<Key>() + 8 + of_key(key) + value
     }
 }
 
@@ -52,7 +53,7 @@ impl Entry {
                 return self.estimated_bytes(key, SAMPLES);
             }
         };
-        size_of::<Entry>() + size_of::<Word>() + 8 + allocated(key.len()) + value
+        size_of::<Entry>() + size_of::<Key>() + 8 + of_key(key) + value
     }
 }
 
@@ -69,6 +70,11 @@ fn sampled(count: usize, samples: usize, sizes: impl Iterator<Item = usize>) -> 
         0 => 0,
         taken => (sum as u128 * count as u128 / taken as u128) as usize,
     }
+}
+
+/// Bytes of a key beside its place.
+fn of_key(key: &[u8]) -> usize {
+    if key.len() <= SHORT_BYTES_MAX { 0 } else { allocated(key.len()) }
 }
 
 fn allocated(bytes: usize) -> usize {

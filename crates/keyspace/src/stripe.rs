@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use rustc_hash::FxHashMap;
 
 use crate::due::Due;
+use crate::key::Key;
 use crate::unsynced::Unsynced;
 use crate::{DATABASES, Entry, Table, Tie, Word, random_below};
 
@@ -21,7 +22,7 @@ pub(crate) struct Stripe {
 /// The keys of a database in one stripe.
 #[derive(Default)]
 pub(crate) struct Database {
-    pub(crate) table: Table<Word, Entry>,
+    pub(crate) table: Table<Key, Entry>,
     due: Due,
     /// Number of keys that expire.
     pub(crate) volatile: usize,
@@ -127,7 +128,7 @@ impl Database {
     }
 
     /// A key by chance, or one of those that expire.
-    pub(crate) fn random(&self, only_volatile: bool) -> Option<(&Word, &Entry)> {
+    pub(crate) fn random(&self, only_volatile: bool) -> Option<(&Key, &Entry)> {
         /// Times are left over of keys that have another one. With more tries than these a search
         /// is as quick.
         const TRIES_MAX: usize = 64;
@@ -154,26 +155,29 @@ impl Database {
     }
 
     /// Sets what a key has. Its bytes are counted by [`Database::measure`].
-    pub(crate) fn insert(&mut self, hash: u64, key: Word, mut entry: Entry) -> Option<Entry> {
+    pub(crate) fn insert(&mut self, hash: u64, key: &[u8], mut entry: Entry) -> Option<Entry> {
         entry.count_bytes(None);
         if let Some(at) = entry.expires_at() {
             self.note_due(at, hash);
         }
-        self.untie(&key);
-        let old = self.table.insert(hash, key, entry);
+        self.untie(key);
+        let old = match self.table.get_mut(hash, key) {
+            Some(there) => Some(std::mem::replace(there, entry)),
+            None => self.table.insert(hash, key.into(), entry),
+        };
         self.account(0, old.as_ref().map_or(0, Entry::counted_bytes));
         self.volatile -= usize::from(old.as_ref().is_some_and(|old| old.expires_at().is_some()));
         self.count();
         old
     }
 
-    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<(Word, Entry)> {
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
         let (key, entry) = self.table.remove(hash, key)?;
         self.account(0, entry.counted_bytes());
         self.volatile -= usize::from(entry.expires_at().is_some());
-        self.untie(&key);
+        self.untie(key.as_ref());
         self.count();
-        Some((key, entry))
+        Some(entry)
     }
 
     pub(crate) fn expire_at(&mut self, hash: u64, key: &[u8], at: Option<u64>) -> bool {
@@ -204,8 +208,8 @@ impl Database {
                 |key, entry| {
                     *volatile -= 1;
                     bytes += entry.counted_bytes();
-                    ties.remove(&key);
-                    removed(key);
+                    ties.remove(key.as_ref());
+                    removed(key.into());
                 },
             );
             self.account(0, bytes);
@@ -259,7 +263,7 @@ impl Database {
 
 impl Stripe {
     /// A key of any database by chance, or one of those that expire, and its database.
-    pub(crate) fn random(&self, only_volatile: bool) -> Option<(usize, &Word, &Entry)> {
+    pub(crate) fn random(&self, only_volatile: bool) -> Option<(usize, &Key, &Entry)> {
         let count = |database: &Database| database.keys(only_volatile);
         let mut place = random_below(self.databases.iter().map(count).sum());
         let number = self.databases.iter().position(|database| {

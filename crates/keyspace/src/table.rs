@@ -324,7 +324,7 @@ impl<K, V> Group<K, V> {
         }
         if place == self.entries.capacity() {
             // A small collection has no room to spare.
-            self.entries.reserve_exact(if place < 4 { 1 } else { 4 });
+            self.entries.reserve_exact(if place < 4 { 1 } else { 2 });
         }
         self.entries.push(item);
     }

@@ -11,18 +11,18 @@ use crate::{SortedSet, Stream, Table};
 /// A key, a member, a field, or an element of a list.
 pub type Word = Box<[u8]>;
 
-/// The value of a key. Other collections than streams are never empty: a key without elements is
+/// The value of a key. It is as large as the variant of bytes, so others are boxed. Other collections
 /// removed.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Bytes.
     String(Bytes),
     /// Elements in order.
-    List(List),
+    List(Box<List>),
     /// Values by field.
-    Hash(Hash),
+    Hash(Box<Hash>),
     /// Members.
-    Set(Set),
+    Set(Box<Set>),
     /// Members with scores, in order.
     SortedSet(Box<SortedSet>),
     /// Entries in the order of their ids. It may be empty.

@@ -100,13 +100,13 @@ fn words(elements: &[Element]) -> Vec<Word> {
 }
 
 fn list(elements: Vec<Word>) -> Value {
-    Value::List(List(elements.into()))
+    Value::List(Box::new(List(elements.into())))
 }
 
 fn set(members: Vec<Word>) -> Result<Value, RdbError> {
     let mut set = Set::default();
     match members.iter().all(|member| set.add(member)) {
-        true => Ok(Value::Set(set)),
+        true => Ok(Value::Set(Box::new(set))),
         false => Err(RdbError::Damaged("a set has a member twice")),
     }
 }
@@ -117,7 +117,7 @@ fn hash(words: Vec<Word>) -> Result<Value, RdbError> {
     let is_even = pairs.remainder().is_empty();
     let is_sound = pairs.fold(is_even, |sound, pair| hash.set(&pair[0], &pair[1]) && sound);
     match is_sound {
-        true => Ok(Value::Hash(hash)),
+        true => Ok(Value::Hash(Box::new(hash))),
         false => Err(RdbError::Damaged("a hash has a field twice, or one without a value")),
     }
 }

@@ -79,13 +79,14 @@ fn value() -> impl Strategy<Value = Value> {
     let score = any::<f64>().prop_filter("a score", |score| !score.is_nan());
     prop_oneof![
         word().prop_map(|word| Value::String(Bytes::from(word.into_vec()))),
-        vec(word(), 1..40).prop_map(|words| Value::List(List(words.into()))),
-        btree_set(short(), 1..100)
-            .prop_map(|words| { Value::Set(words.iter().map(|word| &**word).collect::<Set>()) }),
+        vec(word(), 1..40).prop_map(|words| Value::List(Box::new(List(words.into())))),
+        btree_set(short(), 1..100).prop_map(|words| {
+            Value::Set(Box::new(words.iter().map(|word| &**word).collect::<Set>()))
+        }),
         btree_map(short(), word(), 1..40).prop_map(|pairs| {
             let mut hash = Hash::default();
             pairs.iter().for_each(|(field, value)| _ = hash.set(field, value));
-            Value::Hash(hash)
+            Value::Hash(Box::new(hash))
         }),
         btree_map(short(), score, 1..40).prop_map(|pairs| {
             let mut set = SortedSet::default();

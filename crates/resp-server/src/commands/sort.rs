@@ -185,7 +185,7 @@ fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
     } else {
         let words = answers.into_iter().map(|answer| answer.unwrap_or_default().into());
         call.hold.take(target);
-        call.hold.put(target, Entry::new(Value::List(List(words.collect()))));
+        call.hold.put(target, Entry::new(Value::List(Box::new(List(words.collect())))));
         call.changed(target, Class::List, "sortstore");
     }
     call.reply.count(count);
