@@ -53,10 +53,7 @@ impl Connection {
         protocol: Protocol,
         dataset: &Arc<Dataset>,
     ) -> Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = connect(address)?;
         let mut rest = Vec::new();
         let wire = Wire::open(protocol, &stream, &mut rest)?;
         Ok(Connection { rest, ..Connection::over(stream, wire, dataset) })
@@ -165,6 +162,15 @@ impl Connection {
         let asked = index.and_then(|index| self.in_flight.remove(index));
         asked.ok_or_else(|| WrongReply::NotAsked(oid).into())
     }
+}
+
+/// Connects to a server that must not be silent for long.
+pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 impl Scratch {

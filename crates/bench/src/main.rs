@@ -38,6 +38,7 @@ mod rcu;
 mod read_all;
 mod reading;
 mod reply;
+mod resp;
 mod result;
 mod server;
 mod start;
@@ -79,6 +80,7 @@ fn run(options: &BenchOptions) -> anyhow::Result<()> {
         BenchCommand::Start(options) => start::run(options),
         BenchCommand::Idle(options) => idle::run(options),
         BenchCommand::Rcu(options) => rcu::run(options),
+        BenchCommand::Resp(options) => resp::run(options),
         BenchCommand::Syscalls(options) => probe::syscalls::run(options),
         BenchCommand::System(options) => probe::system::run(options),
         BenchCommand::Report(options) => page::run(options),

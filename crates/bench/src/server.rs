@@ -109,6 +109,16 @@ impl ServerCommand {
         ServerCommand::new(name, Protocol::Neo, program, arguments)
     }
 
+    /// A server of RESP.
+    pub(crate) fn resp(name: &str, program: &Path, arguments: Vec<String>) -> ServerCommand {
+        ServerCommand::new(name, Protocol::Resp, program, arguments)
+    }
+
+    /// A server of RESP that the user named.
+    pub(crate) fn resp_peer(peer: &Peer) -> ServerCommand {
+        ServerCommand { protocol: Protocol::Resp, ..ServerCommand::peer(peer) }
+    }
+
     /// A peer that the user named.
     pub(crate) fn peer(peer: &Peer) -> ServerCommand {
         let of = |command: &str| {

@@ -16,6 +16,7 @@ use zodium_zeo::codec::{
 use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
 use crate::neo_reply::Loading;
 use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
+use crate::resp::Requesting;
 use crate::verifier::Verifier;
 
 /// Size of a raw request: the oid, padded to the smallest size of ZEO's request.
@@ -34,6 +35,8 @@ pub(crate) enum Protocol {
     Raw,
     /// NEO's; its clients need a master.
     Neo,
+    /// RESP.
+    Resp,
 }
 
 /// The client's side of a connection, after the handshake.
@@ -42,6 +45,7 @@ pub(crate) enum Wire {
     Zeo { encoding: Encoding, template: ReplyTemplate },
     Raw,
     Neo(Loading),
+    Resp(Requesting),
 }
 
 /// The first message in some bytes.
@@ -61,6 +65,7 @@ impl Wire {
         match protocol {
             Protocol::Raw => Ok(Wire::Raw),
             Protocol::Neo => bail!("a client of NEO must be known to its master"),
+            Protocol::Resp => bail!("a client of RESP must know which requests to make"),
             Protocol::Zeo => {
                 let mut input = BytesMut::new();
                 let encoding =
@@ -71,13 +76,13 @@ impl Wire {
         }
     }
 
-    /// `M5`, `Z5` or `raw`; NEO has one encoding.
+    /// `M5`, `Z5` or `raw`; NEO and RESP have one encoding.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Wire::Zeo { encoding: Encoding::Msgpack, .. } => "M5",
             Wire::Zeo { encoding: Encoding::Pickle, .. } => "Z5",
             Wire::Raw => "raw",
-            Wire::Neo(_) => "",
+            Wire::Neo(_) | Wire::Resp(_) => "",
         }
     }
 
@@ -92,6 +97,7 @@ impl Wire {
                 out.put_bytes(0, RAW_REQUEST_BYTES - size_of::<u64>());
             }
             Wire::Neo(loading) => loading.put_request(out, oid)?,
+            Wire::Resp(requesting) => requesting.put_request(out, oid)?,
         }
         Ok(())
     }
@@ -132,6 +138,7 @@ impl Wire {
                 Some((oid, bytes)) => Taken::Reply { oid, bytes },
                 None => Taken::Part,
             }),
+            Wire::Resp(requesting) => requesting.take(bytes, oldest, verifier),
         }
     }
 }

@@ -12,6 +12,7 @@ mod probe;
 mod rcu;
 mod read_all;
 mod report;
+mod resp;
 mod shared;
 mod start;
 mod values;
@@ -32,6 +33,7 @@ pub(crate) use self::probe::{SyscallOptions, SystemOptions};
 pub(crate) use self::rcu::RcuOptions;
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
 pub(crate) use self::report::ReportOptions;
+pub(crate) use self::resp::RespOptions;
 pub(crate) use self::shared::{
     DatasetOptions, Format, OutputOptions, ServerOptions, TimeOptions, ZodiumOptions,
 };
@@ -110,6 +112,9 @@ pub(crate) enum BenchCommand {
     /// Threads read and write keys within this process. Shows what keeping readers apart from
     /// writers costs.
     Rcu(RcuOptions),
+    /// Measure a RESP server beside Valkey: server CPU per request, latencies, memory per key
+    #[command(after_long_help = resp::HELP)]
+    Resp(RespOptions),
     /// Measure single system calls, warm and cold
     ///
     /// The calls that a server makes, one by one and in batches.

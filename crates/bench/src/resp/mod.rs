@@ -1,0 +1,153 @@
+//! `zodium-bench resp`: what a request costs our RESP server, beside Valkey; and memory per key.
+
+mod memory;
+mod processors;
+mod wire;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use zodium_types::Oid;
+
+pub(crate) use self::wire::Requesting;
+use self::wire::RespRequests;
+use crate::comparison::Comparison;
+use crate::connection::{Connection, Scratch};
+use crate::dataset::Dataset;
+use crate::machine::Machine;
+use crate::matrix::{Matrix, columns};
+use crate::options::{DatasetOptions, RespOptions};
+use crate::programs;
+use crate::result::{Measurement, Output};
+use crate::server::{Data, Server, ServerCommand};
+use crate::wire::Wire;
+
+/// Requests in flight while keys are set.
+const FILL_IN_FLIGHT: u64 = 64;
+
+/// Measures and reports.
+pub(crate) fn run(options: &RespOptions) -> Result<()> {
+    let mut comparison = Comparison::prepare(None)?;
+    let mut machine = Machine::here();
+    machine.warn();
+    comparison.versions.push(programs::zodium_version(&options.program)?);
+    let commands = commands(options)?;
+    machine.versions.clone_from(&comparison.versions);
+    let mut output = Output::begin(&options.output, machine);
+    if options.memory_keys > 0 {
+        memory::measure(options, &mut comparison, &commands, &mut output)?;
+    }
+    let mut measured = requests(options);
+    for bytes in &options.value_bytes {
+        measure(options, &mut comparison, &commands, *bytes, |sample| {
+            output.take(&mut measured, sample);
+        })?;
+    }
+    drop(comparison);
+    output.finish(measured);
+    output.write()
+}
+
+/// The servers: ours with one worker, Valkey with one thread, and peers.
+fn commands(options: &RespOptions) -> Result<Vec<ServerCommand>> {
+    let program = programs::zodium(&options.program)?;
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let ours = ["resp", "-a", "127.0.0.1:{port}", "--workers=1", "--log-level=warn"];
+    let mut commands = vec![ServerCommand::resp("zodium", &program, words(&ours))];
+    if let Some(tree) = &options.valkey {
+        let program = std::path::absolute(tree)?.join("src/valkey-server");
+        let shown = program.display();
+        ensure!(
+            program.is_file(),
+            "{shown} is missing: build Valkey in the tree of --valkey first"
+        );
+        let stock = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        commands.push(ServerCommand::resp("valkey", &program, words(&stock)));
+    }
+    commands.extend(options.peer.iter().map(ServerCommand::resp_peer));
+    Ok(commands)
+}
+
+fn requests(options: &RespOptions) -> Measurement {
+    let time = &options.time;
+    let title = format!(
+        "Requests to RESP servers: {} keys of 16 bytes by chance, {} GET for each SET; {} rounds \
+         of {} s, median (min-max)",
+        options.keys,
+        options.reads,
+        time.rounds,
+        time.seconds.as_secs_f64()
+    );
+    let mut measured = columns(Measurement::new("Resp", title).axis("value_bytes", "value bytes"))
+        .ratio("server_cpu_us", "zodium", "CPU: zodium / it")
+        .ratio("p50_us", "zodium", "p50: zodium / it")
+        .bars("server_cpu_us")
+        .latencies();
+    measured.note(match options.is_pinned() {
+        true => "Servers were pinned to the first processor, and clients to the last.",
+        false => "Servers and clients ran on all processors.",
+    });
+    measured.note("All values were verified.");
+    measured
+}
+
+/// Measures all cells with values of one size.
+fn measure(
+    options: &RespOptions,
+    comparison: &mut Comparison,
+    commands: &[ServerCommand],
+    bytes: u32,
+    mut take: impl FnMut(crate::result::Sample),
+) -> Result<()> {
+    let dataset = Arc::new(DatasetOptions::sized(options.keys, bytes).dataset());
+    start(comparison, commands)?;
+    for server in &comparison.servers {
+        eprintln!("setting {} in {}", dataset.description(), server.name);
+        fill(server, &dataset).with_context(|| server.last_words())?;
+        if options.is_pinned() {
+            processors::pin_server(server)?;
+        }
+    }
+    let _pinned = options.is_pinned().then(processors::pin_clients).transpose()?;
+    let time = &options.time;
+    let matrix = Matrix { dataset: Arc::clone(&dataset), time, threads: 1, seed: 1 };
+    let each = (time.seconds + time.warm_up).as_secs_f64();
+    comparison.announce(time.rounds, options.cells.len(), each);
+    comparison.take_turns(time.rounds, &options.cells, |server, cell, round| {
+        let open = |_| connect(server, &dataset, RespRequests::reading(options.reads));
+        let connections = (0..cell.clients).map(open).collect::<Result<Vec<_>>>()?;
+        let interrupt = &comparison.interrupt;
+        let sample = matrix.measure_over(interrupt, server, connections, *cell, round)?;
+        take(sample.case("value_bytes", bytes));
+        Ok(())
+    })
+}
+
+/// Stops the servers that run, and starts new ones.
+fn start(comparison: &mut Comparison, commands: &[ServerCommand]) -> Result<()> {
+    let folder = comparison.folder().to_owned();
+    comparison.servers.clear();
+    comparison.start_in(Some(Path::new(&folder)), commands, Data::New)
+}
+
+fn connect(server: &Server, dataset: &Arc<Dataset>, requests: RespRequests) -> Result<Connection> {
+    let stream = crate::connection::connect(server.address)?;
+    Ok(Connection::over(stream, Wire::Resp(requests.of(dataset)), dataset))
+}
+
+/// Sets all keys.
+fn fill(server: &Server, dataset: &Arc<Dataset>) -> Result<()> {
+    let mut connection = connect(server, dataset, RespRequests::writing())?;
+    let mut scratch = Scratch::new();
+    let count = dataset.len();
+    for first in (0..count).step_by(FILL_IN_FLIGHT as usize) {
+        let end = count.min(first + FILL_IN_FLIGHT);
+        (first..end).try_for_each(|oid| connection.ask(Oid(oid)))?;
+        connection.send()?;
+        while !connection.is_idle() {
+            connection.receive(&mut scratch, |_| {})?;
+        }
+    }
+    Ok(())
+}
