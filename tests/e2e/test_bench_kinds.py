@@ -211,6 +211,27 @@ def test_starts_are_measured_with_and_without_an_index(bench):
         assert values["loaded_resident_mb"] > 0 and values["index_bytes"] >= 0
 
 
+def test_resp_servers_are_measured_side_by_side(bench, binary, monkeypatch):
+    monkeypatch.delenv("VALKEY", raising=False)
+    results = bench(
+        "resp", *QUICK, "--cells=1x1,3x8", "--value-bytes=32,6000", "--keys=300",
+        "--memory-keys=20k", "--memory-bytes=100",
+        "--peer", f"other={binary} resp -a 127.0.0.1:{{port}} --workers 2",
+    )  # fmt: skip
+    assert keys(results["Resp"], "value_bytes", "clients", "in_flight") == {
+        (server, "", size, *cell)
+        for server in ("zodium", "other")
+        for size in ("32", "6000")
+        for cell in (("1", "1"), ("3", "8"))
+    }
+    for sample in results["Resp"]["samples"]:
+        assert sample["values"]["server_cpu_us"] > 0 and sample["values"]["p50_us"] > 0
+    assert keys(results["RespMemory"]) == {("zodium", ""), ("other", "")}
+    for sample in results["RespMemory"]["samples"]:
+        # The least is what they are given, and what an allocator spares is not more than that.
+        assert 116 < sample["values"]["bytes_per_key"] < 1000
+
+
 def test_idle_connections_are_watched(bench):
     measured = bench(
         "idle", "--connections=0,20", "--heartbeats=0,1", "--seconds=1.2", "--warm-up=0.2",

@@ -39,6 +39,7 @@ mod read_all;
 mod reading;
 mod reply;
 mod resp;
+mod resp_requests;
 mod result;
 mod server;
 mod start;

@@ -16,7 +16,7 @@ use zodium_zeo::codec::{
 use crate::dataset::{Dataset, OBJECT_BYTES_MAX};
 use crate::neo_reply::Loading;
 use crate::reply::{ReplyTemplate, WrongReply, decode_reply};
-use crate::resp::Requesting;
+use crate::resp_requests::Requesting;
 use crate::verifier::Verifier;
 
 /// Size of a raw request: the oid, padded to the smallest size of ZEO's request.
@@ -138,7 +138,10 @@ impl Wire {
                 Some((oid, bytes)) => Taken::Reply { oid, bytes },
                 None => Taken::Part,
             }),
-            Wire::Resp(requesting) => requesting.take(bytes, oldest, verifier),
+            Wire::Resp(requesting) => Ok(match requesting.take(bytes, oldest, verifier)? {
+                Some((oid, bytes)) => Taken::Reply { oid, bytes },
+                None => Taken::Part,
+            }),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 mod memory;
 mod processors;
-mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +9,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use zodium_types::Oid;
 
-pub(crate) use self::wire::Requesting;
-use self::wire::RespRequests;
 use crate::comparison::Comparison;
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
@@ -19,6 +16,7 @@ use crate::machine::Machine;
 use crate::matrix::{Matrix, columns};
 use crate::options::{DatasetOptions, RespOptions};
 use crate::programs;
+use crate::resp_requests::RespRequests;
 use crate::result::{Measurement, Output};
 use crate::server::{Data, Server, ServerCommand};
 use crate::wire::Wire;

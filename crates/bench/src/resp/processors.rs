@@ -43,5 +43,5 @@ fn allowed() -> Result<(usize, usize)> {
     let set = sched_getaffinity(None)?;
     let mut numbers = (0..CpuSet::MAX_CPU).filter(|number| set.is_set(*number));
     let first = numbers.next().context("this process has no processor")?;
-    Ok((first, numbers.last().unwrap_or(first)))
+    Ok((first, numbers.next_back().unwrap_or(first)))
 }

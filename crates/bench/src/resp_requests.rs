@@ -10,7 +10,6 @@ use zodium_types::Oid;
 
 use crate::dataset::Dataset;
 use crate::verifier::Verifier;
-use crate::wire::Taken;
 
 /// The answer to a `SET`.
 const OK: &[u8] = b"+OK\r\n";
@@ -73,18 +72,19 @@ impl Requesting {
         Ok(())
     }
 
-    /// Takes the first answer off `bytes`, which is for `oldest`, and checks it.
+    /// Takes the first answer off `bytes`, which is for `oldest`, and checks it. Gives the object
+    /// and the length of the answer, or nothing while it is not whole.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
         oldest: Option<Oid>,
         verifier: &mut Verifier,
-    ) -> Result<Taken> {
+    ) -> Result<Option<(Oid, usize)>> {
         let (Some(is_write), Some(oid)) = (self.writes.front().copied(), oldest) else {
             bail!("the server has answered, and was not asked");
         };
         let taken = match is_write {
-            true if bytes.len() < OK.len() && OK.starts_with(bytes) => return Ok(Taken::Part),
+            true if bytes.len() < OK.len() && OK.starts_with(bytes) => return Ok(None),
             true if bytes.starts_with(OK) => OK.len(),
             true => bail!("the server answered a SET with {:?}", shown(bytes)),
             false => match value(bytes)? {
@@ -92,11 +92,11 @@ impl Requesting {
                     verifier.check(&self.dataset, oid, data)?;
                     taken
                 }
-                None => return Ok(Taken::Part),
+                None => return Ok(None),
             },
         };
         self.writes.pop_front();
-        Ok(Taken::Reply { oid, bytes: taken })
+        Ok(Some((oid, taken)))
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         answer.extend(b"\r\n");
         for end in 0..answer.len() {
             let part = requesting.take(&answer[..end], Some(Oid(0)), &mut Verifier::Each).unwrap();
-            assert_eq!(part, Taken::Part);
+            assert_eq!(part, None);
         }
         let mut wrong = answer.clone();
         wrong[10] ^= 1;
@@ -159,12 +159,12 @@ mod tests {
             assert!(requesting.take(wrong, Some(Oid(0)), &mut Verifier::Each).is_err());
         }
         let taken = requesting.take(&answer, Some(Oid(0)), &mut Verifier::Each).unwrap();
-        assert_eq!(taken, Taken::Reply { oid: Oid(0), bytes: answer.len() });
+        assert_eq!(taken, Some((Oid(0), answer.len())));
         let taken = requesting.take(b"+O", Some(Oid(1)), &mut Verifier::Each).unwrap();
-        assert_eq!(taken, Taken::Part);
+        assert_eq!(taken, None);
         assert!(requesting.take(b"-OOM x\r\n", Some(Oid(1)), &mut Verifier::Each).is_err());
         let taken = requesting.take(b"+OK\r\n", Some(Oid(1)), &mut Verifier::Each).unwrap();
-        assert_eq!(taken, Taken::Reply { oid: Oid(1), bytes: 5 });
+        assert_eq!(taken, Some((Oid(1), 5)));
         assert!(requesting.take(b"+OK\r\n", None, &mut Verifier::Each).is_err());
     }
 }
