@@ -27,6 +27,7 @@ def server(monitor):
 def client(server):
     client = redis.Redis(port=server.port, decode_responses=True)
     client.flushall()
+    client.client_unpause()
     client.config_set("maxmemory", 0)
     client.config_set("maxmemory-policy", "noeviction")
     client.config_resetstat()
@@ -69,17 +70,131 @@ def test_keys_make_room_for_new_ones(client, policy):
 
 
 def test_the_keys_that_expire_first_go_first(client):
-    fill(client, 0, 500)
-    fill(client, 500, 1000, ex=1000)
-    fill(client, 1000, 1500, ex=100)
+    fill(client, 0, 50)
+    fill(client, 50, 100, ex=1000)
+    fill(client, 100, 150, ex=100)
     used = client.info("memory")["used_memory"]
     client.config_set(
         "maxmemory", used, "maxmemory-policy", "volatile-ttl", "maxmemory-samples", 64
     )
-    assert all(answer is True for answer in fill(client, 2000, 2300))
-    left = [sum(client.exists(f"key{n}") for n in range(a, a + 500)) for a in (0, 500, 1000)]
-    # Of the keys that a sample finds: each is of one of 64 stripes, which has eight of a kind.
-    assert left[0] == 500 and left[1] > left[2] + 100
+    assert all(answer is True for answer in fill(client, 200, 230))
+    left = [sum(client.exists(f"key{n}") for n in range(a, a + 50)) for a in (0, 50, 100)]
+    # Samples are of all keys that expire: 64 of them miss those that go first once in 10^9 runs.
+    assert left[:2] == [50, 50] and 15 < left[2] <= 21
+
+
+def test_the_keys_that_are_used_least_go_first(client):
+    client.config_set("lfu-log-factor", 0, "lfu-decay-time", 0)
+    client.config_set("maxmemory-policy", "allkeys-lfu", "maxmemory-samples", 64)
+    fill(client, 0, 100)
+    for number in range(50):
+        client.mget([f"key{number}"] * 3)
+    assert [client.object("freq", key) for key in ("key0", "key60", "none")] == [8, 5, None]
+    with pytest.raises(redis.ResponseError, match="An LFU maxmemory policy is selected"):
+        client.object("idletime", "key0")
+    client.config_set("maxmemory", client.info("memory")["used_memory"])
+    assert all(answer is True for answer in fill(client, 200, 240))
+    assert sum(client.exists(f"key{number}") for number in range(50)) == 50
+    dump = client.dump("key0")
+    client.restore("restored", 0, dump, frequency=77)
+    assert client.object("freq", "restored") == 77
+    client.config_set("maxmemory-policy", "noeviction")
+    assert client.object("idletime", "key0") < 120
+    with pytest.raises(redis.ResponseError, match="An LFU maxmemory policy is not selected"):
+        client.object("freq", "key0")
+    client.config_set("lfu-log-factor", 10, "lfu-decay-time", 1)
+
+
+def send(server, *lines):
+    """A connection that has sent these lines, and whose answers are not yet read."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    connection.sendall(b"".join(line.encode() + b"\r\n" for line in lines))
+    return connection
+
+
+def read_until(connection, end):
+    got = b""
+    while not got.endswith(end):
+        more = connection.recv(1000)
+        assert more, got
+        got += more
+    return got
+
+
+def wait_for_blocked(client, number):
+    deadline = time.monotonic() + 30
+    while client.info("clients")["blocked_clients"] != number:
+        assert time.monotonic() < deadline
+
+
+def test_a_pause_of_writes_holds_writes_and_nothing_else(server, client):
+    client.set("key", "old")
+    assert client.client_pause(60_000, all=False)
+    writers = [
+        send(server, "GET key", "SET key new", "GET key"),
+        send(server, "MULTI", "INCR counter", "EXEC"),
+        send(server, "PUBLISH channel message"),
+        send(server, "SET key"),  # refused at once: it has too few arguments
+    ]
+    assert read_until(writers[0], b"old\r\n") == b"$3\r\nold\r\n"
+    assert b"wrong number" in read_until(writers[3], b"\r\n")
+    wait_for_blocked(client, 3)
+    assert client.get("key") == "old" and client.get("counter") is None
+    assert client.eval("#!lua flags=no-writes\nreturn 7", 0) == 7
+    facts = client.info("clients")
+    assert facts["paused_actions"] == "write" and facts["paused_reason"] == "client_pause"
+    # One that goes meanwhile is forgotten, and what it has sent is not executed.
+    writers.pop(2).close()
+    wait_for_blocked(client, 2)
+    assert client.client_unpause()
+    assert read_until(writers[0], b"new\r\n") == b"+OK\r\n$3\r\nnew\r\n"
+    assert read_until(writers[1], b":1\r\n").endswith(b"+QUEUED\r\n*1\r\n:1\r\n")
+    assert client.info("clients")["paused_actions"] == "none"
+    wait_for_blocked(client, 0)
+    for writer in writers:
+        writer.close()
+
+
+def test_a_pause_of_all_ends_by_itself(client):
+    began = time.monotonic()
+    client.client_pause(300)
+    client.client_pause(1, all=False)  # does not make the first one shorter or weaker
+    assert client.ping()
+    # The server's clock is another one, but no slower.
+    assert time.monotonic() - began > 0.25
+    for wrong in (("x",), ("-1",), ("1", "some"), ("1", "all", "2")):
+        with pytest.raises(redis.ResponseError):
+            client.execute_command("CLIENT", "PAUSE", *wrong)
+
+
+def test_calls_are_counted_by_command(client):
+    client.config_resetstat()
+    client.set("text", "x")
+    for _ in range(40):
+        client.get("text")
+    with pytest.raises(redis.ResponseError):
+        client.incr("text")
+    with pytest.raises(redis.ResponseError):
+        client.execute_command("GET")
+    with client.pipeline() as pipe:
+        pipe.get("text").execute()
+    client.eval("return redis.call('get', 'text')", 0)
+    client.client_getname()
+    stats = client.info("commandstats")
+    counts = ("calls", "rejected_calls", "failed_calls")
+
+    def counted(name):
+        return tuple(stats[f"cmdstat_{name}"][count] for count in counts)
+
+    assert counted("get") == (42, 0, 0) and counted("set") == (1, 0, 0)
+    assert counted("incrby") == (1, 0, 1)
+    assert counted("multi") == counted("exec") == counted("eval") == (1, 0, 0)
+    assert counted("client|getname") == (1, 0, 0)
+    get = stats["cmdstat_get"]
+    assert get["usec_per_call"] > 0 and abs(get["usec"] - 42 * get["usec_per_call"]) < 1
+    client.config_resetstat()
+    assert "cmdstat_get" not in client.info("commandstats")
+    assert "cmdstat_info" not in client.info() and "cmdstat_info" in client.info("everything")
 
 
 def test_memory_is_given_back(client):

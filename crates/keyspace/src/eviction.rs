@@ -89,7 +89,10 @@ mod tests {
         /// The model: the last rank of each key that was offered and not dropped, sorted.
         #[test]
         fn the_pool_keeps_the_best_of_what_it_was_offered(
-            steps in prop::collection::vec(prop::option::weighted(0.9, (0..40_u8, 0..50_u64)), 0..200)
+            steps in prop::collection::vec(
+                prop::option::weighted(0.9, (0..40_u8, 0..50_u64)),
+                0..200,
+            )
         ) {
             let (mut pool, mut model) = (Pool::default(), HashMap::<u8, u64>::new());
             pool.begin(EVICTION);

@@ -11,8 +11,8 @@ use crate::{SortedSet, Stream, Table};
 /// A key, a member, a field, or an element of a list.
 pub type Word = Box<[u8]>;
 
-/// The value of a key. It is as large as the variant of bytes, so others are boxed. Other collections
-/// removed.
+/// The value of a key. Others than bytes are boxed, so that it is small. Other collections than
+/// streams are never empty: a key without elements is removed.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Bytes.

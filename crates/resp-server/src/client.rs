@@ -18,6 +18,8 @@ use crate::{Command, Waiter};
 pub(crate) struct Client {
     pub(crate) link: Link,
     pub(crate) shared: Arc<ClientShared>,
+    /// The last command, as it is in `shared` too: to look there costs a lock.
+    pub(crate) command: Cell<&'static str>,
     pub(crate) version: Cell<Version>,
     pub(crate) database: Cell<usize>,
     pub(crate) is_authenticated: Cell<bool>,
@@ -33,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) log_position: Cell<u64>,
     /// They wait. Meanwhile no commands are taken.
     pub(crate) is_held: Cell<bool>,
+    /// `CLIENT PAUSE` has stopped it. Meanwhile no commands are taken.
+    pub(crate) is_paused: Cell<bool>,
     pub(crate) replies: Cell<Replies>,
     pub(crate) is_monitor: Cell<bool>,
     /// Whether its reads do not count as uses: `CLIENT NO-TOUCH`.
@@ -138,6 +142,7 @@ impl Client {
         Client {
             link,
             shared,
+            command: Cell::default(),
             version: Cell::default(),
             database: Cell::default(),
             is_authenticated: Cell::new(is_authenticated),
@@ -148,6 +153,7 @@ impl Client {
             is_loading: Cell::default(),
             log_position: Cell::default(),
             is_held: Cell::default(),
+            is_paused: Cell::default(),
             replies: Cell::default(),
             is_monitor: Cell::default(),
             keeps_uses: Cell::default(),
@@ -193,7 +199,8 @@ impl Client {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        self.waiter.borrow().is_some() || self.is_loading.get() || self.is_held.get()
+        let waits = self.waiter.borrow().is_some();
+        waits || self.is_loading.get() || self.is_held.get() || self.is_paused.get()
     }
 
     /// Whether RESP2 restricts the commands that it may send.

@@ -52,7 +52,15 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
         true => Reply::to_buffer(&mut discarded, client.version.get()),
         false => Reply::to_link(&mut output, client.version.get()),
     };
-    let outcome = handle(local, client, found, arguments, &mut reply);
+    let command = found.as_ref().ok().copied();
+    let admitted = admit(local, client, found, arguments, &mut reply);
+    if let (Some(command), Err(_)) = (command, &admitted) {
+        local.statistics(|of| of.reject(command));
+    }
+    let outcome = admitted.and_then(|admitted| match admitted {
+        Admitted::Answered(after) => Ok(after),
+        Admitted::Runs(command) => run(local, client, command, arguments, &mut reply),
+    });
     if client.is_caching.get() && !arguments.word(0).eq_ignore_ascii_case(b"client") {
         // It is for one command, or for one transaction.
         client.is_caching.set(client.queue.borrow().is_some());
@@ -69,13 +77,22 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     }
 }
 
-fn handle(
+/// What follows the checks of a request.
+enum Admitted {
+    /// It is answered, or queued.
+    Answered(After),
+    /// The command is executed.
+    Runs(&'static Command),
+}
+
+/// Checks whether the client may send a request now. An error is a refusal: nothing was executed.
+fn admit(
     local: &Rc<LocalServer>,
     client: &Rc<Client>,
     found: Result<&'static Command, Fail>,
     arguments: Arguments,
     reply: &mut Reply,
-) -> Result<After, Fail> {
+) -> Result<Admitted, Fail> {
     let refused = |fail| {
         transaction::note_refusal(client);
         fail
@@ -84,7 +101,7 @@ fn handle(
     if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
         let peer = client.link.peer();
         tracing::warn!(peer, "an HTTP request came to the RESP port, disconnecting");
-        return Ok(After::Close);
+        return Ok(Admitted::Answered(After::Close));
     }
     let command = found.map_err(refused)?;
     if !client.is_authenticated.get() && !command.has(flags::NO_AUTH) {
@@ -97,7 +114,8 @@ fn handle(
              RESET are allowed in this context"
         )));
     }
-    if client.shared.facts.lock().command != command.name {
+    if !std::ptr::eq(client.command.get(), command.name) {
+        client.command.set(command.name);
         client.shared.facts.lock().command = command.name;
     }
     if local.server.monitors.load(Ordering::Relaxed) > 0 && !command.has(flags::SKIP_MONITOR) {
@@ -115,19 +133,31 @@ fn handle(
         return Err(refused(OUT_OF_MEMORY));
     }
     if objects::is_object(&local.server, command, arguments) {
-        return objects::read(local, client, command, arguments, reply).map_err(refused);
+        let after = objects::read(local, client, command, arguments, reply);
+        return after.map(Admitted::Answered).map_err(refused);
     }
     if client.queue.borrow().is_some() && !command.has(flags::CONTROL) {
         transaction::queue(client, command, arguments).map_err(refused)?;
         reply.simple("QUEUED");
-        return Ok(After::Continue);
+        return Ok(Admitted::Answered(After::Continue));
     }
+    Ok(Admitted::Runs(command))
+}
+
+/// Executes a command.
+fn run(
+    local: &Rc<LocalServer>,
+    client: &Rc<Client>,
+    command: &'static Command,
+    arguments: Arguments,
+    reply: &mut Reply,
+) -> Result<After, Fail> {
     match command.run {
         Run::Data(run) => {
             run_data(local, client, command, run, arguments, reply)?;
             Ok(After::Continue)
         }
-        Run::Connection(run) => run(local, client, arguments, reply),
+        Run::Connection(run) => local.counted(command, || run(local, client, arguments, reply)),
     }
 }
 

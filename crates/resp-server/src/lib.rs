@@ -24,6 +24,8 @@ mod memory;
 mod objects;
 mod parked;
 mod parting;
+mod pause;
+mod pausing;
 mod publishing;
 mod reply;
 mod scripting;
@@ -49,7 +51,7 @@ use dispatch::After;
 use local::{Letter, LocalServer};
 use waiting::Waiter;
 
-pub use durability::{ImportError, KeeperOptions, LoadReport};
+pub use durability::{DumpedKey, ImportError, KeeperOptions, LoadReport};
 pub use figures::Figures;
 pub use server::{Options, Server};
 pub use service::RespService;

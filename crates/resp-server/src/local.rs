@@ -13,6 +13,8 @@ use zodium_net::{CloseReason, Inbox};
 
 use crate::Server;
 use crate::client::Client;
+use crate::commands::Command;
+use crate::fail::Fail;
 use crate::publishing::Publication;
 use crate::reply::Reply;
 use crate::statistics::WorkerStatistics;
@@ -42,6 +44,8 @@ pub(crate) enum Letter {
     Monitored { line: Arc<str> },
     /// The log has got further, or has failed.
     Logged,
+    /// Clients that were paused go on.
+    PauseEnded,
     /// A client is to be disconnected.
     Kill { client: u64 },
     /// Keys have changed that a client may have in a cache.
@@ -117,6 +121,24 @@ impl LocalServer {
         }
     }
 
+    /// Counts a call of a command of the connection, and executes it.
+    pub(crate) fn counted<T>(
+        &self,
+        command: &'static Command,
+        run: impl FnOnce() -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
+        let Some(counters) = self.server.statistics.workers.get(self.number) else { return run() };
+        let begun = counters.begin(command);
+        let outcome = run();
+        counters.end(&begun, outcome.is_err());
+        outcome
+    }
+
+    /// Gives access to the counters of this worker.
+    pub(crate) fn statistics(&self, count: impl FnOnce(&WorkerStatistics)) {
+        self.server.statistics.workers.get(self.number).map(count);
+    }
+
     /// Visits all clients of the worker.
     pub(crate) fn each_client(&self, visit: impl FnMut(&Rc<Client>)) {
         self.clients.borrow().values().for_each(visit);
@@ -132,6 +154,7 @@ impl LocalServer {
                 self.end_wait(client, &answer, position);
             }
             Letter::Logged => self.release(),
+            Letter::PauseEnded => self.end_pause(),
             Letter::Published { clients, publication } => {
                 for client in clients.iter().filter_map(|id| self.client(*id)) {
                     publication.deliver(&self.server, &client);

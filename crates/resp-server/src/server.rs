@@ -14,6 +14,7 @@ use crate::durability::Keeper;
 use crate::events::Class;
 use crate::local::Letter;
 use crate::parked::Parked;
+use crate::pause::Pause;
 use crate::publishing::Channels;
 use crate::scripting::{Running, Scripts};
 use crate::settings::Settings;
@@ -49,6 +50,7 @@ pub struct Server {
     /// The log of its changes; not set if it keeps keys in memory only.
     pub(crate) keeper: OnceLock<Keeper>,
     pub(crate) parked: Parked,
+    pub(crate) pause: Pause,
     pub(crate) clients: Mutex<FxHashMap<u64, Arc<ClientShared>>>,
     /// Clients that see all commands. Read before each command, and hardly ever written.
     pub(crate) monitors: AtomicUsize,
@@ -87,6 +89,7 @@ impl Server {
             tracking: Tracking::default(),
             keeper: OnceLock::new(),
             parked: Parked::default(),
+            pause: Pause::default(),
             clients: Mutex::default(),
             monitors: AtomicUsize::new(0),
             statistics: Statistics {

@@ -100,6 +100,7 @@ impl Session for RespSession {
     }
 
     fn closed(&mut self) {
+        self.local.end_pause_of(&self.client);
         self.local.remove(self.client.id());
         self.local.server.clients.lock().remove(&self.client.id());
         self.local.server.forget(&self.client);
@@ -123,6 +124,11 @@ impl RespSession {
             let rest = &bytes[consumed..];
             match self.reader.read(rest, &self.limits()) {
                 Ok(Step::Request(count)) => {
+                    if self.local.postpone(&self.client, self.reader.arguments(rest)) {
+                        // It is read again when the pause ends.
+                        self.reader.next();
+                        break;
+                    }
                     self.execute(rest)?;
                     consumed += count;
                 }

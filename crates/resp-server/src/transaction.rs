@@ -129,7 +129,9 @@ fn run_queued(
     // HELLO may have changed it.
     reply.version = client.version.get();
     let outcome = match command.run {
-        Run::Connection(run) => run(local, client, arguments, reply).map(drop),
+        Run::Connection(run) => {
+            local.counted(command, || run(local, client, arguments, reply)).map(drop)
+        }
         Run::Data(run) => Call {
             server: &local.server,
             client: Some(client),

@@ -431,6 +431,10 @@ pub(super) fn client_help(call: &mut Call) -> Outcome {
             ("LIST [TYPE <type>] [ID <id> ...]", "Return information about client connections."),
             ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
             ("NO-TOUCH (ON|OFF)", "Will not touch LRU/LFU stats when this mode is on."),
+            (
+                "PAUSE <timeout> [WRITE|ALL]",
+                "Suspend all, or just write, clients for <timeout> ms.",
+            ),
             ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
             ("SETINFO <option> <value>", "Set client meta attr: LIB-NAME, LIB-VER."),
             ("SETNAME <name>", "Assign the name <name> to the current connection."),
@@ -439,6 +443,7 @@ pub(super) fn client_help(call: &mut Call) -> Outcome {
             ("TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] ...", "Control client-side caching."),
             ("TRACKINGINFO", "Report tracking status for the current connection."),
             ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
+            ("UNPAUSE", "Stop the current client pause, resuming traffic."),
         ],
     );
     Ok(())

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use zodium_keyspace::{DATABASES, now};
 
 use crate::call::{Call, is};
+use crate::commands;
 use crate::fail::Outcome;
 use crate::server::Server;
+use crate::statistics::{CommandTotals, WorkerStatistics};
 
 /// The version of Valkey whose commands these are.
 pub(crate) const VERSION: &str = "8.0.1";
@@ -17,7 +19,7 @@ const REDIS_VERSION: &str = "7.2.4";
 /// A section of the answer.
 type Section = (&'static str, fn(&Call, &mut String) -> std::fmt::Result);
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 9] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -25,6 +27,7 @@ const SECTIONS: [Section; 8] = [
     ("Stats", stats),
     ("Replication", replication),
     ("CPU", cpu),
+    ("Commandstats", commandstats),
     ("Keyspace", keyspace),
 ];
 
@@ -32,9 +35,12 @@ pub(super) fn info(call: &mut Call) -> Outcome {
     let wanted: Vec<&[u8]> = call.arguments.from(1).iter().collect();
     let is_all = |word: &&[u8]| ["all", "default", "everything"].iter().any(|all| is(word, all));
     let all = wanted.is_empty() || wanted.iter().any(is_all);
+    let is_more = |word: &&[u8]| ["all", "everything"].iter().any(|all| is(word, all));
+    let more = wanted.iter().any(is_more);
     let mut text = String::new();
     for (name, write) in SECTIONS {
-        if all || wanted.iter().any(|word| is(word, name)) {
+        let is_meant = if name == "Commandstats" { more } else { all };
+        if is_meant || wanted.iter().any(|word| is(word, name)) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -60,10 +66,16 @@ fn server(call: &Call, out: &mut String) -> std::fmt::Result {
 }
 
 fn clients(call: &Call, out: &mut String) -> std::fmt::Result {
+    let pause = &call.server.pause;
     let (connected, blocked) = (call.server.connections(), call.server.waiting.count());
+    let blocked = blocked + pause.clients();
     let tracking = call.server.tracking.totals().clients;
     writeln!(out, "connected_clients:{connected}\nblocked_clients:{blocked}")?;
-    writeln!(out, "tracking_clients:{tracking}")
+    writeln!(out, "tracking_clients:{tracking}")?;
+    let reason = if pause.until().is_some() { "client_pause" } else { "none" };
+    let left = pause.until().map_or(0, |until| until.saturating_sub(now()));
+    writeln!(out, "paused_reason:{reason}\npaused_actions:{}", pause.actions())?;
+    writeln!(out, "paused_timeout_milliseconds:{left}")
 }
 
 fn memory(call: &Call, out: &mut String) -> std::fmt::Result {
@@ -138,6 +150,20 @@ fn cpu(_: &Call, out: &mut String) -> std::fmt::Result {
     writeln!(out, "used_cpu_sys:{system:.6}\nused_cpu_user:{user:.6}")
 }
 
+fn commandstats(call: &Call, out: &mut String) -> std::fmt::Result {
+    for (number, name) in commands::numbered_names().enumerate() {
+        let CommandTotals { calls, rejected, failed, micros_each } =
+            call.server.statistics.of_command(number);
+        if calls + rejected > 0 {
+            let micros = (calls as f64 * micros_each).round();
+            write!(out, "cmdstat_{name}:calls={calls},usec={micros},")?;
+            write!(out, "usec_per_call={micros_each:.2},rejected_calls={rejected},")?;
+            writeln!(out, "failed_calls={failed}")?;
+        }
+    }
+    Ok(())
+}
+
 fn keyspace(call: &Call, out: &mut String) -> std::fmt::Result {
     for database in 0..DATABASES {
         let totals = call.hold.totals(database);
@@ -156,10 +182,6 @@ impl Server {
         for counter in [&statistics.connections, &statistics.expired, &statistics.evicted] {
             counter.store(0, Ordering::Relaxed);
         }
-        for worker in &statistics.workers {
-            for counter in [&worker.commands, &worker.hits, &worker.misses] {
-                counter.store(0, Ordering::Relaxed);
-            }
-        }
+        statistics.workers.iter().for_each(WorkerStatistics::reset);
     }
 }

@@ -157,7 +157,7 @@ fn describe(reply: &mut Reply, (name, command): (&str, &Command)) {
     reply.array(0);
     reply.array(0);
     reply.array(command.subcommands.len());
-    for command in command.subcommands {
+    for command in &command.subcommands {
         describe(reply, (&format!("{name}|{}", command.name), command));
     }
 }

@@ -17,6 +17,7 @@ mod keys;
 mod lcs;
 mod list_moves;
 mod lists;
+mod numbering;
 mod positions;
 mod publishing;
 mod ranges;
@@ -40,6 +41,8 @@ mod table;
 mod tracking;
 mod tying;
 
+pub(crate) use dumping::payload_of;
+pub(crate) use numbering::{all, count, groups, numbered_names};
 pub(crate) use tying::hexadecimal;
 
 use std::rc::Rc;
@@ -58,6 +61,8 @@ pub(crate) use info::VERSION;
 /// A command, or a subcommand of one.
 #[derive(Debug)]
 pub(crate) struct Command {
+    /// Its place among all commands and subcommands, below [`count`].
+    pub(crate) number: usize,
     /// In lower case.
     pub(crate) name: &'static str,
     /// Number of arguments with the name; if negative, at least so many.
@@ -65,7 +70,7 @@ pub(crate) struct Command {
     pub(crate) flags: u32,
     pub(crate) keys: Keys,
     pub(crate) run: Run,
-    pub(crate) subcommands: &'static [Command],
+    pub(crate) subcommands: Vec<Command>,
 }
 
 /// Which arguments are keys.
@@ -183,16 +188,6 @@ pub(crate) fn named(name: &[u8]) -> Option<&'static Command> {
     BY_NAME.get(&*lower).copied()
 }
 
-/// All commands.
-pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
-    table::GROUPS.iter().flat_map(|(_, commands)| *commands)
-}
-
-/// The groups of the documentation, each with its commands.
-pub(crate) fn groups() -> &'static [(&'static str, &'static [Command])] {
-    &table::GROUPS
-}
-
 /// The keys behind the word `STREAMS`.
 pub(crate) fn after_streams(arguments: Arguments, first: usize) -> std::ops::Range<usize> {
     let is_word = |place: &usize| arguments.word(*place).eq_ignore_ascii_case(b"streams");
@@ -226,7 +221,7 @@ impl Command {
         self.flags & flag != 0
     }
 
-    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&Command> {
         self.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
     }
 

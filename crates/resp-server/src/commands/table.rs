@@ -9,12 +9,12 @@ use super::flags::{
     NO_SCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
-    dumping, expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing,
-    ranges, scans, score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims,
-    stream_groups, stream_info, stream_reads, streams, strings, substrings, tracking, tying,
+    Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics, dumping,
+    expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing, ranges, scans,
+    score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims, stream_groups,
+    stream_info, stream_reads, streams, strings, substrings, tracking, tying,
 };
-use crate::{durability, transaction, zexec};
+use crate::{durability, pausing, transaction, zexec};
 
 // Flags that come together.
 const READS_FAST: u32 = READONLY | FAST;
@@ -40,7 +40,7 @@ const ALL_WORDS: Keys = Range(1, -1, 1);
 const ALL_BUT_LAST: Keys = Range(1, -2, 1);
 
 /// All commands, by their groups in the documentation.
-pub(super) static GROUPS: [(&str, &[Command]); 15] = [
+pub(super) static GROUPS: [(&str, &[Row]); 15] = [
     ("string", STRINGS),
     ("bitmap", BITMAPS),
     ("generic", GENERIC),
@@ -58,19 +58,30 @@ pub(super) static GROUPS: [(&str, &[Command]); 15] = [
     ("zodb", OF_STORAGES),
 ];
 
-/// A command: its name, the number of its arguments, its flags, its keys, and its function.
-const fn row(name: &'static str, arity: i32, flags: u32, keys: Keys, run: Run) -> Command {
-    Command { name, arity, flags, keys, run, subcommands: &[] }
+/// A row of the table, from which a [`super::Command`] is made.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) arity: i32,
+    pub(super) flags: u32,
+    pub(super) keys: Keys,
+    pub(super) run: Run,
+    pub(super) subcommands: &'static [Row],
 }
 
-impl Command {
+/// A command: its name, the number of its arguments, its flags, its keys, and its function.
+const fn row(name: &'static str, arity: i32, flags: u32, keys: Keys, run: Run) -> Row {
+    Row { name, arity, flags, keys, run, subcommands: &[] }
+}
+
+impl Row {
     /// The same, with subcommands.
-    const fn with(self, subcommands: &'static [Command]) -> Command {
-        Command { subcommands, ..self }
+    const fn with(self, subcommands: &'static [Row]) -> Row {
+        Row { subcommands, ..self }
     }
 }
 
-const STRINGS: &[Command] = &[
+const STRINGS: &[Row] = &[
     row("get", 2, READS_FAST, FIRST, Data(strings::get)),
     row("set", -3, ADDS, FIRST, Data(strings::set)),
     row("setnx", 3, ADDS_FAST, FIRST, Data(strings::setnx)),
@@ -95,7 +106,7 @@ const STRINGS: &[Command] = &[
     row("lcs", -3, READONLY, FIRST_TWO, Data(lcs::lcs)),
 ];
 
-const BITMAPS: &[Command] = &[
+const BITMAPS: &[Row] = &[
     row("setbit", 4, ADDS, FIRST, Data(bits::setbit)),
     row("getbit", 3, READS_FAST, FIRST, Data(bits::getbit)),
     row("bitcount", -2, READONLY, FIRST, Data(bits::bitcount)),
@@ -105,7 +116,7 @@ const BITMAPS: &[Command] = &[
     row("bitfield_ro", -2, READS_FAST, FIRST, Data(bit_fields::bitfield_ro)),
 ];
 
-const GENERIC: &[Command] = &[
+const GENERIC: &[Row] = &[
     row("del", -2, WRITE, ALL_WORDS, Data(keys::del)),
     row("unlink", -2, WRITES_FAST, ALL_WORDS, Data(keys::del)),
     row("exists", -2, READS_FAST, ALL_WORDS, Data(keys::exists)),
@@ -135,7 +146,7 @@ const GENERIC: &[Command] = &[
     row("wait", 3, BLOCKING, None, Data(serving::wait)),
 ];
 
-const HASHES: &[Command] = &[
+const HASHES: &[Row] = &[
     row("hset", -4, ADDS_FAST, FIRST, Data(hashes::hset)),
     row("hmset", -4, ADDS_FAST, FIRST, Data(hashes::hmset)),
     row("hsetnx", 4, ADDS_FAST, FIRST, Data(hashes::hsetnx)),
@@ -154,7 +165,7 @@ const HASHES: &[Command] = &[
     row("hscan", -3, READONLY, FIRST, Data(scans::hscan)),
 ];
 
-const LISTS: &[Command] = &[
+const LISTS: &[Row] = &[
     row("lpush", -3, ADDS_FAST, FIRST, Data(lists::lpush)),
     row("rpush", -3, ADDS_FAST, FIRST, Data(lists::rpush)),
     row("lpushx", -3, ADDS_FAST, FIRST, Data(lists::lpushx)),
@@ -179,7 +190,7 @@ const LISTS: &[Command] = &[
     row("blmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(list_moves::blmpop)),
 ];
 
-const SETS: &[Command] = &[
+const SETS: &[Row] = &[
     row("sadd", -3, ADDS_FAST, FIRST, Data(sets::sadd)),
     row("srem", -3, WRITES_FAST, FIRST, Data(sets::srem)),
     row("scard", 2, READS_FAST, FIRST, Data(sets::scard)),
@@ -199,7 +210,7 @@ const SETS: &[Command] = &[
     row("sscan", -3, READONLY, FIRST, Data(scans::sscan)),
 ];
 
-const SORTED_SETS: &[Command] = &[
+const SORTED_SETS: &[Row] = &[
     row("zadd", -4, ADDS_FAST, FIRST, Data(sorted_sets::zadd)),
     row("zincrby", 4, ADDS_FAST, FIRST, Data(sorted_sets::zincrby)),
     row("zrem", -3, WRITES_FAST, FIRST, Data(sorted_sets::zrem)),
@@ -237,7 +248,7 @@ const SORTED_SETS: &[Command] = &[
     row("zscan", -3, READONLY, FIRST, Data(scans::zscan)),
 ];
 
-const STREAMS: &[Command] = &[
+const STREAMS: &[Row] = &[
     row("xadd", -5, ADDS_FAST, FIRST, Data(streams::xadd)),
     row("xlen", 2, READS_FAST, FIRST, Data(streams::xlen)),
     row("xrange", -4, READONLY, FIRST, Data(streams::xrange)),
@@ -255,7 +266,7 @@ const STREAMS: &[Command] = &[
     row("xinfo", -2, 0, None, Data(stream_info::xinfo_help)).with(OF_XINFO),
 ];
 
-const TRANSACTIONS: &[Command] = &[
+const TRANSACTIONS: &[Row] = &[
     row("multi", 1, CONNECTS_FAST | NO_MULTI | CONTROL, None, Connection(transaction::multi)),
     row("exec", 1, CONNECTS | SKIP_MONITOR | CONTROL, None, Connection(transaction::exec)),
     row("discard", 1, CONNECTS_FAST | CONTROL, None, Connection(transaction::discard)),
@@ -263,7 +274,7 @@ const TRANSACTIONS: &[Command] = &[
     row("unwatch", 1, CONNECTS_FAST, Watched, Data(transaction::unwatch)),
 ];
 
-const PUBLISHING: &[Command] = &[
+const PUBLISHING: &[Row] = &[
     row("subscribe", -2, SUBSCRIBES, None, Connection(publishing::subscribe)),
     row("unsubscribe", -1, SUBSCRIBES, None, Connection(publishing::unsubscribe)),
     row("psubscribe", -2, SUBSCRIBES, None, Connection(publishing::psubscribe)),
@@ -272,7 +283,7 @@ const PUBLISHING: &[Command] = &[
     row("pubsub", -2, 0, None, Data(publishing::pubsub_help)).with(OF_PUBSUB),
 ];
 
-const CONNECTIONS: &[Command] = &[
+const CONNECTIONS: &[Row] = &[
     row("ping", -1, FAST | SUBSCRIBED, None, Data(connection::ping)),
     row("echo", 2, ALWAYS_FAST, None, Data(connection::echo)),
     row("select", 2, ALWAYS_FAST, None, Data(connection::select)),
@@ -295,7 +306,7 @@ const CONNECTIONS: &[Command] = &[
     row("client", -2, 0, None, Data(connection::client_help)).with(OF_CLIENT),
 ];
 
-const SERVER: &[Command] = &[
+const SERVER: &[Row] = &[
     row("info", -1, ALWAYS, All, Data(info::info)),
     row("dbsize", 1, READS_FAST, All, Data(serving::dbsize)),
     row("flushdb", -1, WRITE, All, Data(serving::flushdb)),
@@ -318,7 +329,7 @@ const SERVER: &[Command] = &[
     row("acl", -2, 0, None, Data(serving::acl_whoami)).with(OF_ACL),
 ];
 
-const SCRIPTING: &[Command] = &[
+const SCRIPTING: &[Row] = &[
     row("eval", -3, SCRIPTS, CountedOfAll(2), Data(scripts::eval)),
     row("evalsha", -3, SCRIPTS, CountedOfAll(2), Data(scripts::evalsha)),
     row("eval_ro", -3, SCRIPTS | READONLY, CountedOfAll(2), Data(scripts::eval_ro)),
@@ -327,13 +338,13 @@ const SCRIPTING: &[Command] = &[
     row("function", -2, 0, None, Data(serving::function_help)).with(OF_FUNCTION),
 ];
 
-const CLUSTER: &[Command] = &[
+const CLUSTER: &[Row] = &[
     row("cluster", -2, 0, None, Data(serving::cluster)),
     row("readonly", 1, ALWAYS_FAST, None, Data(serving::readonly)),
     row("readwrite", 1, ALWAYS_FAST, None, Data(serving::readonly)),
 ];
 
-const OF_STORAGES: &[Command] = &[
+const OF_STORAGES: &[Row] = &[
     row("ztie", -3, WRITES_FAST, FIRST, Data(tying::ztie)),
     row("zexec", 2, CONNECTS | SKIP_MONITOR | CONTROL, None, Connection(zexec::zexec)),
     row("zdiscard", 2, WRITES_FAST, None, Data(zexec::zdiscard)),
@@ -341,7 +352,7 @@ const OF_STORAGES: &[Command] = &[
     row("ztid", -1, READS_FAST, None, Data(tying::ztid)),
 ];
 
-const OF_OBJECT: &[Command] = &[
+const OF_OBJECT: &[Row] = &[
     row("encoding", 3, READONLY, SECOND, Data(keys::object_encoding)),
     row("freq", 3, READONLY, SECOND, Data(keys::object_freq)),
     row("idletime", 3, READONLY, SECOND, Data(keys::object_idletime)),
@@ -349,7 +360,7 @@ const OF_OBJECT: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(keys::object_help)),
 ];
 
-const OF_XGROUP: &[Command] = &[
+const OF_XGROUP: &[Row] = &[
     row("create", -5, ADDS, SECOND, Data(stream_groups::create)),
     row("createconsumer", 5, ADDS, SECOND, Data(stream_groups::create_consumer)),
     row("delconsumer", 5, WRITE, SECOND, Data(stream_groups::delete_consumer)),
@@ -358,21 +369,21 @@ const OF_XGROUP: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(stream_groups::xgroup_help)),
 ];
 
-const OF_XINFO: &[Command] = &[
+const OF_XINFO: &[Row] = &[
     row("stream", -3, READONLY, SECOND, Data(stream_info::stream)),
     row("groups", 3, READONLY, SECOND, Data(stream_info::groups)),
     row("consumers", 4, READONLY, SECOND, Data(stream_info::consumers)),
     row("help", 2, ALWAYS, None, Data(stream_info::xinfo_help)),
 ];
 
-const OF_PUBSUB: &[Command] = &[
+const OF_PUBSUB: &[Row] = &[
     row("channels", -2, PUBLISHES, None, Data(publishing::pubsub_channels)),
     row("numsub", -2, PUBLISHES, None, Data(publishing::pubsub_numsub)),
     row("numpat", 2, PUBLISHES, None, Data(publishing::pubsub_numpat)),
     row("help", 2, ALWAYS, None, Data(publishing::pubsub_help)),
 ];
 
-const OF_CLIENT: &[Command] = &[
+const OF_CLIENT: &[Row] = &[
     row("id", 2, CONNECTS, None, Data(connection::client_id)),
     row("getname", 2, CONNECTS, None, Data(connection::client_getname)),
     row("setname", 3, CONNECTS, None, Data(connection::client_setname)),
@@ -383,7 +394,9 @@ const OF_CLIENT: &[Command] = &[
     row("reply", 3, CONNECTS, None, Connection(connection::client_reply)),
     row("no-evict", 3, OPERATES, None, Data(connection::client_no_evict)),
     row("no-touch", 3, CONNECTS, None, Data(connection::client_no_touch)),
+    row("pause", -3, OPERATES, None, Data(pausing::client_pause)),
     row("unblock", -3, OPERATES, None, Data(connection::client_unblock)),
+    row("unpause", 2, OPERATES, None, Data(pausing::client_unpause)),
     row("tracking", -3, CONNECTS, None, Connection(tracking::client_tracking)),
     row("caching", 3, CONNECTS, None, Connection(tracking::client_caching)),
     row("getredir", 2, CONNECTS, None, Connection(tracking::client_getredir)),
@@ -391,7 +404,7 @@ const OF_CLIENT: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(connection::client_help)),
 ];
 
-const OF_CONFIG: &[Command] = &[
+const OF_CONFIG: &[Row] = &[
     row("get", -3, OPERATES, None, Data(config::config_get)),
     row("set", -4, OPERATES, None, Data(config::config_set)),
     row("resetstat", 2, OPERATES, None, Data(config::config_resetstat)),
@@ -399,7 +412,7 @@ const OF_CONFIG: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(config::config_help)),
 ];
 
-const OF_COMMAND: &[Command] = &[
+const OF_COMMAND: &[Row] = &[
     row("count", 2, ALWAYS, None, Data(introspection::command_count)),
     row("info", -2, ALWAYS, None, Data(introspection::command_info)),
     row("list", -2, ALWAYS, None, Data(introspection::command_list)),
@@ -408,33 +421,33 @@ const OF_COMMAND: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(introspection::command_help)),
 ];
 
-const OF_SLOWLOG: &[Command] = &[
+const OF_SLOWLOG: &[Row] = &[
     row("get", -2, ALWAYS | ADMIN, None, Data(diagnostics::empty)),
     row("len", 2, ALWAYS | ADMIN, None, Data(diagnostics::zero)),
     row("reset", 2, ALWAYS | ADMIN, None, Data(diagnostics::ok)),
     row("help", 2, ALWAYS, None, Data(diagnostics::slowlog_help)),
 ];
 
-const OF_LATENCY: &[Command] = &[
+const OF_LATENCY: &[Row] = &[
     row("history", 3, OPERATES, None, Data(diagnostics::empty)),
     row("latest", 2, OPERATES, None, Data(diagnostics::empty)),
     row("reset", -2, OPERATES, None, Data(diagnostics::zero)),
     row("help", 2, ALWAYS, None, Data(diagnostics::latency_help)),
 ];
 
-const OF_MODULE: &[Command] = &[
+const OF_MODULE: &[Row] = &[
     row("list", 2, ADMIN | NO_SCRIPT, None, Data(diagnostics::empty)),
     row("help", 2, ALWAYS, None, Data(diagnostics::module_help)),
 ];
 
-const OF_MEMORY: &[Command] = &[
+const OF_MEMORY: &[Row] = &[
     row("usage", -3, READONLY, SECOND, Data(keys::memory_usage)),
     row("help", 2, ALWAYS, None, Data(keys::memory_help)),
 ];
 
-const OF_ACL: &[Command] = &[row("whoami", 2, CONNECTS, None, Data(serving::acl_whoami))];
+const OF_ACL: &[Row] = &[row("whoami", 2, CONNECTS, None, Data(serving::acl_whoami))];
 
-const OF_SCRIPT: &[Command] = &[
+const OF_SCRIPT: &[Row] = &[
     row("load", 3, NO_SCRIPT | STALE, None, Data(scripts::script_load)),
     row("exists", -3, NO_SCRIPT, None, Data(scripts::script_exists)),
     row("flush", -2, NO_SCRIPT, None, Data(scripts::script_flush)),
@@ -443,7 +456,7 @@ const OF_SCRIPT: &[Command] = &[
     row("help", 2, ALWAYS, None, Data(scripts::script_help)),
 ];
 
-const OF_FUNCTION: &[Command] = &[
+const OF_FUNCTION: &[Row] = &[
     row("flush", -2, WRITE | NO_SCRIPT, None, Data(serving::function_flush)),
     row("help", 2, ALWAYS, None, Data(serving::function_help)),
 ];

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use zodium_keylog::Reached;
-use zodium_keyspace::{DATABASES, Entry, Stripes, now};
+use zodium_keyspace::{DATABASES, Entry, Keyspace, Stripes, Tie, now};
 use zodium_rdb::{RdbError, RdbReader};
 use zodium_resp::{FrameError, OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
 
 use super::items;
 use crate::Server;
 use crate::call::is;
+use crate::commands::payload_of;
 
 /// Bytes that may be ahead of the log.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
@@ -38,6 +39,19 @@ pub enum ImportError {
     /// It uses what this server does not have.
     #[error("{0}")]
     Refused(String),
+}
+
+/// A key with its value, as `DUMP` gives it.
+#[derive(Debug)]
+pub struct DumpedKey<'a> {
+    /// The number of its database.
+    pub database: usize,
+    /// Its name.
+    pub key: &'a [u8],
+    /// When it expires, in milliseconds since 1970.
+    pub expires_at: Option<u64>,
+    /// Its value.
+    pub payload: Vec<u8>,
 }
 
 impl Server {
@@ -122,6 +136,22 @@ impl Server {
             tracing::warn!("the file ends within a command or a transaction: that is left out");
         }
         Ok(commands.count)
+    }
+
+    /// Visits all keys, until `visit` returns false. A part of the keyspace is locked meanwhile.
+    pub fn each_dumped(&self, visit: &mut dyn FnMut(DumpedKey) -> bool) {
+        let (mut goes_on, at) = (true, now());
+        for database in 0..DATABASES {
+            for part in 0..Keyspace::PARTS {
+                let mut visit_key = |key: &[u8], entry: &Entry, _: &[Tie]| {
+                    if goes_on && !entry.is_expired(at) {
+                        let (expires_at, payload) = (entry.expires_at(), payload_of(&entry.value));
+                        goes_on = visit(DumpedKey { database, key, expires_at, payload });
+                    }
+                };
+                self.keyspace.visit_part(part, database, 0, usize::MAX, &mut visit_key);
+            }
+        }
     }
 
     /// Compacts and closes the log after imports; the number of keys in it.

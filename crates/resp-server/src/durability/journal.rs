@@ -1,5 +1,7 @@
 //! What a hold has changed, as it is noted for the log.
 
+use std::sync::atomic::Ordering;
+
 use zodium_keylog::Sync;
 use zodium_keyspace::{Hold, Logged, Removed, Tie};
 use zodium_resp::OwnedRequest;
@@ -21,12 +23,22 @@ pub(crate) struct Instead {
 
 impl Call<'_, '_> {
     /// Executes a command, and notes what the log gets of it.
-    pub(crate) fn execute(&mut self, command: &Command, run: fn(&mut Call) -> Outcome) -> Outcome {
+    pub(crate) fn execute(
+        &mut self,
+        command: &'static Command,
+        run: fn(&mut Call) -> Outcome,
+    ) -> Outcome {
         let (touches, database) = (self.hold.touches, self.hold.database);
-        if let Some(client) = self.client {
+        // A command that has waited was counted when it came.
+        let counters = self.client.and_then(|client| {
             self.hold.changer = client.id();
-        }
+            self.server.statistics.workers.get(client.shared.worker.load(Ordering::Relaxed))
+        });
+        let begun = counters.map(|counters| (counters, counters.begin(command)));
         let outcome = run(self);
+        if let Some((counters, begun)) = begun {
+            counters.end(&begun, outcome.is_err());
+        }
         self.remember(command);
         // Scripts note each of their commands.
         let is_noted = self.hold.is_journaled && self.hold.touches > touches;

@@ -15,7 +15,7 @@ mod recovery;
 mod replay;
 mod saving;
 
-pub use import::ImportError;
+pub use import::{DumpedKey, ImportError};
 pub use keeper::{KeeperOptions, LoadReport};
 
 pub(crate) use items::{write_parked, write_time, write_unparked};

@@ -306,7 +306,8 @@ impl Commands<'_, '_> {
             return Err(Fail::fixed("ERR This Redis command is not allowed from script"));
         };
         let writes = command.has(flags::WRITE);
-        if writes && !self.may_write {
+        // A message is no change of a key, and yet one that all see.
+        if (writes || command.name == "publish") && !self.may_write {
             return Err(Fail::fixed("ERR Write commands are not allowed from read-only scripts."));
         }
         if command.has(flags::DENY_OOM) && !self.may_grow {

@@ -18,4 +18,5 @@ mod sources;
 
 pub(crate) use engine::{check, run};
 pub(crate) use running::Running;
+pub(crate) use shebang::is_readonly;
 pub(crate) use sources::{Digest, Script, Scripts, digest};

@@ -17,6 +17,11 @@ pub(super) struct Traits {
     pub(super) allows_oom: bool,
 }
 
+/// Whether a script says of itself that it does not write.
+pub(crate) fn is_readonly(source: &[u8]) -> bool {
+    split(source).is_ok_and(|(traits, _)| traits.is_readonly)
+}
+
 /// What a script says of itself, and its source without that line. Numbers of lines stay.
 pub(super) fn split(source: &[u8]) -> Result<(Traits, &[u8]), Fail> {
     if !source.starts_with(b"#!") {
@@ -56,6 +61,7 @@ mod tests {
         let (traits, source) = split(b"#!lua flags=no-writes\nreturn 1").unwrap();
         assert!(traits.is_declared && traits.is_readonly && !traits.allows_oom);
         assert_eq!(source, b"\nreturn 1");
+        assert!(is_readonly(b"#!lua flags=no-writes\n") && !is_readonly(b"return 1"));
         assert_eq!(split(b"return 1").unwrap(), (Traits::default(), &b"return 1"[..]));
         for bad in ["#!lua", "#!python\n", "#!lua flags=x\n", "#!lua name=x\n", "#!\n"] {
             assert!(split(bad.as_bytes()).is_err(), "{bad}");

@@ -1,0 +1,126 @@
+//! `CLIENT PAUSE`: for a time no commands are taken, or none that write.
+//!
+//! A command that comes meanwhile stays in its link's input, and its client takes no requests until
+//! the pause ends. So nothing of it has happened yet when it ends.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use zodium_keyspace::now;
+use zodium_resp::Arguments;
+
+use crate::call::{Call, is};
+use crate::client::Client;
+use crate::commands::{self, Command, Keys, flags};
+use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::local::{Letter, LocalServer};
+use crate::scripting;
+use crate::server::Server;
+
+impl Server {
+    /// Whether a request has to wait.
+    fn is_stopped(&self, client: &Client, arguments: Arguments) -> bool {
+        match self.pause.is_of_all() {
+            None => false,
+            Some(true) => true,
+            Some(false) => commands::find(arguments)
+                .is_ok_and(|command| self.may_write(client, command, arguments)),
+        }
+    }
+
+    /// Whether a command may change keys, or sends a message to all.
+    fn may_write(&self, client: &Client, command: &Command, arguments: Arguments) -> bool {
+        if matches!(command.keys, Keys::CountedOfAll(_)) && !command.has(flags::READONLY) {
+            let script = arguments.word(1);
+            return !match command.name {
+                "evalsha" => {
+                    let script = self.scripts.find(script);
+                    script.is_some_and(|script| scripting::is_readonly(&script.source))
+                }
+                _ => scripting::is_readonly(script),
+            };
+        }
+        if command.name != "exec" {
+            return command.has(flags::WRITE) || command.name == "publish";
+        }
+        let queue = client.queue.borrow();
+        let mut queued = queue.iter().flat_map(|queue| &queue.requests);
+        queued.any(|(command, request)| self.may_write(client, command, request.arguments()))
+    }
+}
+
+impl LocalServer {
+    /// Has a client wait if its request has to; whether it does.
+    pub(crate) fn postpone(self: &Rc<Self>, client: &Rc<Client>, arguments: Arguments) -> bool {
+        if !self.server.is_stopped(client, arguments) {
+            return false;
+        }
+        client.is_paused.set(true);
+        self.server.pause.enter();
+        let (local, client) = (Rc::clone(self), Rc::downgrade(client));
+        tokio::task::spawn_local(async move {
+            // It may be made longer meanwhile, or end early.
+            while let Some(until) = local.server.pause.until() {
+                tokio::time::sleep(Duration::from_millis(until.saturating_sub(now()).max(1))).await;
+            }
+            if let Some(client) = client.upgrade() {
+                local.go_on(&client);
+            }
+        });
+        true
+    }
+
+    /// Has a client take requests again, if a pause has stopped it.
+    pub(crate) fn go_on(&self, client: &Client) {
+        if self.end_pause_of(client) {
+            client.link.wake();
+        }
+    }
+
+    /// Notes that a client does not wait for a pause any more; whether it did.
+    pub(crate) fn end_pause_of(&self, client: &Client) -> bool {
+        let was_paused = client.is_paused.replace(false);
+        if was_paused {
+            self.server.pause.leave();
+        }
+        was_paused
+    }
+
+    /// Has all clients of this worker take requests again.
+    pub(crate) fn end_pause(&self) {
+        self.each_client(|client| self.go_on(client));
+    }
+}
+
+/// `CLIENT PAUSE milliseconds [WRITE | ALL]`
+pub(crate) fn client_pause(call: &mut Call) -> Outcome {
+    let is_of_all = match call.len() {
+        3 => true,
+        4 if is(call.word(3), "all") => true,
+        4 if is(call.word(3), "write") => false,
+        4 => return Err(Fail::fixed("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        _ => return Err(SYNTAX),
+    };
+    let time = zodium_resp::parse_integer(call.word(2))
+        .ok_or(Fail::fixed("ERR timeout is not an integer or out of range"))?;
+    let time = u64::try_from(time).map_err(|_| Fail::fixed("ERR timeout is negative"))?;
+    call.server.pause.begin(now().saturating_add(time), is_of_all);
+    call.reply.ok();
+    Ok(())
+}
+
+/// `CLIENT UNPAUSE`
+pub(crate) fn client_unpause(call: &mut Call) -> Outcome {
+    call.server.end_pause();
+    call.reply.ok();
+    Ok(())
+}
+
+impl Server {
+    fn end_pause(&self) {
+        self.pause.end();
+        for worker in 0..self.statistics.workers.len() {
+            self.send(worker, Letter::PauseEnded);
+        }
+    }
+}
