@@ -48,6 +48,48 @@ def test_files_of_valkey_are_imported(tmp_path, source):
     assert again.returncode == 1 and "exists already" in again.stderr
 
 
+def run_import_to(port, *options, source=SAMPLES / "dump.rdb"):
+    words = [str(PROGRAM), "resp", "import", str(source), "--to", f"{HOST}:{port}", *options]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("source", ["dump.rdb", "appendonlydir/appendonly.aof.manifest"])
+def test_keys_are_imported_into_a_running_server(tmp_path, source):
+    file = tmp_path / "keys.log"
+    assert run_import(SAMPLES / source, file).returncode == 0
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    options = ["--password-file", str(password)]
+    with served(file) as server, redis.Redis(HOST, server.port) as client:
+        wanted = snapshot(client)
+        count = len(wanted)
+    with RespServer(options=options) as server:
+        with redis.Redis(HOST, server.port, password="secret") as client:
+            refused = run_import_to(server.port, source=SAMPLES / source)
+            assert refused.returncode == 1 and "NOAUTH" in refused.stderr
+            client.set("list", "mine")
+            done = run_import_to(server.port, *options, source=SAMPLES / source)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert f"Copied {count - 1} keys" in done.stdout
+            assert "1 keys were there already" in done.stdout and client.get("list") == b"mine"
+            done = run_import_to(server.port, *options, "--replace", source=SAMPLES / source)
+            assert f"Copied {count} keys" in done.stdout
+            assert snapshot(client) == wanted
+    gone = run_import_to(server.port)
+    assert gone.returncode == 1 and "is the server running there?" in gone.stderr
+
+
+@pytest.mark.skipif(stock_program() is None, reason="there is no Valkey: set VALKEY to its tree")
+def test_keys_are_imported_into_a_running_valkey(tmp_path):
+    file = tmp_path / "keys.log"
+    assert run_import(SAMPLES / "dump.rdb", file).returncode == 0
+    with served(file) as server, redis.Redis(HOST, server.port) as client:
+        wanted = snapshot(client)
+    with StockServer() as stock, redis.Redis(HOST, stock.port) as client:
+        assert run_import_to(stock.port).returncode == 0
+        assert snapshot(client) == wanted
+
+
 def test_values_are_dumped_and_restored(tmp_path):
     file = tmp_path / "keys.log"
     assert run_import(SAMPLES / "dump.rdb", file).returncode == 0

@@ -25,6 +25,7 @@ mod progress;
 mod reach;
 mod recover;
 mod resp;
+mod resp_copy;
 mod resp_import;
 mod resp_monitoring;
 mod secrets;

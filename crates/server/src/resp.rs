@@ -33,7 +33,7 @@ enum RespCommand {
     /// Take keys over from a file of Redis or Valkey
     ///
     /// Reads an RDB file, an append-only file, or the manifest of one in parts, and writes the keys
-    /// to a new file for `zodium resp --file`.
+    /// to a new file for `zodium resp --file`, or to a running server.
     ///
     /// Exit codes: 0 success, 1 an error, 2 a wrong command line.
     Import(ImportOptions),

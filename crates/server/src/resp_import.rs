@@ -10,6 +10,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use zodium_disk::RealDisk;
 use zodium_resp_server::{KeeperOptions, Options, Server};
+use zodium_types::Address;
+
+use crate::resp_copy::{self, Copied};
+use crate::serve::resp;
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -22,19 +26,35 @@ pub(crate) struct ImportOptions {
     source: PathBuf,
 
     /// The file that `zodium resp --file` serves; it must not exist
-    #[arg(long, value_name = "PATH")]
-    file: PathBuf,
+    #[arg(long, value_name = "PATH", conflicts_with = "to", required_unless_present = "to")]
+    file: Option<PathBuf>,
+
+    /// A running server that gets the keys, of Redis, Valkey or Zodium: HOST:PORT, or the path of
+    /// a Unix socket
+    #[arg(long, value_name = "ADDRESS")]
+    to: Option<Address>,
+
+    /// Replace keys that the running server has already; without it they stay as they are
+    #[arg(long, requires = "to")]
+    replace: bool,
+
+    /// A file whose first line is the password of the running server
+    #[arg(long, value_name = "PATH", requires = "to")]
+    password_file: Option<PathBuf>,
 }
 
 /// Reads the source, and writes the file.
 pub(crate) fn run(options: &ImportOptions) -> Result<ExitCode> {
-    let target = &options.file;
+    if let Some(address) = &options.to {
+        return copy(options, address);
+    }
+    let target = options.file.as_deref().context("give --file or --to")?;
     if target.exists() {
         bail!("{} exists already: name a new file with --file", target.display());
     }
     let server = Arc::new(Server::new(Options::default()));
     let keeper =
-        KeeperOptions { disk: Arc::new(RealDisk), path: target.clone(), sync: "no".to_owned() };
+        KeeperOptions { disk: Arc::new(RealDisk), path: target.to_owned(), sync: "no".to_owned() };
     server.keep(&keeper)?;
     let outcome = import(&server, &options.source);
     if let Err(error) = outcome {
@@ -45,6 +65,20 @@ pub(crate) fn run(options: &ImportOptions) -> Result<ExitCode> {
     }
     let figures = server.finish_import().context("cannot write the keys")?;
     println!("Imported {figures} keys into {}", target.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends the keys of the source to a running server.
+fn copy(options: &ImportOptions, address: &Address) -> Result<ExitCode> {
+    let password = options.password_file.as_deref().map(resp::password).transpose()?;
+    let server = Server::new(Options::default());
+    import(&server, &options.source)?;
+    let Copied { keys, kept } =
+        resp_copy::copy(&server, address, password.as_deref(), options.replace)?;
+    println!("Copied {keys} keys to {address}");
+    if kept > 0 {
+        println!("{kept} keys were there already and were left as they are; see --replace");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

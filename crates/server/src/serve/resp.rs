@@ -98,7 +98,7 @@ fn warn_of_exposure(listeners: &[Listener]) {
 }
 
 /// The first line of a file.
-fn password(path: &Path) -> Result<String> {
+pub(crate) fn password(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     let text = text.with_context(|| format!("cannot read the password in {}", path.display()))?;
     let line = text.lines().next().unwrap_or_default();
