@@ -46,7 +46,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -368,6 +368,9 @@ endif
 
 neo-kills: programs $(VENV)/ready ## Kill primary masters of NEO under commits, 100 times; NEO_KILLS='--kills 10' for fewer
 	$(VENV)/bin/python tests/neo_kills/run.py $(NEO_KILLS)
+
+queue-kills: programs $(VENV)/ready ## Kill clients, then servers, that commit tasks with transactions, 200 times each; QUEUE_KILLS=10 for fewer
+	ZODIUM_TEST_QUEUE_KILLS=$(or $(QUEUE_KILLS),200) $(VENV)/bin/python -m pytest -c tests/pytest.ini -s -k 'killed or kill_of_the_server' tests/e2e/test_resp_transactions.py
 
 galera: programs $(VENV)/ready ## Kill Galera nodes under commits, 100 times; GALERA='--kills 10' for fewer
 	$(VENV)/bin/python tests/galera/run.py $(GALERA)

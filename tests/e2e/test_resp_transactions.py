@@ -22,7 +22,8 @@ import zodium.redis  # noqa: E402
 
 pytestmark = pytest.mark.zodium
 TESTS = Path(__file__).resolve().parents[1]
-KILLS = 6
+# `make queue-kills` has ZODIUM_TEST_QUEUE_KILLS of each.
+KILLS, SERVER_KILLS = 6, 3
 NAMES = ["one", "two", "three"]
 
 
@@ -247,11 +248,12 @@ def test_no_task_of_a_killed_client_is_lost_or_without_its_transaction(
         paths = {**os.environ, "PYTHONPATH": str(package.FOLDER)}
         return subprocess.Popen(words, cwd=TESTS, stdout=subprocess.PIPE, text=True, env=paths)
 
+    kills = int(os.environ.get("ZODIUM_TEST_QUEUE_KILLS", KILLS * scale))
     running = {name: start(name) for name in NAMES}
     try:
         for process in running.values():
             assert process.stdout.readline() == "ready\n"
-        for _ in range(int(KILLS * scale)):
+        for _ in range(kills):
             time.sleep(seeded.random() / 10)
             name = seeded.choice(NAMES)
             process = running[name]
@@ -283,7 +285,7 @@ def test_keys_agree_with_the_storage_after_a_kill_of_the_server(
     start_server, tmp_path, seeded, open_native
 ):
     """With a file of keys: what is in Data.fs took effect in the keyspace, and nothing else."""
-    kills = 200 if os.environ.get("ZODIUM_TEST_LARGE") == "1" else 3
+    kills = int(os.environ.get("ZODIUM_TEST_QUEUE_KILLS", SERVER_KILLS))
     options = ["--resp-file", str(tmp_path / "keys.log")]
 
     def start():
