@@ -134,8 +134,10 @@ fn an_undo_is_written_at_its_vote() {
     };
     bench.tell(one, 1, undo);
     assert_eq!(bench.names(), ["AnswerStoreObject"]);
+    // Another object, which could be held.
+    bench.store(one, 120, 6, 0, b"beside");
     let before = bench.writes;
-    bench.vote_and_lock(one, 120, 122, &[4]);
+    bench.vote_and_lock(one, 120, 122, &[4, 6]);
     assert_eq!(bench.writes, before + 2);
     bench.master_tells(NotifyUnlockInformation { ttid: Tid(120) });
     let said = bench.load(one, 4);
