@@ -194,7 +194,8 @@ impl Storage {
                 self.voted.remove(&message.ttid);
                 for wanted in self.wanted.values_mut() {
                     wanted.waits_for.remove(&message.ttid);
-                    wanted.until = wanted.until.max(Some(message.max_tid));
+                    // Without the master's answer it is not known what it waits for.
+                    wanted.until = wanted.until.map(|until| until.max(message.max_tid));
                 }
             }
             Message::AbortTransaction(message) => {
@@ -286,6 +287,14 @@ impl Storage {
     pub(crate) fn reads(&self, partition: Partition) -> bool {
         let state = self.table.as_ref().and_then(|table| table.state(partition, self.id()));
         self.is_operating && state.is_some_and(CellState::is_readable)
+    }
+
+    /// Whether it has something that must end. A vote for a cell that had just been taken away goes
+    /// with its client's connection.
+    pub(crate) fn has_votes(&self) -> bool {
+        self.voted
+            .values()
+            .any(|voted| voted.tid.is_some() || voted.partitions.iter().any(|one| self.reads(*one)))
     }
 
     fn commit(&mut self, ttid: Tid, tid: Tid) {

@@ -153,7 +153,7 @@ impl World {
             // has voted goes when it operates.
             let has_cells =
                 table.is_some_and(|table| table.cells_of(storage.id()).next().is_some());
-            (storage.is_operating && storage.voted.is_empty() || !has_cells)
+            (storage.is_operating && !storage.has_votes() || !has_cells)
                 && storage.wanted.is_empty()
                 && rows.all(|row| row.iter().all(|cell| cell.state == CellState::UpToDate))
         };
