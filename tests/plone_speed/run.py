@@ -1,5 +1,7 @@
 """Times a Plone site with cold caches: ZEO's client and server, and Zodium's.
 
+The site's file in the process itself is the bound: what is left there is the work of Plone.
+
 `make plone-speed` runs it. Each measurement is a process of its own with empty caches. Its code is
 warm: the process is forked from one that has shown the same pages over a copy of the site in a
 file. With --processes, whole starts of an instance are measured as well, imports included.
@@ -20,7 +22,7 @@ import servers
 from plone_application import configured, request
 
 HERE = pathlib.Path(__file__).parent
-ZEO, ZODIUM = "ZEO", "zodium"
+ZEO, ZODIUM, FILE = "ZEO", "zodium", "file"
 # A name, its server, its client, and whether it keeps a warm-up list.
 VARIANTS = (
     ("ZEO, ZEO", ZEO, ZEO, False),
@@ -28,6 +30,7 @@ VARIANTS = (
     ("Zodium, Zodium without list", ZODIUM, ZODIUM, False),
     ("Zodium, Zodium", ZODIUM, ZODIUM, True),
     ("ZEO, Zodium", ZEO, ZODIUM, True),
+    ("a file", None, FILE, False),
 )
 OURS = "Zodium, Zodium"
 SECTIONS = {
@@ -46,6 +49,11 @@ SECTIONS = {
             blob-dir {folder}/blobs
             wait-timeout 60
         </zodium>""",
+    FILE: """
+        <filestorage>
+            path {folder}/Data.fs
+            blob-dir {folder}/blobs
+        </filestorage>""",
 }
 FIRST, SECOND = "/Plone/folder-1", "/Plone/folder-1/page-7"
 SEARCH = "/Plone/@search?SearchableText=garden&sort_on=modified&b_size=100"
@@ -88,10 +96,12 @@ def section(options, ports, variant):
     """The section of a configuration for the storage of a variant, and its import."""
     name, server, client, is_warm = variant
     folder = options.folder.resolve() / name.replace(", ", "-").replace(" ", "-")
+    if client == FILE and not folder.exists():
+        shutil.copytree(options.folder / "site", folder)
     (folder / "blobs").mkdir(parents=True, exist_ok=True)
     warm_up = f"{folder}/warm-up" if is_warm else "off"
-    text = SECTIONS[client].format(port=ports[server], folder=folder, warm_up=warm_up)
-    return folder, f"%import {client}", text
+    text = SECTIONS[client].format(port=ports.get(server), folder=folder, warm_up=warm_up)
+    return folder, "" if client == FILE else f"%import {client}", text
 
 
 # Forked processes: the code is warm.
