@@ -10,6 +10,7 @@
 
 mod blob_data;
 mod blobs;
+mod deleted;
 mod index;
 mod objects;
 mod paced;
@@ -32,9 +33,10 @@ use crate::read::Positions;
 use crate::scan::{LOOK_BYTES, Piece, RecordLookup, Resync, Walk, Window};
 use crate::{FileStorageError, checksums};
 use blobs::BlobCheck;
+use deleted::Deleted;
 use index::IndexCheck;
 use objects::Objects;
-use pointers::{Deleted, Pointers};
+use pointers::Pointers;
 
 /// Interval between two looks at an end that may be a commit in progress.
 const PATIENCE_STEP: Duration = Duration::from_millis(50);

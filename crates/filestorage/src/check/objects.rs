@@ -7,8 +7,8 @@ use zodium_pickle::{Limits, Reference, class_of_record, decode, references_of_re
 use zodium_types::Oid;
 
 use super::CheckOptions;
+use super::deleted::Deleted;
 use super::paced::Paced;
-use super::pointers::Deleted;
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind};
 use crate::read::Positions;
 use crate::scan::{RecordLookup, SeenRecord, TransactionEntry, Walk};

@@ -4,8 +4,7 @@
 //! Otherwise, and for back pointers, the target is looked up: many together, in the order of the
 //! file.
 
-use rustc_hash::FxHashSet;
-use zodium_types::{Oid, TransactionStatus};
+use zodium_types::TransactionStatus;
 
 use crate::format::{Damage, DamageKind};
 use crate::read::Positions;
@@ -115,28 +114,6 @@ impl Pointer {
             }
             _ => None,
         }
-    }
-}
-
-/// Objects whose current record says that they are deleted.
-#[derive(Default)]
-pub(crate) struct Deleted(FxHashSet<Oid>);
-
-impl Deleted {
-    pub(crate) fn add(&mut self, piece: &Piece) {
-        if piece.status() == Some(TransactionStatus::Undone) {
-            return;
-        }
-        for SeenRecord { entry, back } in &piece.records {
-            let _changed = match back {
-                Some(0) => self.0.insert(entry.header.oid),
-                _ => self.0.remove(&entry.header.oid),
-            };
-        }
-    }
-
-    pub(crate) fn has(&self, oid: Oid) -> bool {
-        self.0.contains(&oid)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{
     Field, History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed, open,
-    stores, tid,
+    stores, tid, transaction,
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -13,6 +13,8 @@ use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{
     CheckOptions, Checked, Damage, DamageKind, FileStorageError, IndexVerdict, check,
 };
+use zodium_storage::{NewBody, NewRecord};
+use zodium_types::Oid;
 
 fn try_check(
     disk: &MemoryDisk,
@@ -245,18 +247,20 @@ fn index_that_names_other_records_is_found() {
     });
 }
 
+/// A record that refers to objects.
+fn record(references: &[u64]) -> Vec<u8> {
+    let mut data = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03]".to_vec();
+    for oid in references {
+        data.extend_from_slice(b"C\x08");
+        data.extend_from_slice(&oid.to_be_bytes());
+        data.extend_from_slice(b"h\x00\x86Qa");
+    }
+    data.push(b'.');
+    data
+}
+
 #[test]
 fn references_that_lead_nowhere_and_data_that_are_no_pickles_are_found() {
-    let record = |references: &[u64]| {
-        let mut data = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03]".to_vec();
-        for oid in references {
-            data.extend_from_slice(b"C\x08");
-            data.extend_from_slice(&oid.to_be_bytes());
-            data.extend_from_slice(b"h\x00\x86Qa");
-        }
-        data.push(b'.');
-        data
-    };
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
     // What an object referred to once does not count.
@@ -277,4 +281,25 @@ fn references_that_lead_nowhere_and_data_that_are_no_pickles_are_found() {
     assert_eq!(found[1], (DamageKind::Reference, 3, &missing(4)[..]));
     assert_eq!((found[2].0, found[2].1), (DamageKind::Pickle, 5));
     assert_eq!(found[3], (DamageKind::Pickle, 6, "data that begin with no class"));
+}
+
+#[test]
+fn deletion_that_two_undos_brought_back_counts() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let change = |number, body| {
+        commit(&storage, (tid(number), transaction(vec![NewRecord { oid: Oid(1), body }])))
+            .unwrap();
+        let (_, found) = try_check(&disk, true).unwrap();
+        found.into_iter().map(|damage| damage.what).collect::<Vec<_>>()
+    };
+    commit(&storage, stores(tid(1), &[(0, &record(&[1])), (1, &record(&[]))])).unwrap();
+    let missing = "a reference from a persistent.mapping.PersistentMapping to object \
+                   0000000000000001, which is deleted";
+    assert_eq!(change(2, NewBody::Deleted), [missing]);
+    assert!(change(3, NewBody::SameAs(tid(1))).is_empty());
+    assert_eq!(change(4, NewBody::SameAs(tid(2))), [missing]);
+    // This pointer leads to the record of the deletion only through another pointer.
+    assert_eq!(change(5, NewBody::SameAs(tid(4))), [missing]);
+    assert!(change(6, NewBody::SameAs(tid(1))).is_empty());
 }
