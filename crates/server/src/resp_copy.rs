@@ -33,10 +33,7 @@ pub(crate) fn copy(
 ) -> Result<Copied> {
     let mut target = Target::connect(address)
         .with_context(|| format!("cannot connect to {address}; is the server running there?"))?;
-    if let Some(password) = password {
-        target.ask(&[b"AUTH", password.as_bytes()])?;
-        target.settle(&mut Copied::default()).context("the password was refused")?;
-    }
+    target.enter(password)?;
     let (mut copied, mut database, mut outcome) = (Copied::default(), None, Ok(()));
     source.each_dumped(&mut |key| {
         if outcome.is_ok() {
@@ -78,6 +75,17 @@ impl Target {
             }
         };
         Ok(Target { output, input: BufReader::new(input), asked: Vec::new() })
+    }
+
+    /// Waits until the server takes commands. One that wants a password may end the connection at
+    /// the first long request, so nothing else is sent before this is answered.
+    fn enter(&mut self, password: Option<&str>) -> Result<()> {
+        if let Some(password) = password {
+            self.ask(&[b"AUTH", password.as_bytes()])?;
+            self.settle(&mut Copied::default()).context("the password was refused")?;
+        }
+        self.ask(&[b"PING"])?;
+        self.settle(&mut Copied::default()).context("the server takes no commands")
     }
 
     /// Sends a key. `database` is the one that the connection has selected.
