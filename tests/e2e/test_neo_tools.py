@@ -62,6 +62,20 @@ def last_tid(path):
         storage.close()
 
 
+def followed(dump):
+    """A dump whose back pointers name the transaction that holds the data: NEO's lead there from
+    one record with these data to the next, those of a file may lead there at once."""
+    lines, tid, sources = [], None, {}
+    for line in dump.split(b"\n"):
+        words = line.split(b" ")
+        if words[0] == b"txn":
+            tid = words[1]
+        elif words[0] == b"obj" and words[2:3] == [b"from"]:
+            words[3] = sources[words[1], tid] = sources.get((words[1], words[3]), words[3])
+        lines.append(b" ".join(words))
+    return lines
+
+
 def test_a_file_is_copied_into_a_cluster_and_on_to_other_places(
     run, start_cluster, data_file, tmp_path, seeded
 ):
@@ -72,8 +86,7 @@ def test_a_file_is_copied_into_a_cluster_and_on_to_other_places(
     assert json.loads(out)["verified"] and json.loads(out)["last"] == last_tid(data_file)
     assert run("cmp", data_file, url)[0] == 0
     # What the tools say of a file they say of the cluster.
-    expected = run("dump", data_file)
-    assert run("dump", url) == expected
+    assert followed(run("dump", url)[1]) == followed(run("dump", data_file)[1])
     for words in (["analyze", "-c"], ["stats"], ["refs"], ["oids"]):
         assert run(*words, url) == run(*words, data_file), words
     for words in (["tail", "-n", "3"], ["catobj"]):

@@ -1,10 +1,12 @@
 """zodium check of storages that are no files, and copies that are killed and go on."""
 
+import contextlib
 import json
 import sqlite3
 import subprocess
 
 import pytest
+import transaction
 import ZODB
 from harness import files
 from harness.cut import CutRelay
@@ -63,6 +65,40 @@ def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tm
     for option in ("--write-checksums", f"--blob-dir={tmp_path}"):
         code, out, said = run("check", option, database)
         assert (code, out) == (2, "") and option.split("=")[0] in said
+
+
+def undo_last(database):
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+
+
+def test_a_copy_whose_back_pointers_form_a_chain_is_equal(run, start_server, tmp_path):
+    path, back = tmp_path / "Data.fs", tmp_path / "Back.fs"
+    copied = f"sqlite://{tmp_path}/neo.sqlite"
+    with contextlib.closing(ZODB.DB(FileStorage(str(path)))) as database:
+        for value in "one", "two":
+            with database.transaction() as connection:
+                connection.root()["value"] = value
+        # A file says that the last of these has the data of the first, NEO that it has those of the
+        # one before last.
+        for _ in range(3):
+            undo_last(database)
+        last = database.lastTransaction().hex()
+    assert run("copy", path, copied)[0] == 0
+    assert run("copy", copied, back)[0] == 0
+    stock = stock_server(tmp_path, "Z5")
+    try:
+        for storage in copied, back, url_of(stock):
+            for limits in [], [f"{last}.."]:
+                assert run("cmp", "-v", path, storage, *limits) == (0, "equal\n", ""), storage
+    finally:
+        stock.kill()
+    # What the back pointers lead to counts.
+    with sqlite3.connect(tmp_path / "neo.sqlite") as database:
+        database.execute("update obj set value_tid=(select max(tid) from obj)-1 where value_tid>0")
+    database.close()
+    assert run("cmp", path, copied)[0] == 1
+    assert run("cmp", path, copied, f"{last}..")[0] == 1
 
 
 # What is done to a database, and the kinds of damage that are found.

@@ -57,6 +57,11 @@ impl Read for ServerStorage {
         self.info("size")
     }
 
+    /// The protocol does not tell what kind of storage the server has.
+    fn keeps_back_pointers(&self) -> bool {
+        false
+    }
+
     fn object_count(&self) -> u64 {
         self.info("length")
     }

@@ -24,6 +24,12 @@ pub trait Read: Send + Sync {
         true
     }
 
+    /// Whether the back pointers of records lead to the same records as those that were copied into
+    /// it. Otherwise they may lead to others with these data.
+    fn keeps_back_pointers(&self) -> bool {
+        true
+    }
+
     /// Bytes that it takes.
     fn size(&self) -> u64;
 

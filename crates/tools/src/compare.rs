@@ -10,6 +10,7 @@ use zodium_pickle::{Limits, Value, decode};
 use zodium_storage::{LogItem, Read, TransactionCursor};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use crate::back_pointers::BackPointers;
 use crate::{TidRange, ToolError};
 
 /// Bytes of a batch, after which it ends with its transaction.
@@ -37,8 +38,9 @@ pub enum Difference {
 /// The first difference between two storages; `None` if they are equal in that range.
 ///
 /// Compared are tid, status, user, description, the decoded extension, and by oid the data and the
-/// transaction that a back pointer leads to; no statuses if one storage
-/// [keeps none](Read::keeps_statuses). `progress` is called with numbers of bytes of the
+/// transaction that a back pointer leads to. Not compared are statuses if one storage
+/// [keeps none](Read::keeps_statuses). If one [keeps no back pointers](Read::keeps_back_pointers),
+/// what they lead to in the end is compared. `progress` is called with numbers of bytes of the
 /// first one that were read.
 ///
 /// # Errors
@@ -53,11 +55,16 @@ pub fn compare(
         return Ok(None);
     }
     let with_status = first.keeps_statuses() && second.keeps_statuses();
-    let mut first = Side::new(first.iterate(range.min, range.max)?);
-    let mut second = Side::new(second.iterate(range.min, range.max)?);
+    let follows = !(first.keeps_back_pointers() && second.keeps_back_pointers());
+    let mut first = Side::new(first, range)?;
+    let mut second = Side::new(second, range)?;
     loop {
         first.fill(progress)?;
         second.fill(&mut |_| ())?;
+        if follows {
+            first.follow_back_pointers()?;
+            second.follow_back_pointers()?;
+        }
         let missing = |tid, present_in| Ok(Some(Difference::Missing { tid, present_in }));
         match (first.current(), second.current()) {
             (None, None) => return Ok(None),
@@ -78,7 +85,8 @@ pub fn compare(
 }
 
 /// One of the two logs.
-struct Side {
+struct Side<'s> {
+    back_pointers: BackPointers<'s>,
     cursor: Box<dyn TransactionCursor>,
     batch: Batch,
     /// The transaction of the batch that is compared next.
@@ -107,7 +115,10 @@ struct Head {
 
 struct Record {
     oid: Oid,
+    /// Where the back pointer leads.
     data_tid: Option<Tid>,
+    /// Where it leads in the end, if that counts.
+    source: Option<Tid>,
     body: Body,
 }
 
@@ -117,13 +128,26 @@ enum Body {
     Hash([u8; 32]),
 }
 
-impl Side {
-    fn new(cursor: Box<dyn TransactionCursor>) -> Side {
-        Side { cursor, batch: Batch::default(), next: 0, is_over: false }
+impl<'s> Side<'s> {
+    fn new(storage: &'s dyn Read, range: TidRange) -> Result<Side<'s>, ToolError> {
+        let cursor = storage.iterate(range.min, range.max)?;
+        let back_pointers = BackPointers::new(storage, range.min);
+        Ok(Side { back_pointers, cursor, batch: Batch::default(), next: 0, is_over: false })
     }
 
     fn current(&self) -> Option<&Head> {
         self.batch.transactions.get(self.next)
+    }
+
+    /// Looks where the back pointers of the current transaction lead in the end.
+    fn follow_back_pointers(&mut self) -> Result<(), ToolError> {
+        let Some(head) = self.batch.transactions.get(self.next) else { return Ok(()) };
+        for record in &mut self.batch.records[head.records.clone()] {
+            if let Some(leads_to) = record.data_tid {
+                record.source = Some(self.back_pointers.follow(record.oid, head.tid, leads_to)?);
+            }
+        }
+        Ok(())
     }
 
     /// Reads a batch when the last one is used up.
@@ -164,7 +188,7 @@ impl Batch {
                     Some(data) => Body::Hash(Sha256::digest(data).into()),
                 };
                 let data_tid = data_tid.filter(|_| data.is_some());
-                self.records.push(Record { oid, data_tid, body });
+                self.records.push(Record { oid, data_tid, source: None, body });
                 ControlFlow::Continue(())
             }
             LogItem::Skipped => ControlFlow::Continue(()),
@@ -223,9 +247,14 @@ fn is_equal((one, one_batch): (&Head, &Batch), (two, two_batch): (&Head, &Batch)
         && (extension == other_extension || is_same_extension(extension, other_extension))
         && records.len() == others.len()
         && records.iter().zip(others).all(|(record, other)| {
-            (record.oid, record.data_tid) == (other.oid, other.data_tid)
+            record.oid == other.oid
+                && leads_to_same(record, other)
                 && is_same_body((&record.body, one_batch), (&other.body, two_batch))
         })
+}
+
+fn leads_to_same(one: &Record, two: &Record) -> bool {
+    one.data_tid == two.data_tid || one.source.is_some() && one.source == two.source
 }
 
 fn is_same_body((one, one_batch): (&Body, &Batch), (two, two_batch): (&Body, &Batch)) -> bool {

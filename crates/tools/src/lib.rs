@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyze;
+mod back_pointers;
 pub mod btrees;
 pub mod check;
 pub mod classes;

@@ -94,6 +94,11 @@ impl Read for NeoStorage {
         false
     }
 
+    /// NEO keeps records with equal data in a chain by age.
+    fn keeps_back_pointers(&self) -> bool {
+        false
+    }
+
     /// A cluster does not tell its clients.
     fn size(&self) -> u64 {
         0

@@ -121,6 +121,11 @@ impl Read for SqlStorage {
         self.database.is_read_only()
     }
 
+    /// NEO keeps records with equal data in a chain by age.
+    fn keeps_back_pointers(&self) -> bool {
+        false
+    }
+
     fn size(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
