@@ -9,7 +9,7 @@ mod topology;
 mod tweak;
 mod versions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zodium_neo::messages::{
     AnswerPartitionTable, Cell as ToldCell, CellChange, Row, SendPartitionTable,
@@ -32,6 +32,10 @@ pub(crate) struct Cell {
     pub(crate) state: CellState,
     /// The storage replicates the cell, and gets all new transactions.
     pub(crate) is_updatable: bool,
+    /// The last version of the table in which the storage did not have the cell, if there was one
+    /// since the cluster was started. What the storage says before it has that version is about a
+    /// cell that was taken away since.
+    given_after: Option<TableId>,
 }
 
 /// The partition table.
@@ -45,13 +49,20 @@ pub(crate) struct Table {
     /// Storages with cells, and those that get some at the next tweak.
     members: BTreeSet<NodeId>,
     versions: Versions,
+    /// The newest version that each storage has said to have.
+    known: BTreeMap<NodeId, TableId>,
     /// Partitions with cells that fed others, and stay until enough storages know of the others.
     fed: BTreeSet<Partition>,
 }
 
 impl Cell {
     pub(crate) fn new(node: NodeId, state: CellState) -> Cell {
-        Cell { node, state, is_updatable: false }
+        Cell { node, state, is_updatable: false, given_after: None }
+    }
+
+    /// One that its storage did not have in this version of the table.
+    fn given_after(node: NodeId, state: CellState, before: Option<TableId>) -> Cell {
+        Cell { given_after: before, ..Cell::new(node, state) }
     }
 
     pub(crate) fn is_readable(&self) -> bool {
@@ -73,8 +84,8 @@ impl Table {
     /// No table yet; a new one will have this shape.
     pub(crate) fn new(partitions: u32, replicas: u32) -> Table {
         let rows = vec![Vec::new(); partitions as usize];
-        let (members, versions, fed) = Default::default();
-        Table { id: None, replicas, rows, members, versions, fed }
+        let (members, versions, known, fed) = Default::default();
+        Table { id: None, replicas, rows, members, versions, known, fed }
     }
 
     /// The table of a storage; the reason if it contradicts itself.
@@ -93,6 +104,7 @@ impl Table {
             rows: rows.iter().map(cells).collect(),
             members: rows.iter().flatten().map(|cell| cell.node).collect(),
             versions: Versions::default(),
+            known: BTreeMap::new(),
             fed: feeding::finished(rows),
         };
         loaded.versions = Versions::beginning_with(loaded.readable_nodes());
@@ -131,6 +143,7 @@ impl Table {
     /// A storage has a version of the table.
     pub(crate) fn known(&mut self, node: NodeId, id: TableId) {
         self.versions.known(node, id);
+        self.known.insert(node, id);
     }
 
     /// Whether no start can find an earlier version to be the newest.
@@ -239,14 +252,19 @@ impl Table {
         let Some(row) = self.rows.get_mut(partition.0 as usize) else { return };
         match row.iter_mut().find(|cell| cell.node == node) {
             Some(cell) => cell.set(state),
-            None => row.push(Cell::new(node, state)),
+            None => row.push(Cell::given_after(node, state, self.id)),
         }
     }
 
-    /// A storage gets all new transactions of partitions from now on.
+    /// A storage gets all new transactions of partitions from now on. Partitions that it had asked
+    /// for before they were taken away and given again are left out: it asks again.
     pub(crate) fn set_updatable(&mut self, node: NodeId, partitions: &[Partition]) {
+        let known = self.known.get(&node).copied();
         for partition in partitions {
-            if let Some(cell) = self.cell_mut(*partition, node).filter(|cell| !cell.is_readable()) {
+            if let Some(cell) = self.cell_mut(*partition, node)
+                && !cell.is_readable()
+                && cell.given_after <= known
+            {
                 cell.is_updatable = true;
             }
         }

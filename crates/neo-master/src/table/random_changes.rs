@@ -221,6 +221,8 @@ impl Cluster {
         if !self.running.contains(&node) {
             return;
         }
+        // It has the table, and others need not hear of that yet.
+        self.table.known.extend(self.table.id().map(|id| (node, id)));
         self.table.set_updatable(node, &[partition]);
         let changes = self.table.set_up_to_date(partition, node);
         self.told(changes.is_some_and(|changes| !changes.is_empty()));

@@ -45,6 +45,7 @@ fn replicate(table: &mut Table) {
         .filter(|(_, cell)| cell.state == CellState::OutOfDate)
         .collect();
     for (partition, cell) in outdated {
+        table.known.extend(table.id.map(|id| (cell.node, id)));
         table.set_updatable(cell.node, &[partition]);
         table.set_up_to_date(partition, cell.node).unwrap();
     }
@@ -141,10 +142,15 @@ fn cells_of_storages_that_end_go_out_of_date_but_the_last_ones() {
 fn a_replicated_cell_takes_the_place_of_the_one_that_feeds_it() {
     let mut table = made(2, 0, 1);
     table.add_member(storage(2));
+    let before = table.id().unwrap();
     table.tweak(&BTreeSet::new(), &Devices::new()).unwrap();
     assert_eq!(shown(&table), ["U1", "F1 O2"]);
     // Too early: it does not get all new transactions yet.
     assert_eq!(table.set_up_to_date(Partition(1), storage(2)), Some(Vec::new()));
+    // Nor does it when it has asked for a cell that it had earlier.
+    table.set_updatable(storage(2), &[Partition(1)]);
+    assert_eq!(table.set_up_to_date(Partition(1), storage(2)), Some(Vec::new()));
+    table.known(storage(2), before);
     table.set_updatable(storage(2), &[Partition(1)]);
     assert_eq!(table.set_up_to_date(Partition(1), storage(2)).unwrap().len(), 2);
     assert_eq!(shown(&table), ["U1", "U2"]);

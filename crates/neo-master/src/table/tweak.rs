@@ -52,10 +52,12 @@ impl Table {
             Some(_) => CellState::OutOfDate,
             None => CellState::UpToDate,
         };
+        let id = self.id;
+        let new_cell = |node| Cell::given_after(node, new_state, id);
         let mut changes = Vec::new();
         let partitions = (0..).map(Partition);
         for ((partition, row), wanted) in partitions.zip(&mut self.rows).zip(&wanted) {
-            give(partition, row, wanted, new_state, &mut changes);
+            give(partition, row, wanted, new_cell, &mut changes);
             let is_spare = |cell: &Cell| !wanted.contains(&cell.node) && nodes.contains(&cell.node);
             let kept = row.iter().filter(|cell| cell.is_readable() && wanted.contains(&cell.node));
             // Excluded storages do not count: they are about to leave.
@@ -98,14 +100,15 @@ fn give(
     partition: Partition,
     row: &mut Vec<Cell>,
     wanted: &BTreeSet<NodeId>,
-    new_state: CellState,
+    new_cell: impl Fn(NodeId) -> Cell,
     changes: &mut Vec<CellChange>,
 ) {
     for node in wanted {
         match row.iter_mut().find(|cell| cell.node == *node) {
             None => {
-                row.push(Cell::new(*node, new_state));
-                changes.push(CellChange { partition, node: *node, state: new_state });
+                let cell = new_cell(*node);
+                changes.push(cell.change(partition));
+                row.push(cell);
             }
             Some(cell) if cell.state == CellState::Feeding => {
                 cell.set(CellState::UpToDate);

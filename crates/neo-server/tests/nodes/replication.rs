@@ -200,8 +200,10 @@ fn a_chunk_that_is_being_written_does_not_count_for_a_cell_that_begins_anew() {
         let table = TableId(table);
         target.master_tells(NotifyPartitionChanges { table, replicas: 0, changes });
     }
-    // The cell begins anew, from the same source, while the chunk is not written yet.
+    // The cell begins anew when the tables are written, and with them the chunk of before.
+    target.release();
     let question = target.asked_for_unfinished();
+    target.held = Some(Vec::new());
     let answer = AnswerUnfinishedTransactions { max_tid: Tid(31), ttids: Vec::new() };
     target.tell(target.master, question, answer);
     assert_eq!(target.node.status().replicating, Some(partition));

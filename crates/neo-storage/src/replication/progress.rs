@@ -44,6 +44,10 @@ impl Node {
     }
 
     /// Asks the master for transactions in progress: all others will be received in full.
+    ///
+    /// The master must be able to tell a question for a cell from one for the same cell as it was
+    /// before it was taken away. So questions and answers to pings, which say that a table is on
+    /// disk, go out in the order of the tables.
     fn ask_unfinished(&mut self, partitions: Vec<Partition>) {
         if partitions.is_empty() {
             return;
@@ -51,11 +55,30 @@ impl Node {
         debug!(?partitions, "out of date");
         self.transactions.replicating.extend(&partitions);
         self.replication.last_question += 1;
-        let question = self.replication.last_question;
+        let number = self.replication.last_question;
+        let question = Question { partitions, known: Vec::new() };
+        self.replication.questions.insert(number, question);
+        self.write(|_| Ok(()), move |node, ()| node.send_question(number));
+    }
+
+    fn send_question(&mut self, number: u64) {
         let known = self.transactions.unlocked();
-        let asked = Question { partitions: partitions.clone(), known };
-        self.replication.questions.insert(question, asked);
-        self.ask_master(AskUnfinishedTransactions { partitions }, Asked::Unfinished(question));
+        let questions = &mut self.replication.questions;
+        let Some(question) = questions.get_mut(&number) else { return };
+        let partitions = question.partitions.clone();
+        if partitions.is_empty() {
+            questions.remove(&number);
+            return;
+        }
+        question.known = known;
+        self.ask_master(AskUnfinishedTransactions { partitions }, Asked::Unfinished(number));
+    }
+
+    /// Partitions are taken away, or begin anew: answers to earlier questions are not for them.
+    fn forget_questions_for(&mut self, partition: Partition) {
+        for question in self.replication.questions.values_mut() {
+            question.partitions.retain(|asked| *asked != partition);
+        }
     }
 
     /// The master tells the transactions in progress.
@@ -109,8 +132,10 @@ impl Node {
     /// Cells have changed.
     pub(crate) fn cells_changed(&mut self, changes: &[CellChange]) {
         let (mut added, mut dropped, mut is_packable) = (Vec::new(), Vec::new(), false);
-        for change in changes.iter().filter(|change| Some(change.node) == self.id) {
+        let own = self.id;
+        for change in changes.iter().filter(|change| Some(change.node) == own) {
             let partition = change.partition;
+            self.forget_questions_for(partition);
             match change.state {
                 CellState::Discarded | CellState::Corrupted => dropped.push(partition),
                 CellState::OutOfDate => {

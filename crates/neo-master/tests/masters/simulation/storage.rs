@@ -240,6 +240,9 @@ impl Storage {
         let own = self.id();
         let own = message.changes.iter().filter(|change| change.node == own);
         let own: Vec<_> = own.collect();
+        for (partitions, _) in self.asked.values_mut() {
+            partitions.retain(|one| own.iter().all(|change| change.partition != *one));
+        }
         for change in own.iter().filter(|change| change.state == CellState::Discarded) {
             self.wanted.remove(&change.partition);
             self.committed.retain(|(partition, _), _| *partition != change.partition);
