@@ -64,6 +64,11 @@ impl Readiness {
         self.ready.contains_key(&storage)
     }
 
+    /// Whether a storage was told to operate: clients may have reached it, also before it is ready.
+    pub(crate) fn is_started(&self, storage: NodeId) -> bool {
+        self.starting.contains(&storage) || self.is_ready(storage)
+    }
+
     /// Whether a storage is ready, and was at a certain count.
     pub(crate) fn was_ready(&self, storage: NodeId, count: u64) -> bool {
         self.ready.get(&storage).is_some_and(|since| *since <= count)

@@ -32,7 +32,7 @@ impl Master {
         storages.sort_unstable();
         storages.dedup();
         for storage in storages {
-            if self.readiness.is_ready(storage)
+            if self.readiness.is_started(storage)
                 && let Some(connection) = self.members.connection_of(storage)
             {
                 self.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });
