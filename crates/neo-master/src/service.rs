@@ -101,6 +101,9 @@ impl Master {
                 self.start_storage(storage);
             }
         }
+        // The table that was found may have some. Storages may have said before now that they know
+        // it, and do not say so again.
+        self.drop_fed_cells();
     }
 
     /// Tells a storage to operate.

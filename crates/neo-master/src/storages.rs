@@ -137,7 +137,7 @@ impl Master {
     }
 
     /// Drops the cells that fed others, and had to stay until storages have the table.
-    fn drop_fed_cells(&mut self) {
+    pub(crate) fn drop_fed_cells(&mut self) {
         let changes = self.table.drop_all_fed();
         if !changes.is_empty() {
             self.tell_cells(changes, false);
