@@ -173,14 +173,11 @@ impl Master {
         let storages = self.table.nodes().into_iter().filter(connected).collect();
         self.run_storages(&storages);
         let members = &self.members;
-        let is_whole = self.table.nodes().iter().all(|id| members.is_running(*id));
         self.table.outdate(None, |id| members.is_running(id));
-        if is_whole {
-            // A master that was primary before sees by it that another one has been since.
-            self.table.next_id();
-        } else {
-            self.table.begin_anew();
-        }
+        // Also when all its storages are there: one that has not answered yet, or that was just being
+        // added, may have later versions. Their numbers must not be given to others. And a master
+        // that was primary before sees by it that another one has been since.
+        self.table.begin_anew();
         self.tell_table_to_admins();
         if let Phase::Recovery(recovery) = &mut self.phase {
             let told = std::mem::take(&mut recovery.told);
