@@ -76,6 +76,11 @@ def followed(dump):
     return lines
 
 
+def sorted_lines(result):
+    code, out, errors = result
+    return code, sorted(out.splitlines()), errors
+
+
 def test_a_file_is_copied_into_a_cluster_and_on_to_other_places(
     run, start_cluster, data_file, tmp_path, seeded
 ):
@@ -87,8 +92,10 @@ def test_a_file_is_copied_into_a_cluster_and_on_to_other_places(
     assert run("cmp", data_file, url)[0] == 0
     # What the tools say of a file they say of the cluster.
     assert followed(run("dump", url)[1]) == followed(run("dump", data_file)[1])
-    for words in (["analyze", "-c"], ["stats"], ["refs"], ["oids"]):
+    for words in (["analyze", "-c"], ["stats"], ["oids"]):
         assert run(*words, url) == run(*words, data_file), words
+    # Objects come in the order of their records, which partitions change.
+    assert sorted_lines(run("refs", url)) == sorted_lines(run("refs", data_file))
     for words in (["tail", "-n", "3"], ["catobj"]):
         code, out, errors = run(*words, url, *(["0000000000000000"] if words == ["catobj"] else []))
         assert code == 0 and out, (words, errors)
