@@ -47,6 +47,8 @@ pub(crate) enum Asked {
     Locked,
     /// AskFinalTID.
     FinalTid(Tid),
+    /// Ping, after ValidateTransaction.
+    Committed,
     /// AskLastIDs.
     LastIds,
     /// AskPackOrders, in the verification.

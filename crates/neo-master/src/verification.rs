@@ -2,12 +2,15 @@
 //!
 //! A transaction is committed if any storage has locked it, or has it already: its client may have
 //! been told. All others are dropped by storages when they begin to operate.
+//!
+//! Storages with the metadata of a transaction commit it first. Only they can say afterwards that
+//! they have, if a storage that had locked it has committed it and the verification ends there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::info;
 use zodium_neo::messages::{
-    AskFinalTID, AskLastIDs, AskLockedTransactions, AskPackOrders, ValidateTransaction,
+    AskFinalTID, AskLastIDs, AskLockedTransactions, AskPackOrders, Ping, ValidateTransaction,
 };
 use zodium_neo::{ClusterState, ConnectionId, Message, NodeId, NodeType};
 use zodium_types::{Oid, Tid};
@@ -38,7 +41,9 @@ enum Step {
     Locked,
     /// Storages say which of these they have committed.
     Outcomes,
-    /// Storages say their last ids.
+    /// Storages commit transactions whose metadata they have.
+    Metadata,
+    /// The others commit them, too. Storages say their last ids.
     LastIds,
     /// Storages say which packs are ordered.
     Packs,
@@ -99,6 +104,7 @@ impl Master {
             (Some(Asked::FinalTid(ttid)), Message::AnswerFinalTID(answer)) => {
                 answer.tid.map(|tid| verification.tids.insert(ttid, tid));
             }
+            (Some(Asked::Committed), Message::Pong(_)) => {}
             (Some(Asked::LastIds), Message::AnswerLastIDs(answer)) => {
                 verification.last_tid =
                     verification.last_tid.max(answer.last_tid.unwrap_or_default());
@@ -149,8 +155,14 @@ impl Master {
                 self.ask_outcomes();
             }
             Step::Outcomes => {
+                verification.step = Step::Metadata;
+                for connection in self.validate(true) {
+                    self.ask_and_wait(connection, Ping {}, Asked::Committed);
+                }
+            }
+            Step::Metadata => {
                 verification.step = Step::LastIds;
-                self.validate();
+                self.validate(false);
                 // A storage that is to be cut is cut before it answers.
                 for (_, storage) in self.members.identified(NodeType::Storage) {
                     self.ask_and_wait(storage, AskLastIDs {}, Asked::LastIds);
@@ -187,19 +199,25 @@ impl Master {
         }
     }
 
-    /// Has storages commit what others have locked or committed.
-    fn validate(&mut self) {
-        let Phase::Verification(verification) = &self.phase else { return };
+    /// Has storages commit what others have locked or committed: those with the metadata, or those
+    /// without. Gives their connections.
+    fn validate(&mut self, has_metadata: bool) -> BTreeSet<ConnectionId> {
+        let Phase::Verification(verification) = &self.phase else { return BTreeSet::new() };
         let mut orders = Vec::new();
         for (ttid, tid) in &verification.tids {
+            let row = self.table.partition_of_tid(*ttid).map(|partition| self.table.row(partition));
+            let is_holder =
+                |node: NodeId| row.is_some_and(|row| row.iter().any(|cell| cell.node == node));
             let voted = verification.voted.get(ttid).into_iter().flatten();
+            let voted = voted.filter(|node| is_holder(**node) == has_metadata);
             let connected = voted.filter_map(|storage| self.members.connection_of(*storage));
             orders.extend(connected.map(|connection| (connection, *ttid, *tid)));
         }
-        for (connection, ttid, tid) in orders {
-            info!(%ttid, %tid, storage = self.name_of(connection), "committing a transaction");
-            self.notify(connection, ValidateTransaction { ttid, tid });
+        for (connection, ttid, tid) in &orders {
+            info!(%ttid, %tid, storage = self.name_of(*connection), "committing a transaction");
+            self.notify(*connection, ValidateTransaction { ttid: *ttid, tid: *tid });
         }
+        orders.into_iter().map(|(connection, ..)| connection).collect()
     }
 
     fn ask_packs(&mut self) {

@@ -68,6 +68,8 @@ fn what_one_storage_has_locked_all_commit() {
     assert_eq!(validated(&mut bench, 0), (locked, Tid(2010)));
     assert_eq!(validated(&mut bench, 0), (done, Tid(2020)));
     assert_eq!(validated(&mut bench, 1), (locked, Tid(2010)));
+    // All have the metadata: nothing is asked before they have committed.
+    assert!(!bench.names(storages[0]).contains(&"AskLastIDs"));
     assert!(!bench.names(storages[1]).contains(&"ValidateTransaction"));
     bench.serve(&storages);
     let client = bench.client();

@@ -73,7 +73,8 @@ fn nothing_acknowledged_is_lost_in_a_large_cluster() {
 /// - versions of the table that only some storages had, a newer one not waited for;
 /// - two versions of the table with one number, as a storage had not told of the first yet;
 /// - answers from an earlier recovery;
-/// - a vote that came after its commit.
+/// - a vote that came after its commit;
+/// - a commit of which only storages without its metadata knew, after a verification that was cut.
 #[test]
 fn nothing_acknowledged_is_lost_in_a_small_cluster() {
     for seed in [170, 200, 209, 575, 2327] {
@@ -85,6 +86,7 @@ fn nothing_acknowledged_is_lost_in_a_small_cluster() {
     for seed in [163, 354, 409, 486] {
         check(seed..seed + 1, shape(4));
     }
+    check(5106..5107, shape(5));
 }
 
 /// `STORAGES=2 SEEDS=0..1000` runs others. These seeds once ended with a replica that lacked

@@ -311,6 +311,13 @@ impl Storage {
         all.find(|(_, other)| **other == ttid).map(|((_, tid), _)| *tid)
     }
 
+    /// Whether a partition can be had from a storage, by the table that is known here.
+    pub(crate) fn sees_source(&self, partition: Partition, place: usize) -> bool {
+        let source = storage(place as u32 + 1);
+        let state = self.table.as_ref().and_then(|table| table.state(partition, source));
+        state.is_some_and(CellState::is_readable)
+    }
+
     /// A partition that can be replicated now, and until when.
     pub(crate) fn replicable(&self) -> Option<(Partition, Tid)> {
         let mut wanted = self.wanted.iter().filter(|(_, one)| one.waits_for.is_empty());

@@ -181,14 +181,18 @@ impl World {
             }
         }
         for partition in (0..table.partitions()).map(Partition) {
-            let held = |node: NodeId| -> Vec<_> {
+            let held = |node: NodeId| -> BTreeSet<_> {
                 let all = &self.storages[node.number() as usize - 1].committed;
                 all.range((partition, Tid::ZERO)..=(partition, Tid::MAX)).collect()
             };
-            let mut cells = table.row(partition).iter().map(|cell| held(cell.node));
-            let first = cells.next();
-            if cells.any(|other| Some(&other) != first.as_ref()) {
-                return Err(format!("the cells of {partition} differ"));
+            let [first, others @ ..] = table.row(partition) else { continue };
+            for other in others {
+                let (one, two) = (held(first.node), held(other.node));
+                let different: Vec<_> = one.symmetric_difference(&two).collect();
+                if !different.is_empty() {
+                    let (first, other) = (first.node, other.node);
+                    return Err(format!("only one of {first} and {other} has {different:?}"));
+                }
             }
         }
         Ok(())
@@ -401,8 +405,10 @@ impl World {
             .filter(|other| *other != place && self.net.is_reached(own, End::Storage(*other)));
         // Both must be in the same cluster: sources know replicas by what the master says.
         let rows = reached.into_iter().find_map(|other| {
-            let same = self.is_same_master(place, other);
-            same.then(|| self.storages[other].give(partition, until)).flatten()
+            let is_source = self.storages[place].sees_source(partition, other);
+            (is_source && self.is_same_master(place, other))
+                .then(|| self.storages[other].give(partition, until))
+                .flatten()
         });
         if let Some(rows) = rows {
             self.trace(|| format!("storage {place} replicates {partition} until {until}"));
