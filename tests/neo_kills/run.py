@@ -30,7 +30,7 @@ from ZEO.ClientStorage import ClientStorage
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.neo import Cluster, wait_for
+from harness.neo import CHECKOUT, PYTHON, Cluster, wait_for
 from harness.process import HOST, ServerProcess, command_words, free_port
 from harness.servers import COMMAND
 
@@ -147,6 +147,11 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--starts", type=int, default=5)
     options = parser.parse_args()
+    if not CHECKOUT or not PYTHON:
+        parser.error(
+            "the admin is NEO/py's: set NEOPPOD to a checkout of it, and NEOPPOD_PYTHON to a Python"
+            " that runs it"
+        )
     # Commits that fail are counted.
     logging.basicConfig(handlers=[logging.NullHandler()])
     folder = Path(tempfile.mkdtemp(prefix="zodium-kills-"))
