@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::changed_keys::ChangedKeys;
 use crate::eviction::{Candidate, Pool};
@@ -133,6 +133,11 @@ impl Keyspace {
             }
         };
         Some(Hold::new(self, guards, now))
+    }
+
+    /// Locks one stripe, unless another one holds it.
+    pub(crate) fn try_lock_one(&self, number: usize) -> Option<MutexGuard<'_, Stripe>> {
+        self.stripes.get(number)?.0.try_lock()
     }
 
     /// Removes the keys of ties, all at one moment: holds that begin later do not see them. Locks

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod changed_keys;
 mod due;
 mod entry;
@@ -27,6 +28,7 @@ mod unsynced;
 mod uses;
 mod value;
 
+pub use ahead::{AHEAD_KEYS_MAX, Ahead};
 pub use changed_keys::KeyChanges;
 pub use entry::Entry;
 pub use eviction::{Eviction, First};

@@ -29,7 +29,7 @@ pub struct Table<K, V> {
 }
 
 #[derive(Clone, Debug)]
-struct Group<K, V> {
+pub(crate) struct Group<K, V> {
     /// Bits of the hash that all its entries have in common.
     depth: u32,
     /// These bits, at the upper end of the number.
@@ -40,10 +40,10 @@ struct Group<K, V> {
 }
 
 #[derive(Clone, Debug)]
-struct Item<K, V> {
-    hash: u64,
+pub(crate) struct Item<K, V> {
+    pub(crate) hash: u64,
     key: K,
-    value: V,
+    pub(crate) value: V,
 }
 
 impl<K, V> Default for Table<K, V> {
@@ -114,7 +114,8 @@ impl<K, V> Table<K, V> {
         4 * self.directory.capacity() + groups + entries * size_of::<Item<K, V>>()
     }
 
-    fn group_of(&self, hash: u64) -> Option<&Group<K, V>> {
+    /// The group that has a hash, if any has it.
+    pub(crate) fn group_of(&self, hash: u64) -> Option<&Group<K, V>> {
         let number = *self.directory.get(self.slot(hash))?;
         self.groups.get(number as usize)
     }
@@ -327,6 +328,13 @@ impl<K, V> Group<K, V> {
             self.entries.reserve_exact(if place < 4 { 1 } else { 2 });
         }
         self.entries.push(item);
+    }
+
+    /// The first entry that may have a hash, by its tag: no entry is accessed.
+    pub(crate) fn tagged(&self, hash: u64) -> Option<&Item<K, V>> {
+        let wanted = tag(hash);
+        let place = self.tags.iter().position(|tag| *tag == wanted)?;
+        self.entries.get(place)
     }
 
     /// Writes the tags anew, from a place on.

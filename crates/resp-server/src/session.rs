@@ -9,6 +9,7 @@ use zodium_keyspace::now;
 use zodium_net::{CloseReason, Consumed, Link, Parked, Session};
 use zodium_resp::{RequestLimits, RequestReader, Step};
 
+use crate::ahead::LookAhead;
 use crate::client::{Client, ClientShared, MovedClient};
 use crate::dispatch::{After, execute};
 use crate::local::LocalServer;
@@ -22,6 +23,7 @@ pub struct RespSession {
     local: Rc<LocalServer>,
     client: Rc<Client>,
     reader: RequestReader,
+    ahead: LookAhead,
 }
 
 impl RespSession {
@@ -43,7 +45,7 @@ impl RespSession {
         let client = Rc::new(client);
         local.enter(&client);
         local.server.clients.lock().insert(client.id(), Arc::clone(&client.shared));
-        RespSession { local, client, reader: RequestReader::default() }
+        RespSession { local, client, reader: RequestReader::default(), ahead: LookAhead::default() }
     }
 
     fn limits(&self) -> RequestLimits {
@@ -121,9 +123,13 @@ impl RespSession {
             return Err(CloseReason::Done);
         }
         while !self.client.is_blocked() && !self.client.link.is_congested() {
-            let rest = &bytes[consumed..];
-            match self.reader.read(rest, &self.limits()) {
+            let (rest, limits) = (&bytes[consumed..], self.limits());
+            match self.reader.read(rest, &limits) {
                 Ok(Step::Request(count)) => {
+                    if self.ahead.is_due() && count < rest.len() {
+                        let database = self.client.database.get();
+                        self.ahead.look(&self.local.server.keyspace, database, rest, &limits);
+                    }
                     if self.local.postpone(&self.client, self.reader.arguments(rest)) {
                         // It is read again when the pause ends.
                         self.reader.next();

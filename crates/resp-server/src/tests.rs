@@ -84,6 +84,51 @@ fn served<F: Future<Output = ()>>(test: impl FnOnce(Running) -> F) {
 }
 
 #[test]
+fn pipelines_are_answered_in_large_databases_as_single_requests_are() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        // So many that the keys of a pipeline are looked up ahead.
+        for first in (0..32_000).step_by(4000) {
+            let lines: Vec<_> = (first..first + 4000).map(|n| format!("SET k{n} v{n}")).collect();
+            assert_eq!(peer.ask(&lines.join("\r\n")).await, ["+OK"; 4000].join(" "));
+        }
+        let long = "x".repeat(300);
+        let requests = [
+            "GET k1".to_owned(),
+            "*2\r\n$3\r\nGET\r\n$5\r\nk3000".to_owned(),
+            "LPUSH list a".to_owned(),
+            "LRANGE list 0 -1".to_owned(),
+            "GET list".to_owned(),
+            "PING".to_owned(),
+            "SELECT 1".to_owned(),
+            "GET k1".to_owned(),
+            "SELECT 0".to_owned(),
+            format!("GET {long}"),
+            "GET".to_owned(),
+            "DEL k1".to_owned(),
+            "GET k1".to_owned(),
+            "SET k1 v1".to_owned(),
+            "DEL list".to_owned(),
+        ];
+        let mut single = Vec::new();
+        for request in &requests {
+            single.push(peer.ask(request).await);
+        }
+        let all = requests.join("\r\n");
+        for cut in [0, 7, 20, all.len() / 2, all.len() - 1] {
+            let (front, rest) = all.split_at(cut);
+            peer.0.write_all(front.as_bytes()).await.unwrap();
+            let mut answers = peer.read().await;
+            if !answers.is_empty() {
+                answers.push(' ');
+            }
+            answers += &peer.ask(&format!("{rest}\r\n")).await;
+            assert_eq!(answers, single.join(" "), "cut at {cut}");
+        }
+    });
+}
+
+#[test]
 fn commands_are_answered_in_both_versions() {
     served(|running| async move {
         let mut peer = running.connect();
