@@ -174,9 +174,9 @@ impl Master {
         self.run_storages(&storages);
         let members = &self.members;
         self.table.outdate(None, |id| members.is_running(id));
-        // Also when all its storages are there: one that has not answered yet, or that was just being
-        // added, may have later versions. Their numbers must not be given to others. And a master
-        // that was primary before sees by it that another one has been since.
+        // Also when all its storages are there: one that has not answered yet, or that was just
+        // being added, may have later versions. Their numbers must not be given to others. And a
+        // master that was primary before sees by it that another one has been since.
         self.table.begin_anew();
         self.tell_table_to_admins();
         if let Phase::Recovery(recovery) = &mut self.phase {

@@ -90,8 +90,11 @@ fn nothing_acknowledged_is_lost_in_a_small_cluster() {
 }
 
 /// `STORAGES=2 SEEDS=0..1000` runs others. These seeds once ended with a replica that lacked
-/// a commit, with votes for cells that had been taken away, or that a client had aborted before
-/// the storage was ready, or with cells that fed nobody.
+/// a commit, or with what had to end before:
+///
+/// - votes for cells that had been taken away;
+/// - votes that a client had aborted before the storage was ready;
+/// - cells that had no other cell to feed.
 #[test]
 fn nothing_acknowledged_is_lost_while_operators_move_cells() {
     check(455..456, Shape { has_operators: true, ..shape(3) });
