@@ -75,7 +75,7 @@ const POLICIES: [&str; 8] = [
     "volatile-ttl",
 ];
 
-static SETTINGS: [Setting; 43] = [
+static SETTINGS: [Setting; 44] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
     setting("appendfsync", "everysec", Kind::Choice(&["always", "everysec", "no"])),
@@ -110,6 +110,7 @@ static SETTINGS: [Setting; 43] = [
     setting("stream-node-max-entries", "100", SIZE),
     renamed("busy-reply-threshold", "lua-time-limit", "5000", SIZE),
     setting("activerehashing", "yes", YES_NO),
+    setting("extended-redis-compatibility", "no", YES_NO),
     setting("latency-tracking", "yes", YES_NO),
     setting("latency-monitor-threshold", "0", Kind::Integer(0, i64::MAX)),
     setting("slowlog-log-slower-than", "10000", Kind::Integer(-1, i64::MAX)),

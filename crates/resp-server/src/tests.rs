@@ -161,8 +161,13 @@ fn commands_are_answered_in_both_versions() {
             ("ZSCORE z m", ",1.5"),
             ("ZRANGE z 0 -1 WITHSCORES", "*1 *2 $1 m ,1.5"),
             ("HELLO 4", "-NOPROTO unsupported protocol version"),
+            ("CONFIG SET extended-redis-compatibility yes", "+OK"),
         ])
         .await;
+        assert!(peer.ask("HELLO 3").await.starts_with("%7 $6 server $5 redis $7 version $5 7.2.4"));
+        let info = peer.ask("INFO server").await;
+        assert!(info.contains("redis_mode:") && !info.contains("server_mode:"), "{info}");
+        peer.expect(&[("CONFIG SET extended-redis-compatibility no", "+OK")]).await;
         // Requests that come together are answered together, in order.
         let answers = peer.ask("SET n 5\r\nINCR n\r\nGET n\r\nPING\r\nQUIT\r\nGET n").await;
         assert_eq!(answers, "+OK :6 $1 6 +PONG +OK (end)");

@@ -7,7 +7,7 @@ use zodium_keyspace::now;
 use zodium_net::CloseReason;
 use zodium_resp::{Arguments, Version, parse_integer};
 
-use super::info::VERSION;
+use super::info::presented;
 use super::keys::database;
 use crate::call::{Call, Options, is};
 use crate::client::{Client, Facts, Replies};
@@ -161,12 +161,13 @@ pub(super) fn hello(call: &mut Call) -> Outcome {
         client.shared.facts.lock().name = name;
     }
     set_version(client, &mut call.reply, version);
+    let (name, number) = presented(call.server);
     let reply = &mut call.reply;
     reply.map(7);
     reply.text("server");
-    reply.text("valkey");
+    reply.text(name);
     reply.text("version");
-    reply.text(VERSION);
+    reply.text(number);
     reply.text("proto");
     reply.integer(if version == Version::Two { 2 } else { 3 });
     reply.text("id");

@@ -15,6 +15,8 @@ use crate::statistics::{CommandTotals, WorkerStatistics};
 pub(crate) const VERSION: &str = "8.0.1";
 /// The version of Redis that old clients compare.
 const REDIS_VERSION: &str = "7.2.4";
+const NAME: &str = "valkey";
+const REDIS_NAME: &str = "redis";
 
 /// A section of the answer.
 type Section = (&'static str, fn(&Call, &mut String) -> std::fmt::Result);
@@ -54,11 +56,22 @@ pub(super) fn info(call: &mut Call) -> Outcome {
     Ok(())
 }
 
+/// The name and the version that `HELLO` answers. With `extended-redis-compatibility` they are
+/// those of Redis, for libraries that know no other name.
+pub(super) fn presented(server: &Server) -> (&'static str, &'static str) {
+    match server.settings.text("extended-redis-compatibility").as_str() {
+        "yes" => (REDIS_NAME, REDIS_VERSION),
+        _ => (NAME, VERSION),
+    }
+}
+
 fn server(call: &Call, out: &mut String) -> std::fmt::Result {
     let seconds = now().saturating_sub(call.server.started_at) / 1000;
-    writeln!(out, "redis_version:{REDIS_VERSION}\nredis_git_sha1:00000000\nserver_name:valkey")?;
+    writeln!(out, "redis_version:{REDIS_VERSION}\nredis_git_sha1:00000000\nserver_name:{NAME}")?;
     writeln!(out, "valkey_version:{VERSION}\nzodium_version:{}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "server_mode:standalone\nredis_mode:standalone")?;
+    let (server, _) = presented(call.server);
+    let mode = if server == REDIS_NAME { "redis_mode" } else { "server_mode" };
+    writeln!(out, "{mode}:standalone")?;
     writeln!(out, "os:{}\narch_bits:{}", std::env::consts::OS, usize::BITS)?;
     writeln!(out, "process_id:{}\nrun_id:{}", std::process::id(), call.server.run_id)?;
     writeln!(out, "tcp_port:{}\nuptime_in_seconds:{seconds}", call.server.port)?;
