@@ -48,12 +48,6 @@ impl<'k> Ahead<'k> {
         }
     }
 
-    /// Whether no more keys are taken.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.len == AHEAD_KEYS_MAX
-    }
-
     /// Has the processor fetch what the keys lead to; `false` if the database is so small that it
     /// pays for nothing. Changes nothing, and waits for no lock: keys of locked stripes are left
     /// out.

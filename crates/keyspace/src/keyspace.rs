@@ -226,7 +226,7 @@ impl Keyspace {
 
     /// A key of a stripe by chance that may go; `None` if the stripe is locked.
     fn sample_of(&self, stripe: usize, eviction: Eviction, now: u64) -> Option<Candidate> {
-        let locked = self.stripes.get(stripe)?.0.try_lock()?;
+        let locked = self.try_lock_one(stripe)?;
         let (database, key, entry) = locked.random(eviction.only_volatile)?;
         let rank = entry.rank(eviction, now, self.uses())?;
         Some(Candidate { rank, stripe, database, key: key.word() })
@@ -241,7 +241,7 @@ impl Keyspace {
         log: Logging,
     ) -> Option<(Removed, Entry)> {
         let Candidate { rank, database, ref key, .. } = *candidate;
-        let mut stripe = self.stripes.get(candidate.stripe)?.0.try_lock()?;
+        let mut stripe = self.try_lock_one(candidate.stripe)?;
         let (_, hash) = self.place(key);
         let keys = stripe.databases.get_mut(database)?;
         let present = keys.table.get(hash, key)?.rank(eviction, now, self.uses())?;

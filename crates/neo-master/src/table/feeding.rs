@@ -1,18 +1,9 @@
 //! Cells that feed others until these are up to date.
 
-use std::collections::BTreeSet;
-
-use zodium_neo::messages::{CellChange, Row};
+use zodium_neo::messages::CellChange;
 use zodium_neo::{CellState, NodeId, Partition};
 
 use super::{Cell, Table};
-
-/// The partitions of a loaded table whose cells have all been fed.
-pub(super) fn finished(rows: &[Row]) -> BTreeSet<Partition> {
-    let is_finished = |row: &Row| row.iter().all(|cell| cell.state.is_readable());
-    let partitions = (0..).map(Partition).zip(rows);
-    partitions.filter(|(_, row)| is_finished(row)).map(|(partition, _)| partition).collect()
-}
 
 impl Table {
     /// A storage has replicated a partition. Gives the changes: none if that comes too late, `None`
@@ -32,9 +23,16 @@ impl Table {
         Some(changes)
     }
 
-    /// Drops the cells that had to stay until enough storages know the table. Gives the changes.
+    /// Drops cells that feed where none is left to be fed. They had to stay until enough storages
+    /// know the table, were found so at a start, or a tweak has taken back what they fed. Gives the
+    /// changes.
     pub(crate) fn drop_all_fed(&mut self) -> Vec<CellChange> {
-        let fed = std::mem::take(&mut self.fed);
+        let is_fed = |row: &Vec<Cell>| {
+            row.iter().all(Cell::is_readable)
+                && row.iter().any(|cell| cell.state == CellState::Feeding)
+        };
+        let partitions = (0..).map(Partition).zip(&self.rows);
+        let fed: Vec<_> = partitions.filter(|(_, row)| is_fed(row)).map(|(one, _)| one).collect();
         fed.into_iter().flat_map(|partition| self.drop_fed(partition)).collect()
     }
 
@@ -67,7 +65,6 @@ impl Table {
         if let Some(row) = self.rows.get_mut(partition.0 as usize) {
             *row = before;
         }
-        self.fed.insert(partition);
         Vec::new()
     }
 }

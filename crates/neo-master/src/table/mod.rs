@@ -51,8 +51,6 @@ pub(crate) struct Table {
     versions: Versions,
     /// The newest version that each storage has said to have.
     known: BTreeMap<NodeId, TableId>,
-    /// Partitions with cells that fed others, and stay until enough storages know of the others.
-    fed: BTreeSet<Partition>,
 }
 
 impl Cell {
@@ -84,8 +82,8 @@ impl Table {
     /// No table yet; a new one will have this shape.
     pub(crate) fn new(partitions: u32, replicas: u32) -> Table {
         let rows = vec![Vec::new(); partitions as usize];
-        let (members, versions, known, fed) = Default::default();
-        Table { id: None, replicas, rows, members, versions, known, fed }
+        let (members, versions, known) = Default::default();
+        Table { id: None, replicas, rows, members, versions, known }
     }
 
     /// The table of a storage; the reason if it contradicts itself.
@@ -105,7 +103,6 @@ impl Table {
             members: rows.iter().flatten().map(|cell| cell.node).collect(),
             versions: Versions::default(),
             known: BTreeMap::new(),
-            fed: feeding::finished(rows),
         };
         loaded.versions = Versions::beginning_with(loaded.readable_nodes());
         Ok(loaded)

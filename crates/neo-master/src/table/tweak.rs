@@ -63,10 +63,6 @@ impl Table {
             // Excluded storages do not count: they are about to leave.
             let missing = copies.saturating_sub(kept.count());
             take_back(partition, row, missing, is_spare, &mut changes);
-            // Those of excluded storages have no cell to feed when the other one is taken back.
-            if row.iter().all(Cell::is_readable) {
-                self.fed.insert(partition);
-            }
         }
         Some(changes)
     }

@@ -14,9 +14,8 @@ use crate::statistics::{CommandTotals, WorkerStatistics};
 /// The version of Valkey whose commands these are.
 pub(crate) const VERSION: &str = "8.0.1";
 /// The version of Redis that old clients compare.
-const REDIS_VERSION: &str = "7.2.4";
+pub(crate) const REDIS_VERSION: &str = "7.2.4";
 const NAME: &str = "valkey";
-const REDIS_NAME: &str = "redis";
 
 /// A section of the answer.
 type Section = (&'static str, fn(&Call, &mut String) -> std::fmt::Result);
@@ -56,21 +55,21 @@ pub(super) fn info(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-/// The name and the version that `HELLO` answers. With `extended-redis-compatibility` they are
-/// those of Redis, for libraries that know no other name.
+/// Whether the server names itself as Redis, for libraries that know no other name.
+fn is_as_redis(server: &Server) -> bool {
+    server.settings.text("extended-redis-compatibility") == "yes"
+}
+
+/// The name and the version that `HELLO` answers.
 pub(super) fn presented(server: &Server) -> (&'static str, &'static str) {
-    match server.settings.text("extended-redis-compatibility").as_str() {
-        "yes" => (REDIS_NAME, REDIS_VERSION),
-        _ => (NAME, VERSION),
-    }
+    if is_as_redis(server) { ("redis", REDIS_VERSION) } else { (NAME, VERSION) }
 }
 
 fn server(call: &Call, out: &mut String) -> std::fmt::Result {
     let seconds = now().saturating_sub(call.server.started_at) / 1000;
     writeln!(out, "redis_version:{REDIS_VERSION}\nredis_git_sha1:00000000\nserver_name:{NAME}")?;
     writeln!(out, "valkey_version:{VERSION}\nzodium_version:{}", env!("CARGO_PKG_VERSION"))?;
-    let (server, _) = presented(call.server);
-    let mode = if server == REDIS_NAME { "redis_mode" } else { "server_mode" };
+    let mode = if is_as_redis(call.server) { "redis_mode" } else { "server_mode" };
     writeln!(out, "{mode}:standalone")?;
     writeln!(out, "os:{}\narch_bits:{}", std::env::consts::OS, usize::BITS)?;
     writeln!(out, "process_id:{}\nrun_id:{}", std::process::id(), call.server.run_id)?;

@@ -56,7 +56,7 @@ use crate::fail::{Fail, Outcome};
 use crate::reply::Reply;
 use crate::{After, Client, LocalServer};
 
-pub(crate) use info::VERSION;
+pub(crate) use info::{REDIS_VERSION, VERSION};
 
 /// A command, or a subcommand of one.
 #[derive(Debug)]

@@ -14,16 +14,16 @@ use crate::commands;
 pub(super) const CHUNK: &str = "@user_script";
 /// Callers that are looked at for the place of an error.
 const LEVELS_MAX: usize = 20;
-/// The version of Redis that scripts compare, as a text and as a number.
-const REDIS_VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
+/// The version of Redis that scripts compare, as a number.
+const REDIS_VERSION_NUMBER: u32 = 0x0007_0204;
 /// The same of Valkey.
 const VERSION_NUMBER: u32 = 0x0008_0001;
 
 /// The functions, without those that belong to one run of a script.
 pub(super) fn functions(lua: &Lua) -> Result<Table> {
     let host = lua.create_table()?;
-    host.raw_set("redis_version", REDIS_VERSION.0)?;
-    host.raw_set("redis_version_number", REDIS_VERSION.1)?;
+    host.raw_set("redis_version", commands::REDIS_VERSION)?;
+    host.raw_set("redis_version_number", REDIS_VERSION_NUMBER)?;
     host.raw_set("version", commands::VERSION)?;
     host.raw_set("version_number", VERSION_NUMBER)?;
     host.raw_set("cjson", json::library(lua)?)?;
