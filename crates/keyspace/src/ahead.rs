@@ -1,9 +1,10 @@
 //! Looks up keys before their commands are executed, many at once.
 //!
 //! In a large database each lookup waits for memory several times, one access after the other: the
-//! directory, the group, the entry, and its bytes. These waits are most of what a short command
-//! costs. Accesses for different keys do not depend on each other, so the processor makes them at
-//! the same time if nothing is between them. Afterwards the commands find all of it in its caches.
+//! directory, the group, the place in it, and the record. These waits are most of what a short
+//! command costs. Accesses for different keys do not depend on each other, so the processor makes
+//! them at the same time if nothing is between them. Afterwards the commands find all of it in its
+//! caches.
 
 use std::hint::black_box;
 
@@ -12,7 +13,7 @@ use parking_lot::MutexGuard;
 use crate::keyspace::Keyspace;
 use crate::stripe::Stripe;
 use crate::stripes::STRIPES;
-use crate::{DATABASES, Value};
+use crate::{DATABASES, Record};
 
 /// Most keys that are looked up together: about as many accesses as a processor has under way.
 pub const AHEAD_KEYS_MAX: usize = 16;
@@ -20,8 +21,8 @@ pub const AHEAD_KEYS_MAX: usize = 16;
 const KEYS_MIN: usize = 256;
 /// Bytes of a line of the processor's caches.
 const LINE_BYTES: usize = 64;
-/// Lines of a value that are accessed: the processor sees by itself that more follow.
-const VALUE_LINES_MAX: usize = 4;
+/// Lines of a key with its value that are accessed: the processor sees by itself that more follow.
+const RECORD_LINES_MAX: usize = 4;
 
 /// Keys of a database that commands will need soon.
 pub struct Ahead<'k> {
@@ -76,18 +77,12 @@ impl<'k> Ahead<'k> {
         for ((group, hash), item) in groups.iter().flatten().zip(&mut items) {
             *item = group.tagged(*hash);
         }
-        for item in items.iter().flatten() {
-            black_box(item.hash);
+        let mut records = [None; AHEAD_KEYS_MAX];
+        for (item, bytes) in items.iter().flatten().zip(&mut records) {
+            *bytes = Record::packed_bytes(&item.key);
         }
-        let mut values = [None; AHEAD_KEYS_MAX];
-        for (item, value) in items.iter().flatten().zip(&mut values) {
-            *value = match &item.value.value {
-                Value::String(bytes) => Some(bytes),
-                _ => None,
-            };
-        }
-        for bytes in values.iter().flatten() {
-            for line in bytes.chunks(LINE_BYTES).take(VALUE_LINES_MAX) {
+        for bytes in records.iter().flatten() {
+            for line in bytes.chunks(LINE_BYTES).take(RECORD_LINES_MAX) {
                 black_box(line.first().copied());
             }
         }
@@ -98,14 +93,14 @@ impl<'k> Ahead<'k> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, Stripes, now};
+    use crate::{Stripes, now};
 
     fn filled(keys: usize) -> Keyspace {
         let keyspace = Keyspace::default();
         let mut hold = keyspace.lock(Stripes::ALL, now());
         for number in 0..keys {
             let key = number.to_string();
-            hold.put(key.as_bytes(), Entry::new(Value::String(key.clone().into())));
+            hold.put_string(key.as_bytes(), key.as_bytes(), None);
         }
         drop(hold);
         keyspace

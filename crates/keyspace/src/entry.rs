@@ -1,10 +1,9 @@
-//! What a database has for a key.
+//! What a key has: on its own, or as it is read from a database.
 
 use std::cell::Cell;
-use std::num::NonZeroU64;
 
 use crate::uses::Used;
-use crate::{Eviction, First, Kind, Uses, Value, WrongType};
+use crate::{Eviction, First, Kind, Record, Uses, Value, ValueRef, WrongType};
 
 /// A value, and when it ends.
 #[derive(Clone, Debug)]
@@ -12,56 +11,96 @@ pub struct Entry {
     /// The value.
     pub value: Value,
     /// When the key expires, in milliseconds since 1970.
-    expires_at: Option<NonZeroU64>,
-    /// Its uses: the last one, or how frequent they are.
-    used: Cell<Used>,
-    /// Its bytes with those of the key, as they were counted last: in units of [`SIZE_UNIT`].
-    size: u32,
+    expires_at: Option<u64>,
 }
-
-/// Bytes that sizes are counted in, so that four bytes suffice.
-const SIZE_UNIT: usize = 16;
 
 impl Entry {
     /// A value that does not end.
     #[must_use]
     pub fn new(value: Value) -> Entry {
-        Entry { value, expires_at: None, used: Cell::default(), size: 0 }
+        Entry { value, expires_at: None }
     }
 
     /// The same, which ends at a time in milliseconds since 1970.
     #[must_use]
     pub fn expiring(mut self, at: Option<u64>) -> Entry {
-        self.set_expires_at(at);
+        self.expires_at = at;
         self
-    }
-
-    /// Only the database changes the time of an entry that it holds: it counts these.
-    pub(crate) fn set_expires_at(&mut self, at: Option<u64>) {
-        self.expires_at = at.map(|at| NonZeroU64::new(at).unwrap_or(NonZeroU64::MIN));
     }
 
     /// When it expires, in milliseconds since 1970.
     #[must_use]
     pub fn expires_at(&self) -> Option<u64> {
-        self.expires_at.map(NonZeroU64::get)
+        self.expires_at
+    }
+}
+
+/// What a database has for a key.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryRef<'a> {
+    record: &'a Record,
+    /// Its uses: the last one, or how frequent they are.
+    used: &'a Cell<Used>,
+}
+
+impl<'a> EntryRef<'a> {
+    pub(crate) fn new((record, used): (&'a Record, &'a Cell<Used>)) -> EntryRef<'a> {
+        EntryRef { record, used }
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(self) -> &'a [u8] {
+        self.record.as_ref()
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn value(self) -> ValueRef<'a> {
+        self.record.value()
+    }
+
+    /// The value as one of a type.
+    ///
+    /// # Errors
+    /// It is of another one.
+    pub fn of<T: Kind>(self) -> Result<&'a T, WrongType> {
+        T::of(self.value()).ok_or(WrongType)
+    }
+
+    /// A copy of its own.
+    #[must_use]
+    pub fn to_entry(self) -> Entry {
+        Entry::new(self.value().to_value()).expiring(self.expires_at())
+    }
+
+    /// When it expires, in milliseconds since 1970.
+    #[must_use]
+    pub fn expires_at(self) -> Option<u64> {
+        self.record.expires_at()
     }
 
     /// Whether its time is past.
     #[must_use]
-    pub fn is_expired(&self, now: u64) -> bool {
-        self.expires_at.is_some_and(|at| at.get() <= now)
+    pub fn is_expired(self, now: u64) -> bool {
+        self.record.is_expired(now)
+    }
+
+    /// Bytes of the entry with its key, by the sizes of `samples` elements; 0 for all.
+    #[must_use]
+    pub fn estimated_bytes(self, samples: usize) -> usize {
+        self.record.estimated_bytes(samples)
     }
 
     /// When it was last used, in seconds since 1970. `now` is in milliseconds.
     #[must_use]
-    pub fn used_at(&self, now: u64) -> u32 {
+    pub fn used_at(self, now: u64) -> u32 {
         self.used.get().seconds(now)
     }
 
     /// How frequently it is used, from 0 to 255; 0 if that is not counted.
     #[must_use]
-    pub fn frequency(&self, now: u64, uses: Uses) -> u8 {
+    pub fn frequency(self, now: u64, uses: Uses) -> u8 {
         match uses {
             Uses::Times => 0,
             Uses::Frequencies { decay_minutes, .. } => {
@@ -71,20 +110,16 @@ impl Entry {
     }
 
     /// Notes that it is used now, in milliseconds since 1970.
-    pub(crate) fn note_use(&self, now: u64, uses: Uses) {
+    pub(crate) fn note_use(self, now: u64, uses: Uses) {
         self.used.set(self.used.get().again(now, uses));
     }
 
-    pub(crate) fn used(&self) -> Used {
-        self.used.get()
-    }
-
-    pub(crate) fn set_used(&self, used: Used) {
+    pub(crate) fn set_used(self, used: Used) {
         self.used.set(used);
     }
 
     /// Its rank when memory is full: the lowest goes first. `None`: it stays.
-    pub(crate) fn rank(&self, eviction: Eviction, now: u64, uses: Uses) -> Option<u64> {
+    pub(crate) fn rank(self, eviction: Eviction, now: u64, uses: Uses) -> Option<u64> {
         let expires_at = self.expires_at();
         if eviction.only_volatile && expires_at.is_none() {
             return None;
@@ -96,23 +131,11 @@ impl Entry {
             First::Random => Some(0),
         }
     }
+}
 
-    /// Bytes of the entry with its key, as they were counted last.
-    pub(crate) fn counted_bytes(&self) -> u64 {
-        u64::from(self.size) * SIZE_UNIT as u64
-    }
-
-    /// Counts the bytes anew, by estimate. `None` for the key: it is no part of the database.
-    pub(crate) fn count_bytes(&mut self, key: Option<&[u8]>) {
-        let bytes = key.map_or(0, |key| self.quickly_estimated_bytes(key));
-        self.size = u32::try_from(bytes.div_ceil(SIZE_UNIT)).unwrap_or(u32::MAX);
-    }
-
-    /// The value as one of a type.
-    ///
-    /// # Errors
-    /// It is of another one.
-    pub fn of<T: Kind>(&self) -> Result<&T, WrongType> {
-        T::of(&self.value).ok_or(WrongType)
+impl Record {
+    /// Whether its time is past.
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
+        self.expires_at().is_some_and(|at| at <= now)
     }
 }

@@ -4,12 +4,13 @@ use std::cell::Cell;
 
 use parking_lot::MutexGuard;
 
-use crate::key::Key;
+use crate::record::New;
 use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
 use crate::{
-    Entry, Keyspace, Kind, Table, Tie, Totals, Uses, Value, Watcher, Word, WrongType, random_below,
+    Entry, EntryRef, Keyspace, Kind, Record, Text, Tie, Totals, Uses, Value, ValueRef, Watcher,
+    Word, WrongType, random_below,
 };
 
 /// Locked stripes. All keys that are asked for must be in them.
@@ -164,12 +165,12 @@ impl<'a> Hold<'a> {
 
     /// What the database has for a key.
     #[must_use]
-    pub fn entry(&self, key: &[u8]) -> Option<&Entry> {
+    pub fn entry(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let (number, hash) = self.keyspace.place(key);
         let stripe = self.guards.stripe(number);
         self.see(stripe.unsynced.of(hash, self.safe));
         let database = &stripe.databases[self.database];
-        database.table.get(hash, key).filter(|entry| !self.is_gone(database, key, entry))
+        database.get(hash, key).filter(|entry| !self.is_gone(database, *entry))
     }
 
     /// Whether there is a key.
@@ -183,15 +184,32 @@ impl<'a> Hold<'a> {
     /// # Errors
     /// It is of another one.
     pub fn read<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, WrongType> {
-        let Some(entry) = self.counted(self.entry(key)) else { return Ok(None) };
+        self.used(key).map(EntryRef::of).transpose()
+    }
+
+    /// The string of a key. Notes that it is used.
+    ///
+    /// # Errors
+    /// Its value is of another type.
+    pub fn read_string(&self, key: &[u8]) -> Result<Option<Text<'_>>, WrongType> {
+        match self.used(key).map(EntryRef::value) {
+            None => Ok(None),
+            Some(ValueRef::String(text)) => Ok(Some(text)),
+            Some(_) => Err(WrongType),
+        }
+    }
+
+    /// What the database has for a key. Notes that it is used.
+    fn used(&self, key: &[u8]) -> Option<EntryRef<'_>> {
+        let entry = self.counted(self.entry(key))?;
         if !self.keeps_uses {
             self.note_use(entry);
         }
-        entry.of().map(Some)
+        Some(entry)
     }
 
     /// Notes that a key is used.
-    pub fn note_use(&self, entry: &Entry) {
+    pub fn note_use(&self, entry: EntryRef<'_>) {
         entry.note_use(self.now, self.uses);
     }
 
@@ -204,7 +222,7 @@ impl<'a> Hold<'a> {
             Uses::Frequencies { .. } => frequency.map(|count| Used::counted(now, count)),
         };
         let (database, hash) = self.fresh(key);
-        if let (Some(used), Some(entry)) = (used, database.table.get(hash, key)) {
+        if let (Some(used), Some(entry)) = (used, database.get(hash, key)) {
             entry.set_used(used);
         }
     }
@@ -218,9 +236,9 @@ impl<'a> Hold<'a> {
         let (now, uses) = (self.now, self.uses);
         self.touch_if_there(key);
         let (database, hash) = self.fresh(key);
-        let Some(entry) = database.table.get_mut(hash, key) else { return Ok(None) };
-        entry.note_use(now, uses);
-        T::of_mut(&mut entry.value).ok_or(WrongType).map(Some)
+        let Some((record, used)) = database.table.entry_mut(hash, key) else { return Ok(None) };
+        used.set(used.get().again(now, uses));
+        record.collection_mut().and_then(T::of_mut).ok_or(WrongType).map(Some)
     }
 
     /// As [`Hold::write`]; a key that is not there gets an empty value. The caller adds elements.
@@ -235,31 +253,55 @@ impl<'a> Hold<'a> {
         self.write(key)?.ok_or(WrongType)
     }
 
-    /// Sets what the database has for a key, and returns what it had.
-    pub fn put(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
+    /// Sets what the database has for a key. A new value has no ties.
+    pub fn put(&mut self, key: &[u8], entry: Entry) {
         let is_waited_for =
             matches!(entry.value, Value::List(_) | Value::SortedSet(_) | Value::Stream(_));
+        self.insert(key, New::Entry(entry));
+        if is_waited_for {
+            self.note_filled(key);
+        }
+    }
+
+    /// Sets the string of a key, and when it expires. A new value has no ties.
+    pub fn put_string(&mut self, key: &[u8], value: &[u8], expires_at: Option<u64>) {
+        self.insert(key, New::String(value, expires_at));
+    }
+
+    fn insert(&mut self, key: &[u8], new: New) {
         self.touch(key);
         let (now, uses) = (self.now, self.uses);
         let (database, hash) = self.fresh(key);
-        // A new value of a key is one more use of it.
-        if uses != Uses::Times
-            && let Some(old) = database.table.get(hash, key)
-        {
-            entry.set_used(old.used());
-        }
-        entry.note_use(now, uses);
-        let old = database.insert(hash, key, entry);
-        if self.notes_new && old.is_none() {
+        let is_new = database.insert(hash, key, new, |used| used.again(now, uses));
+        if self.notes_new && is_new {
             self.new.push(Removed { database: self.database, key: key.into() });
         }
-        if is_waited_for && self.notes_created {
-            self.created.push(Removed { database: self.database, key: key.into() });
-        }
-        old
     }
 
-    /// Notes that a stream has a new entry, for commands that wait for it.
+    /// Changes the string of a key, which begins as empty; returns its length. Time and ties stay.
+    ///
+    /// # Errors
+    /// Its value is of another type.
+    pub fn change_string(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<usize, WrongType> {
+        let (now, uses) = (self.now, self.uses);
+        self.touch_if_there(key);
+        let (database, hash) = self.fresh(key);
+        if let Some(entry) = database.get(hash, key) {
+            entry.note_use(now, uses);
+            return database.change_string(hash, key, change).unwrap_or(Err(WrongType));
+        }
+        let mut value = Vec::new();
+        change(&mut value);
+        self.put_string(key, &value, None);
+        Ok(value.len())
+    }
+
+    /// Notes that a key has a new list or sorted set, or a stream a new entry, for commands that
+    /// wait for it.
     pub fn note_filled(&mut self, key: &[u8]) {
         if self.notes_created {
             self.created.push(Removed { database: self.database, key: key.into() });
@@ -267,7 +309,7 @@ impl<'a> Hold<'a> {
     }
 
     /// Removes a key. The caller says [`Hold::changed`].
-    pub fn take(&mut self, key: &[u8]) -> Option<Entry> {
+    pub fn take(&mut self, key: &[u8]) -> Option<Record> {
         let (database, hash) = self.fresh(key);
         let taken = database.remove(hash, key);
         if taken.is_some() {
@@ -278,9 +320,8 @@ impl<'a> Hold<'a> {
 
     /// Removes a key whose collection has no elements any more; whether it was removed.
     pub fn remove_if_empty<T: Kind>(&mut self, key: &[u8]) -> bool {
-        let is_empty = self
-            .entry(key)
-            .is_some_and(|entry| T::of(&entry.value).is_some_and(Kind::has_no_elements));
+        let is_empty =
+            self.entry(key).is_some_and(|entry| entry.of::<T>().is_ok_and(Kind::has_no_elements));
         if is_empty {
             self.take(key);
         }
@@ -351,7 +392,7 @@ impl<'a> Hold<'a> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.see_all();
-        self.tables().map(Table::len).sum()
+        self.databases().map(|database| database.table.len()).sum()
     }
 
     /// Whether there is no key, as [`Hold::len`] counts them.
@@ -360,14 +401,12 @@ impl<'a> Hold<'a> {
         self.len() == 0
     }
 
-    /// The keys of the held stripes.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+    /// What the database has in the held stripes.
+    pub fn iter(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.see_all();
-        let databases = self.guards.all().map(|stripe| &stripe.databases[self.database]);
-        databases.flat_map(|database| {
-            let entries = database.table.iter();
-            let entries = entries.map(|(key, entry)| (key.as_ref(), entry));
-            entries.filter(|(key, entry)| !self.is_gone(database, key, entry))
+        self.databases().flat_map(|database| {
+            let entries = database.table.iter().map(EntryRef::new);
+            entries.filter(|entry| !self.is_gone(database, *entry))
         })
     }
 
@@ -386,18 +425,17 @@ impl<'a> Hold<'a> {
         const TRIES_MAX: usize = 100;
         for _ in 0..TRIES_MAX {
             let mut place = random_below(self.len());
-            let mut databases = self.guards.all().map(|stripe| &stripe.databases[self.database]);
-            let database = databases.find(|database| {
+            let database = self.databases().find(|database| {
                 let is_here = place < database.table.len();
                 place = place.saturating_sub(database.table.len());
                 is_here
             })?;
-            let (key, entry) = database.table.random()?;
-            if !self.is_gone(database, key.as_ref(), entry) {
-                return Some(key.as_ref());
+            let entry = database.random(false)?;
+            if !self.is_gone(database, entry) {
+                return Some(entry.key());
             }
         }
-        self.iter().next().map(|(key, _)| key)
+        self.iter().next().map(EntryRef::key)
     }
 
     /// Visits at least `count` keys from a cursor on, if there are so many. Returns the cursor of
@@ -406,7 +444,7 @@ impl<'a> Hold<'a> {
         &'s self,
         cursor: u64,
         count: usize,
-        visit: &mut dyn FnMut(&'s [u8], &'s Entry),
+        visit: &mut dyn FnMut(EntryRef<'s>),
     ) -> u64 {
         // The first bits of the position are the last of the cursor, so that cursors are short.
         self.see_all();
@@ -416,11 +454,11 @@ impl<'a> Hold<'a> {
         let mut visited = 0;
         while number < STRIPES {
             let database = &self.guards.stripe(number).databases[self.database];
-            let next = database.table.scan(within, &mut |key, entry| {
+            let next = database.table.scan(within, &mut |record, used| {
                 visited += 1;
-                let key = key.as_ref();
-                if !self.is_gone(database, key, entry) {
-                    visit(key, entry);
+                let entry = EntryRef::new((record, used));
+                if !self.is_gone(database, entry) {
+                    visit(entry);
                 }
             });
             (number, within) = match next {
@@ -537,14 +575,14 @@ impl<'a> Hold<'a> {
         found
     }
 
-    /// The tables of the database in the held stripes.
-    fn tables(&self) -> impl Iterator<Item = &Table<Key, Entry>> {
-        self.guards.all().map(|stripe| &stripe.databases[self.database].table)
+    /// The parts of the database in the held stripes.
+    fn databases(&self) -> impl Iterator<Item = &Database> {
+        self.guards.all().map(|stripe| &stripe.databases[self.database])
     }
 
     /// Whether a key of a part of a database is not there any more.
-    fn is_gone(&self, database: &Database, key: &[u8], entry: &Entry) -> bool {
-        entry.is_expired(self.now) || database.is_cut(key, self.moment)
+    fn is_gone(&self, database: &Database, entry: EntryRef<'_>) -> bool {
+        entry.is_expired(self.now) || database.is_cut(entry.key(), self.moment)
     }
 
     /// The part of the database that has a key, without that key if its time is past.
@@ -554,7 +592,7 @@ impl<'a> Hold<'a> {
         let stripe = self.guards.stripe_mut(number);
         let database = &stripe.databases[self.database];
         let is_past = database.volatile > 0
-            && database.table.get(hash, key).is_some_and(|entry| entry.is_expired(self.now));
+            && database.get(hash, key).is_some_and(|entry| entry.is_expired(self.now));
         if is_past || database.is_cut(key, self.moment) {
             stripe.mark(self.database, key);
             stripe.databases[self.database].remove(hash, key);

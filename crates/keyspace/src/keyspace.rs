@@ -13,7 +13,9 @@ use crate::stripe::{Database, Stripe, Tally};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;
 use crate::uses::SharedUses;
-use crate::{Entry, Eviction, First, KeyChanges, Removed, Stripes, Tie, Uses, random_below};
+use crate::{
+    EntryRef, Eviction, First, KeyChanges, Record, Removed, Stripes, Tie, Uses, random_below,
+};
 
 /// Number of databases.
 pub const DATABASES: usize = 16;
@@ -23,8 +25,8 @@ pub const DATABASES: usize = 16;
 #[derive(Default)]
 struct Line(Mutex<Stripe>);
 
-/// Gets a key, its entry, and the objects that it is tied to.
-pub type Visit<'a> = dyn FnMut(&[u8], &Entry, &[Tie]) + 'a;
+/// Gets what a database has for a key, and the objects that it is tied to.
+pub type Visit<'a> = dyn FnMut(EntryRef<'_>, &[Tie]) + 'a;
 
 /// The data of a server.
 pub struct Keyspace {
@@ -182,7 +184,7 @@ impl Keyspace {
         samples: usize,
         now: u64,
         log: Logging,
-    ) -> Option<(Removed, Entry)> {
+    ) -> Option<(Removed, Record)> {
         let samples = if eviction.first == First::Random { 1 } else { samples };
         {
             let mut pool = self.pool.lock();
@@ -227,9 +229,9 @@ impl Keyspace {
     /// A key of a stripe by chance that may go; `None` if the stripe is locked.
     fn sample_of(&self, stripe: usize, eviction: Eviction, now: u64) -> Option<Candidate> {
         let locked = self.try_lock_one(stripe)?;
-        let (database, key, entry) = locked.random(eviction.only_volatile)?;
+        let (database, entry) = locked.random(eviction.only_volatile)?;
         let rank = entry.rank(eviction, now, self.uses())?;
-        Some(Candidate { rank, stripe, database, key: key.word() })
+        Some(Candidate { rank, stripe, database, key: entry.key().into() })
     }
 
     /// Removes a candidate, unless its stripe is locked, or it is not as eligible any more.
@@ -239,20 +241,20 @@ impl Keyspace {
         eviction: Eviction,
         now: u64,
         log: Logging,
-    ) -> Option<(Removed, Entry)> {
+    ) -> Option<(Removed, Record)> {
         let Candidate { rank, database, ref key, .. } = *candidate;
         let mut stripe = self.try_lock_one(candidate.stripe)?;
         let (_, hash) = self.place(key);
         let keys = stripe.databases.get_mut(database)?;
-        let present = keys.table.get(hash, key)?.rank(eviction, now, self.uses())?;
+        let present = keys.get(hash, key)?.rank(eviction, now, self.uses())?;
         if present > rank {
             return None;
         }
-        let entry = keys.remove(hash, key)?;
+        let record = keys.remove(hash, key)?;
         stripe.mark(database, key);
         let removed = Removed { database, key: key.clone() };
         self.note_removed(&mut stripe, std::slice::from_ref(&removed), log);
-        Some((removed, entry))
+        Some((removed, record))
     }
 
     /// Removes keys whose time is past, up to `keys_max` of each database and stripe; whether there
@@ -326,9 +328,9 @@ impl Keyspace {
         let database = &stripe.databases[database];
         let (mut next, mut visited) = (Some(position), 0);
         while let Some(position) = next.filter(|_| visited < count) {
-            next = database.table.scan(position, &mut |key, entry| {
+            next = database.table.scan(position, &mut |record, used| {
                 visited += 1;
-                visit(key.as_ref(), entry, database.ties(key.as_ref()));
+                visit(EntryRef::new((record, used)), database.ties(record.as_ref()));
             });
         }
         next

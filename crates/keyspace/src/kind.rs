@@ -1,17 +1,15 @@
 //! The types of values, for commands that want one of them.
 
-use bytes::Bytes;
-
-use crate::{Hash, List, Set, SortedSet, Stream, Value};
+use crate::{Hash, List, Set, SortedSet, Stream, Value, ValueRef};
 
 /// The key has a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
-/// A type of values.
+/// A type of values that have elements. Strings are no such type: they are read and changed whole.
 pub trait Kind: Default {
     /// The value as one of this type.
-    fn of(value: &Value) -> Option<&Self>;
+    fn of(value: ValueRef<'_>) -> Option<&Self>;
 
     /// The value as one of this type, to change it.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
@@ -26,9 +24,9 @@ pub trait Kind: Default {
 macro_rules! kind {
     ($kind:ty, $variant:ident, $is_empty:expr) => {
         impl Kind for $kind {
-            fn of(value: &Value) -> Option<&$kind> {
+            fn of(value: ValueRef<'_>) -> Option<&$kind> {
                 match value {
-                    Value::$variant(found) => Some(found),
+                    ValueRef::$variant(found) => Some(found),
                     _ => None,
                 }
             }
@@ -51,7 +49,6 @@ macro_rules! kind {
     };
 }
 
-kind!(Bytes, String, |_: &Bytes| false);
 kind!(List, List, |list: &List| list.0.is_empty());
 kind!(Hash, Hash, Hash::is_empty);
 kind!(Set, Set, Set::is_empty);

@@ -1,59 +1,64 @@
 //! How much memory values take, by estimate.
 
-use crate::key::{Key, SHORT_BYTES_MAX};
-use crate::{Entry, Table, Value, Word};
+use crate::{Record, Table, Text, ValueRef, Word};
 
 /// What the allocator adds to an allocation, on average.
 const ALLOCATION_BYTES: usize = 8;
 
-impl Entry {
-    /// Bytes of the entry with its key, by the sizes of `samples` elements; 0 for all.
-    #[must_use]
-    pub fn estimated_bytes(&self, key: &[u8], samples: usize) -> usize {
-        let value = match &self.value {
-            Value::String(bytes) => allocated(bytes.len()),
-            Value::List(list) => {
+/// Bytes of a place of a database: a record, four bytes of its hash, and its uses.
+const PLACE_BYTES: usize = size_of::<Record>() + 8;
+
+impl Record {
+    /// Bytes of the record, by the sizes of `samples` elements; 0 for all.
+    pub(crate) fn estimated_bytes(&self, samples: usize) -> usize {
+        let value = match self.value() {
+            ValueRef::String(Text::Packed(_)) => 0,
+            ValueRef::String(Text::Shared(bytes)) => allocated(bytes.len()),
+            ValueRef::List(list) => {
                 let own = list.0.capacity() * size_of::<Word>();
                 own + sampled(list.0.len(), samples, list.0.iter().map(|word| word.len()))
             }
-            Value::Hash(hash) => {
+            ValueRef::Hash(hash) => {
                 of_table(hash.table(), samples, |key, value| allocated(key.len()) + value.len())
             }
-            Value::Set(set) => of_table(set.table(), samples, |key, ()| key.len()),
-            Value::SortedSet(set) => {
+            ValueRef::Set(set) => of_table(set.table(), samples, |key, ()| key.len()),
+            ValueRef::SortedSet(set) => {
                 let members = set.upwards(0).map(|(member, _)| member.len() + 16);
                 set.own_bytes() + sampled(set.len(), samples, members)
             }
-            Value::Stream(stream) => stream.estimated_bytes(samples),
+            ValueRef::Stream(stream) => stream.estimated_bytes(samples),
         };
-        size_of::<Entry>() + size_of::<Key>() + 8 + of_key(key) + value
+        self.own_bytes() + value
     }
-}
 
-impl Entry {
     /// The same in constant time: by a few elements, and by what a table takes on average.
-    pub(crate) fn quickly_estimated_bytes(&self, key: &[u8]) -> usize {
+    pub(crate) fn quickly_estimated_bytes(&self) -> usize {
         /// Elements that are looked at.
         const SAMPLES: usize = 5;
         /// What a table or an ordered sequence adds to an element.
-        const PLACE_BYTES: usize = 40;
-        let value = match &self.value {
-            Value::Hash(hash) => {
+        const ELEMENT_BYTES: usize = 40;
+        let value = match self.value() {
+            ValueRef::Hash(hash) => {
                 let sizes = hash.iter().map(|(field, value)| allocated(field.len()) + value.len());
-                hash.len() * PLACE_BYTES + sampled(hash.len(), SAMPLES, sizes)
+                hash.len() * ELEMENT_BYTES + sampled(hash.len(), SAMPLES, sizes)
             }
-            Value::Set(set) => {
-                set.len() * PLACE_BYTES + sampled(set.len(), SAMPLES, set.iter().map(|m| m.len()))
+            ValueRef::Set(set) => {
+                set.len() * ELEMENT_BYTES + sampled(set.len(), SAMPLES, set.iter().map(|m| m.len()))
             }
-            Value::SortedSet(set) => {
+            ValueRef::SortedSet(set) => {
                 let sizes = set.upwards(0).map(|(member, _)| member.len() + 16);
-                set.len() * 2 * PLACE_BYTES + sampled(set.len(), SAMPLES, sizes)
+                set.len() * 2 * ELEMENT_BYTES + sampled(set.len(), SAMPLES, sizes)
             }
-            Value::String(_) | Value::List(_) | Value::Stream(_) => {
-                return self.estimated_bytes(key, SAMPLES);
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Stream(_) => {
+                return self.estimated_bytes(SAMPLES);
             }
         };
-        size_of::<Entry>() + size_of::<Key>() + 8 + of_key(key) + value
+        self.own_bytes() + value
+    }
+
+    /// Bytes of its place and its key.
+    fn own_bytes(&self) -> usize {
+        PLACE_BYTES + allocated(self.allocated_bytes()) + allocated(self.apart_key_bytes())
     }
 }
 
@@ -70,11 +75,6 @@ fn sampled(count: usize, samples: usize, sizes: impl Iterator<Item = usize>) -> 
         0 => 0,
         taken => (sum as u128 * count as u128 / taken as u128) as usize,
     }
-}
-
-/// Bytes of a key beside its place.
-fn of_key(key: &[u8]) -> usize {
-    if key.len() <= SHORT_BYTES_MAX { 0 } else { allocated(key.len()) }
 }
 
 fn allocated(bytes: usize) -> usize {

@@ -1,14 +1,16 @@
 //! What is behind one lock: a part of each database.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustc_hash::FxHashMap;
 
 use crate::due::Due;
-use crate::key::Key;
+use crate::record::New;
 use crate::unsynced::Unsynced;
-use crate::{DATABASES, Entry, Table, Tie, Word, random_below};
+use crate::uses::Used;
+use crate::{DATABASES, EntryRef, Record, Table, Tie, Word, WrongType, random_below};
 
 /// A part of each database, and the keys of it that are watched.
 pub(crate) struct Stripe {
@@ -22,7 +24,8 @@ pub(crate) struct Stripe {
 /// The keys of a database in one stripe.
 #[derive(Default)]
 pub(crate) struct Database {
-    pub(crate) table: Table<Key, Entry>,
+    /// Records by their keys, and their uses.
+    pub(crate) table: Table<Record, Cell<Used>>,
     due: Due,
     /// Number of keys that expire.
     pub(crate) volatile: usize,
@@ -111,15 +114,31 @@ impl Database {
         update(&self.tally.volatile, volatile, counts.1);
     }
 
+    /// What it has for a key, if its time is past too.
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<EntryRef<'_>> {
+        self.table.entry(hash, key).map(EntryRef::new)
+    }
+
     /// Counts the bytes of a key anew.
     pub(crate) fn measure(&mut self, hash: u64, key: &[u8]) {
-        let Some(entry) = self.table.get_mut(hash, key) else { return };
-        let before = entry.counted_bytes();
-        entry.count_bytes(Some(key));
-        let after = entry.counted_bytes();
+        let _ = self.change(hash, key, |record, _| record.count_bytes());
+    }
+
+    /// Changes what a key has that is there, but not when it expires.
+    pub(crate) fn change<T>(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        change: impl FnOnce(&mut Record, &Cell<Used>) -> T,
+    ) -> Option<T> {
+        let (record, used) = self.table.entry_mut(hash, key)?;
+        let before = record.counted_bytes();
+        let result = change(record, used);
+        let after = record.counted_bytes();
         if before != after {
             self.account(after, before);
         }
+        Some(result)
     }
 
     /// Number of keys, or of those that expire.
@@ -128,18 +147,20 @@ impl Database {
     }
 
     /// A key by chance, or one of those that expire.
-    pub(crate) fn random(&self, only_volatile: bool) -> Option<(&Key, &Entry)> {
+    pub(crate) fn random(&self, only_volatile: bool) -> Option<EntryRef<'_>> {
         /// Times are left over of keys that have another one. With more tries than these a search
         /// is as quick.
         const TRIES_MAX: usize = 64;
         if !only_volatile {
-            return self.table.random();
+            return self.table.random().map(EntryRef::new);
         }
         let sampled = (0..TRIES_MAX).find_map(|_| {
             let (at, hash) = self.due.random()?;
-            self.table.by_hash(hash, |entry| entry.expires_at() == Some(at))
+            self.table.by_hash(hash, |record| record.expires_at() == Some(at))
         });
-        sampled.or_else(|| self.table.iter().find(|(_, entry)| entry.expires_at().is_some()))
+        let mut all = self.table.iter();
+        let found = sampled.or_else(|| all.find(|(record, _)| record.expires_at().is_some()));
+        found.map(EntryRef::new)
     }
 
     /// Takes all out.
@@ -154,36 +175,63 @@ impl Database {
         old
     }
 
-    /// Sets what a key has. Its bytes are counted by [`Database::measure`].
-    pub(crate) fn insert(&mut self, hash: u64, key: &[u8], mut entry: Entry) -> Option<Entry> {
-        entry.count_bytes(None);
-        if let Some(at) = entry.expires_at() {
+    /// Sets what a key has, and notes its use; whether it is new. Bytes of others than strings are
+    /// counted by [`Database::measure`].
+    pub(crate) fn insert(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        new: New,
+        used: impl FnOnce(Used) -> Used,
+    ) -> bool {
+        if let Some(at) = new.expires_at() {
             self.note_due(at, hash);
         }
         self.untie(key);
-        let old = match self.table.get_mut(hash, key) {
-            Some(there) => Some(std::mem::replace(there, entry)),
-            None => self.table.insert(hash, key.into(), entry),
+        // Its uses stay: a new value of a key is one more use of it.
+        let Some((record, uses)) = self.table.entry_mut(hash, key) else {
+            let record = new.record(key);
+            self.account(record.counted_bytes(), 0);
+            self.table.insert(hash, record, Cell::new(used(Used::default())));
+            self.count();
+            return true;
         };
-        self.account(0, old.as_ref().map_or(0, Entry::counted_bytes));
-        self.volatile -= usize::from(old.as_ref().is_some_and(|old| old.expires_at().is_some()));
+        let (before, had_time) = (record.counted_bytes(), record.expires_at().is_some());
+        record.set(new);
+        uses.set(used(uses.get()));
+        let after = record.counted_bytes();
+        self.account(after, before);
+        self.volatile -= usize::from(had_time);
         self.count();
-        old
+        false
     }
 
-    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
-        let (key, entry) = self.table.remove(hash, key)?;
-        self.account(0, entry.counted_bytes());
-        self.volatile -= usize::from(entry.expires_at().is_some());
-        self.untie(key.as_ref());
+    /// Changes the string of a key that is there; returns its length.
+    pub(crate) fn change_string(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<Result<usize, WrongType>> {
+        self.change(hash, key, |record, _| record.change_string(change))
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Record> {
+        let (record, _) = self.table.remove(hash, key)?;
+        self.account(0, record.counted_bytes());
+        self.volatile -= usize::from(record.expires_at().is_some());
+        self.untie(key);
         self.count();
-        Some(entry)
+        Some(record)
     }
 
     pub(crate) fn expire_at(&mut self, hash: u64, key: &[u8], at: Option<u64>) -> bool {
-        let Some(entry) = self.table.get_mut(hash, key) else { return false };
-        let had_time = entry.expires_at().is_some();
-        entry.set_expires_at(at);
+        let change = |record: &mut Record, _: &Cell<Used>| {
+            let had_time = record.expires_at().is_some();
+            record.set_expires_at(at);
+            had_time
+        };
+        let Some(had_time) = self.change(hash, key, change) else { return false };
         self.volatile -= usize::from(had_time);
         if let Some(at) = at {
             self.note_due(at, hash);
@@ -204,12 +252,12 @@ impl Database {
             let (volatile, ties, mut bytes) = (&mut self.volatile, &mut self.ties, 0);
             self.table.remove_hash(
                 hash,
-                |entry| entry.is_expired(now),
-                |key, entry| {
+                |record| record.is_expired(now),
+                |record| {
                     *volatile -= 1;
-                    bytes += entry.counted_bytes();
-                    ties.remove(key.as_ref());
-                    removed(key.into());
+                    bytes += record.counted_bytes();
+                    ties.remove(record.as_ref());
+                    removed(record.as_ref().into());
                 },
             );
             self.account(0, bytes);
@@ -255,7 +303,7 @@ impl Database {
             let times = self
                 .table
                 .hashes()
-                .filter_map(|(hash, entry)| entry.expires_at().map(|at| (at, hash)));
+                .filter_map(|(hash, record)| record.expires_at().map(|at| (at, hash)));
             self.due.rebuild(times.chain([(at, hash)]));
         }
     }
@@ -263,7 +311,7 @@ impl Database {
 
 impl Stripe {
     /// A key of any database by chance, or one of those that expire, and its database.
-    pub(crate) fn random(&self, only_volatile: bool) -> Option<(usize, &Key, &Entry)> {
+    pub(crate) fn random(&self, only_volatile: bool) -> Option<(usize, EntryRef<'_>)> {
         let count = |database: &Database| database.keys(only_volatile);
         let mut place = random_below(self.databases.iter().map(count).sum());
         let number = self.databases.iter().position(|database| {
@@ -271,8 +319,7 @@ impl Stripe {
             place = place.saturating_sub(count(database));
             is_here
         })?;
-        let (key, entry) = self.databases.get(number)?.random(only_volatile)?;
-        Some((number, key, entry))
+        Some((number, self.databases.get(number)?.random(only_volatile)?))
     }
 
     pub(crate) fn watch(&mut self, database: usize, key: &[u8], watcher: &Watcher) {

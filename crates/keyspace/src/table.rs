@@ -10,8 +10,13 @@ use crate::random::random_below;
 
 /// Most entries of a group before it is split.
 const GROUP_ENTRIES_MAX: usize = 16;
+/// Places that a group gets at once. With fewer, its allocation grows so often that it leaves holes
+/// which fit nothing else.
+const PLACES_STEP: usize = 4;
 /// Two halves of a group with so few entries together become one.
 const MERGED_ENTRIES_MAX: usize = 6;
+/// Bits of the hash that an entry keeps.
+const HASH_BITS: u32 = 32;
 /// Most places of the directory for each group. Beyond it a group grows instead: so many of its
 /// hashes are equal in all bits that count.
 const PLACES_PER_GROUP_MAX: usize = 32;
@@ -41,9 +46,10 @@ pub(crate) struct Group<K, V> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Item<K, V> {
-    pub(crate) hash: u64,
-    key: K,
-    pub(crate) value: V,
+    /// The first bits of the hash. The others are not needed: no directory is that deep.
+    hash: u32,
+    pub(crate) key: K,
+    value: V,
 }
 
 impl<K, V> Default for Table<K, V> {
@@ -71,10 +77,11 @@ impl<K, V> Table<K, V> {
         items.map(|item| (&item.key, &item.value))
     }
 
-    /// The hash and the value of all entries.
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = (u64, &V)> {
+    /// The hash and the key of all entries. Of the hash only the bits are there that a table looks
+    /// at.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (u64, &K)> {
         let items = self.groups.iter().flat_map(|group| &group.entries);
-        items.map(|item| (item.hash, &item.value))
+        items.map(|item| (item.hash(), &item.key))
     }
 
     /// An entry by chance, each as likely as any other.
@@ -151,12 +158,19 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         Some((&item.key, &item.value))
     }
 
+    /// The same, to change it: the key only to one that is equal.
+    pub(crate) fn entry_mut(&mut self, hash: u64, key: &[u8]) -> Option<(&mut K, &mut V)> {
+        let (group, place) = self.find(hash, key)?;
+        let item = self.groups.get_mut(group)?.entries.get_mut(place)?;
+        Some((&mut item.key, &mut item.value))
+    }
+
     /// Sets the value of a key, and returns the one that it had. The key stays if there is one.
     pub fn insert(&mut self, hash: u64, key: K, value: V) -> Option<V> {
         if let Some(there) = self.get_mut(hash, key.as_ref()) {
             return Some(std::mem::replace(there, value));
         }
-        self.add(Item { hash, key, value });
+        self.add(Item { hash: kept(hash), key, value });
         self.len += 1;
         None
     }
@@ -167,27 +181,28 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         Some(self.remove_at(group, place))
     }
 
-    /// Removes the entries with this hash that `is_removed` says, and gives them to `removed`.
-    pub fn remove_hash(
+    /// Removes the entries that may have this hash and whose key `is_removed` says, and gives their
+    /// keys to `removed`.
+    pub(crate) fn remove_hash(
         &mut self,
         hash: u64,
-        is_removed: impl Fn(&V) -> bool,
-        mut removed: impl FnMut(K, V),
+        is_removed: impl Fn(&K) -> bool,
+        mut removed: impl FnMut(K),
     ) {
         loop {
             let Some(number) = self.directory.get(self.slot(hash)).copied() else { return };
             let items = &self.groups[number as usize].entries;
-            let found = items.iter().position(|item| item.hash == hash && is_removed(&item.value));
-            let Some(place) = found else { return };
-            let (key, value) = self.remove_at(number as usize, place);
-            removed(key, value);
+            let is_it = |item: &Item<K, V>| item.hash == kept(hash) && is_removed(&item.key);
+            let Some(place) = items.iter().position(is_it) else { return };
+            let (key, _) = self.remove_at(number as usize, place);
+            removed(key);
         }
     }
 
-    /// An entry with this hash that `is_it` says.
-    pub(crate) fn by_hash(&self, hash: u64, is_it: impl Fn(&V) -> bool) -> Option<(&K, &V)> {
+    /// An entry that may have this hash and whose key `is_it` says.
+    pub(crate) fn by_hash(&self, hash: u64, is_it: impl Fn(&K) -> bool) -> Option<(&K, &V)> {
         let items = &self.group_of(hash)?.entries;
-        let item = items.iter().find(|item| item.hash == hash && is_it(&item.value))?;
+        let item = items.iter().find(|item| item.hash == kept(hash) && is_it(&item.key))?;
         Some((&item.key, &item.value))
     }
 
@@ -206,7 +221,7 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
             *self = Table::default();
         }
         // The result may fit to its other half in turn.
-        while self.merge(item.hash) {}
+        while self.merge(item.hash()) {}
         (item.key, item.value)
     }
 
@@ -216,11 +231,12 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
             self.directory.push(0);
         }
         loop {
-            let number = self.directory[self.slot(item.hash)];
+            let number = self.directory[self.slot(item.hash())];
             let is_deep = self.directory.len() >= PLACES_PER_GROUP_MAX * (self.groups.len() + 1);
             let group = &mut self.groups[number as usize];
             let doubles = group.depth == self.depth;
-            if group.entries.len() < GROUP_ENTRIES_MAX || doubles && is_deep {
+            let is_full = group.depth == HASH_BITS || doubles && is_deep;
+            if group.entries.len() < GROUP_ENTRIES_MAX || is_full {
                 group.push(item);
                 self.largest = self.largest.max(group.entries.len());
                 return;
@@ -236,8 +252,13 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         let bit = 1 << (64 - depth);
         let mut upper = Group::new(depth, group.prefix | bit);
         let mut lower = Group::new(depth, group.prefix);
+        let is_upper = |item: &Item<K, V>| item.hash() & bit != 0;
+        let uppers = group.entries.iter().filter(|item| is_upper(item)).count();
+        upper.entries.reserve_exact(uppers.next_multiple_of(PLACES_STEP));
+        let lowers = group.entries.len() - uppers;
+        lower.entries.reserve_exact(lowers.next_multiple_of(PLACES_STEP));
         for item in std::mem::take(&mut group.entries) {
-            let half = if item.hash & bit == 0 { &mut lower } else { &mut upper };
+            let half = if is_upper(&item) { &mut upper } else { &mut lower };
             half.push(item);
         }
         if depth > self.depth {
@@ -321,11 +342,11 @@ impl<K, V> Group<K, V> {
     fn push(&mut self, item: Item<K, V>) {
         let place = self.entries.len();
         if let Some(slot) = self.tags.get_mut(place) {
-            *slot = tag(item.hash);
+            *slot = tag(item.hash());
         }
         if place == self.entries.capacity() {
             // A small collection has no room to spare.
-            self.entries.reserve_exact(if place < 4 { 1 } else { 2 });
+            self.entries.reserve_exact(if place < PLACES_STEP { 1 } else { PLACES_STEP });
         }
         self.entries.push(item);
     }
@@ -341,7 +362,7 @@ impl<K, V> Group<K, V> {
     fn tag_from(&mut self, place: usize) {
         let items = self.entries.iter().zip(&mut self.tags);
         for (item, slot) in items.skip(place) {
-            *slot = tag(item.hash);
+            *slot = tag(item.hash());
         }
     }
 }
@@ -349,7 +370,7 @@ impl<K, V> Group<K, V> {
 impl<K: AsRef<[u8]>, V> Group<K, V> {
     fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let wanted = tag(hash);
-        let is_it = |item: &Item<K, V>| item.hash == hash && item.key.as_ref() == key;
+        let is_it = |item: &Item<K, V>| item.hash == kept(hash) && item.key.as_ref() == key;
         let tagged = self.entries.iter().zip(&self.tags).enumerate();
         for (place, (item, tag)) in tagged {
             if *tag == wanted && is_it(item) {
@@ -361,9 +382,21 @@ impl<K: AsRef<[u8]>, V> Group<K, V> {
     }
 }
 
+impl<K, V> Item<K, V> {
+    /// The bits of its hash that a table looks at.
+    fn hash(&self) -> u64 {
+        u64::from(self.hash) << HASH_BITS
+    }
+}
+
+/// The bits of a hash that an entry keeps.
+fn kept(hash: u64) -> u32 {
+    (hash >> HASH_BITS) as u32
+}
+
 /// A byte of a hash that says little about its group.
 fn tag(hash: u64) -> u8 {
-    ((hash >> 20) & 0xff) as u8
+    (hash >> HASH_BITS) as u8
 }
 
 #[cfg(test)]

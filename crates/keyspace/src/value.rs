@@ -48,21 +48,6 @@ pub(crate) fn hash_of(word: &[u8]) -> u64 {
     HASHER.hash_one(word)
 }
 
-impl Value {
-    /// The name of its type.
-    #[must_use]
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Value::String(_) => "string",
-            Value::List(_) => "list",
-            Value::Hash(_) => "hash",
-            Value::Set(_) => "set",
-            Value::SortedSet(_) => "zset",
-            Value::Stream(_) => "stream",
-        }
-    }
-}
-
 impl Hash {
     /// The number of fields.
     #[must_use]

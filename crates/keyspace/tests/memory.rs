@@ -24,7 +24,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let key = 0..8_u8;
     prop_oneof![
-        (key.clone(), 0..5000_usize).prop_map(|(key, length)| Step::Put(key, length)),
+        (key.clone(), 0..8000_usize).prop_map(|(key, length)| Step::Put(key, length)),
         key.clone().prop_map(Step::Expire),
         key.clone().prop_map(Step::Push),
         (key.clone(), any::<u8>()).prop_map(|(key, field)| Step::Field(key, field)),

@@ -6,11 +6,18 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use zodium_keyspace::{Entry, Keyspace, Removed, Stripes, Value, Watcher};
+use zodium_keyspace::{
+    Entry, EntryRef, Keyspace, PACKED_BYTES_MAX, Removed, Set, Stripes, Text, Value, ValueRef,
+    Watcher, WrongType,
+};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(u8, u8, Option<u8>),
+    Put(u8, Content, Option<u8>),
+    /// Appends bytes to the string of a key.
+    Append(u8, Content),
+    /// Sets the string of a key, and keeps its time.
+    Replace(u8, Content),
     Take(u8),
     ExpireAt(u8, Option<u8>),
     Sleep(u8),
@@ -18,12 +25,43 @@ enum Step {
     Flush,
 }
 
+/// A string of a byte repeated, or a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Content {
+    String(u8, usize),
+    Set,
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    let length = prop_oneof![
+        8 => 0..40_usize,
+        2 => Just(9_usize),
+        1 => PACKED_BYTES_MAX - 1..PACKED_BYTES_MAX + 2,
+    ];
+    prop_oneof![
+        9 => (any::<u8>(), length).prop_map(|(byte, length)| Content::String(byte, length)),
+        1 => prop::bool::weighted(0.2).prop_map(|is_set| match is_set {
+            true => Content::Set,
+            false => Content::String(0, 0),
+        }),
+    ]
+}
+
+/// The name of a key: some are too long to be kept with their strings.
+fn name(key: u8) -> Vec<u8> {
+    vec![key; if key < 2 { 70_000 } else { usize::from(key % 50) + 1 }]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // Some keys come often.
+    let key = || prop_oneof![any::<u8>(), 0..6_u8];
     let step = prop_oneof![
-        8 => (any::<u8>(), any::<u8>(), any::<Option<u8>>())
+        8 => (key(), content(), any::<Option<u8>>())
             .prop_map(|(key, value, later)| Step::Put(key, value, later)),
-        4 => any::<u8>().prop_map(Step::Take),
-        4 => (any::<u8>(), any::<Option<u8>>()).prop_map(|(k, e)| Step::ExpireAt(k, e)),
+        2 => (key(), content()).prop_map(|(key, value)| Step::Append(key, value)),
+        2 => (key(), content()).prop_map(|(key, value)| Step::Replace(key, value)),
+        4 => key().prop_map(Step::Take),
+        4 => (key(), any::<Option<u8>>()).prop_map(|(k, e)| Step::ExpireAt(k, e)),
         2 => any::<u8>().prop_map(Step::Sleep),
         1 => Just(Step::Expire),
         1 => Just(Step::Flush),
@@ -32,7 +70,36 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Values and times by key.
-type Model = HashMap<u8, (u8, Option<u64>)>;
+type Model = HashMap<u8, (Seen, Option<u64>)>;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    String(Vec<u8>),
+    Set,
+}
+
+impl Content {
+    fn seen(self) -> Seen {
+        match self {
+            Content::String(byte, length) => Seen::String(vec![byte; length]),
+            Content::Set => Seen::Set,
+        }
+    }
+
+    fn value(self) -> Value {
+        match self {
+            Content::String(byte, length) => Value::String(vec![byte; length].into()),
+            Content::Set => Value::Set(Box::new([&b"member"[..]].into_iter().collect::<Set>())),
+        }
+    }
+}
+
+fn seen(entry: EntryRef<'_>) -> Seen {
+    match entry.value() {
+        ValueRef::String(text) => Seen::String(text.to_vec()),
+        _ => Seen::Set,
+    }
+}
 
 fn value(byte: u8) -> Value {
     Value::String(Bytes::copy_from_slice(&[byte]))
@@ -43,17 +110,44 @@ fn apply(keyspace: &Keyspace, model: &mut Model, now: &mut u64, step: &Step) {
     hold.database = 3;
     let at = |later: Option<u8>| later.map(|later| *now + u64::from(later));
     match *step {
-        Step::Put(key, byte, later) => {
-            hold.put(&[key], Entry::new(value(byte)).expiring(at(later)));
-            model.insert(key, (byte, at(later)));
+        Step::Put(key, content, later) => {
+            match content.seen() {
+                Seen::String(bytes) if key % 2 == 0 => {
+                    hold.put_string(&name(key), &bytes, at(later));
+                }
+                _ => hold.put(&name(key), Entry::new(content.value()).expiring(at(later))),
+            }
+            hold.changed(&name(key));
+            model.insert(key, (content.seen(), at(later)));
+        }
+        Step::Append(key, content) | Step::Replace(key, content) => {
+            let Seen::String(bytes) = content.seen() else { return };
+            let replaces = matches!(step, Step::Replace(..));
+            let change = |old: &mut Vec<u8>| {
+                if replaces {
+                    old.clear();
+                }
+                old.extend_from_slice(&bytes);
+            };
+            let result = hold.change_string(&name(key), change);
+            hold.changed(&name(key));
+            model.retain(|other, (_, at)| *other != key || is_there(*at, *now));
+            let (there, _) = model.entry(key).or_insert((Seen::String(Vec::new()), None));
+            match there {
+                Seen::String(old) => {
+                    change(old);
+                    assert_eq!(result, Ok(old.len()));
+                }
+                Seen::Set => assert_eq!(result, Err(WrongType)),
+            }
         }
         Step::Take(key) => {
-            let taken = hold.take(&[key]).is_some();
+            let taken = hold.take(&name(key)).is_some();
             assert_eq!(taken, model.remove(&key).is_some_and(|(_, at)| is_there(at, *now)));
         }
         Step::ExpireAt(key, later) => {
             let there = model.get_mut(&key).filter(|(_, at)| is_there(*at, *now));
-            assert_eq!(hold.expire_at(&[key], at(later)), there.is_some());
+            assert_eq!(hold.expire_at(&name(key), at(later)), there.is_some());
             if let Some(there) = there {
                 there.1 = at(later);
             }
@@ -89,26 +183,47 @@ proptest! {
             apply(&keyspace, &mut model, &mut now, step);
             let mut hold = keyspace.lock(Stripes::ALL, now);
             hold.database = 3;
-            let mut found: Vec<_> = hold.iter().map(|(key, entry)| {
-                let Value::String(bytes) = &entry.value else { panic!("a string") };
-                (key[0], (bytes[0], entry.expires_at()))
+            let mut found: Vec<_> = hold.iter().map(|entry| {
+                assert_eq!(entry.key(), name(entry.key()[0]));
+                (entry.key()[0], (seen(entry), entry.expires_at()))
             }).collect();
             let there = model.iter().filter(|(_, (_, at))| is_there(*at, now));
-            let mut expected: Vec<_> = there.map(|(key, value)| (*key, *value)).collect();
+            let mut expected: Vec<_> = there.map(|(key, value)| (*key, value.clone())).collect();
             found.sort_unstable();
             expected.sort_unstable();
             prop_assert_eq!(found, expected);
-            let volatile = hold.iter().filter(|(_, entry)| entry.expires_at().is_some()).count();
+            let volatile = hold.iter().filter(|entry| entry.expires_at().is_some()).count();
             drop(hold);
             prop_assert!(keyspace.totals(3).volatile >= volatile);
             prop_assert_eq!(keyspace.totals(0).keys, 0);
+            if let Some(bytes) = bytes_of_strings(&keyspace, 3) {
+                prop_assert_eq!(keyspace.used_bytes(), bytes);
+            }
         }
     }
 }
 
+/// Bytes of a database, counted anew; `None` if there are others than strings, which are counted by
+/// an estimate of their own.
+fn bytes_of_strings(keyspace: &Keyspace, database: usize) -> Option<u64> {
+    let (mut sum, mut are_strings) = (0, true);
+    for part in 0..Keyspace::PARTS {
+        keyspace.visit_part(part, database, 0, usize::MAX, &mut |entry, _| {
+            sum += match entry.value() {
+                ValueRef::String(Text::Packed(_)) => entry.estimated_bytes(0),
+                // Long ones are counted in steps of 16.
+                ValueRef::String(Text::Shared(_)) => entry.estimated_bytes(0).next_multiple_of(16),
+                _ => 0,
+            };
+            are_strings &= matches!(entry.value(), ValueRef::String(_));
+        });
+    }
+    are_strings.then_some(sum as u64)
+}
+
 fn number(keyspace: &Keyspace, stripes: Stripes) -> [u8; 2] {
     let hold = keyspace.lock(stripes, 1);
-    [b"one", b"two"].map(|key| hold.read::<Bytes>(key).unwrap().map_or(0, |bytes| bytes[0]))
+    [b"one", b"two"].map(|key| hold.read_string(key).unwrap().map_or(0, |text| text[0]))
 }
 
 #[test]
@@ -169,7 +284,7 @@ fn a_scan_meets_all_keys_by_short_cursors() {
     let (mut met, mut cursor, mut calls) = (Vec::new(), 0, 0);
     loop {
         let hold = keyspace.lock(Stripes::ALL, 1);
-        cursor = hold.scan(cursor, 10, &mut |key, _| met.push(key.to_vec()));
+        cursor = hold.scan(cursor, 10, &mut |entry| met.push(entry.key().to_vec()));
         calls += 1;
         assert!(cursor < 1 << 20, "{cursor}");
         if cursor == 0 {
@@ -181,5 +296,5 @@ fn a_scan_meets_all_keys_by_short_cursors() {
     met.dedup();
     assert_eq!(met.len(), 5_000);
     // Any cursor is taken.
-    keyspace.lock(Stripes::ALL, 1).scan(u64::MAX, 10, &mut |_, _| ());
+    keyspace.lock(Stripes::ALL, 1).scan(u64::MAX, 10, &mut |_| ());
 }

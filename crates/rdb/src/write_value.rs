@@ -1,28 +1,28 @@
 //! Writing values, in encodings that every version reads.
 
-use zodium_keyspace::Value;
+use zodium_keyspace::ValueRef;
 
 use crate::output::{length, string};
 use crate::write_stream;
 
 /// Appends a value: the number of its kind, then what it holds.
-pub fn write_value(out: &mut Vec<u8>, value: &Value) {
+pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
-        Value::String(bytes) => {
+        ValueRef::String(text) => {
             out.push(0);
-            string(out, bytes);
+            string(out, &text);
         }
-        Value::List(list) => {
+        ValueRef::List(list) => {
             out.push(1);
             length(out, list.0.len());
             list.0.iter().for_each(|element| string(out, element));
         }
-        Value::Set(set) => {
+        ValueRef::Set(set) => {
             out.push(2);
             length(out, set.len());
             set.iter().for_each(|member| string(out, member));
         }
-        Value::SortedSet(set) => {
+        ValueRef::SortedSet(set) => {
             out.push(5);
             length(out, set.len());
             for (member, score) in set.upwards(0) {
@@ -30,7 +30,7 @@ pub fn write_value(out: &mut Vec<u8>, value: &Value) {
                 out.extend_from_slice(&score.to_le_bytes());
             }
         }
-        Value::Hash(hash) => {
+        ValueRef::Hash(hash) => {
             out.push(4);
             length(out, hash.len());
             for (field, value) in hash.iter() {
@@ -38,7 +38,7 @@ pub fn write_value(out: &mut Vec<u8>, value: &Value) {
                 string(out, value);
             }
         }
-        Value::Stream(stream) => {
+        ValueRef::Stream(stream) => {
             out.push(21);
             write_stream::write(out, stream);
         }

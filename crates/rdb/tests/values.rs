@@ -103,7 +103,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read(value in value()) {
         let mut bytes = Vec::new();
-        write_value(&mut bytes, &value);
+        write_value(&mut bytes, value.as_ref());
         prop_assert_eq!(text(&read(&bytes).unwrap()), text(&value));
         for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
             prop_assert!(read(&bytes[..length]).is_err());

@@ -1,11 +1,12 @@
 //! The answer of a command, written to a link or to a buffer.
 
 use bytes::{Bytes, BytesMut};
+use zodium_keyspace::Text;
 use zodium_net::Output;
 use zodium_resp::{Version, write};
 
-/// Values from this length on are sent without a copy.
-const SHARED_BYTES_MIN: usize = 5 << 10;
+/// Longer values are sent without a copy.
+const COPIED_BYTES_MAX: usize = zodium_keyspace::PACKED_BYTES_MAX;
 
 /// Writes an answer in the version that a client speaks.
 pub(crate) struct Reply<'a> {
@@ -82,10 +83,18 @@ impl<'a> Reply<'a> {
         self.bulk(text.as_bytes());
     }
 
+    /// A string of a key.
+    pub(crate) fn stored(&mut self, text: Text) {
+        match text {
+            Text::Packed(bytes) => self.bulk(bytes),
+            Text::Shared(bytes) => self.shared(bytes),
+        }
+    }
+
     /// Bytes that the answer may share.
     pub(crate) fn shared(&mut self, bytes: &Bytes) {
         match &mut self.out {
-            Out::Link(output) if bytes.len() >= SHARED_BYTES_MIN => {
+            Out::Link(output) if bytes.len() > COPIED_BYTES_MAX => {
                 write::bulk_header(output.buffer(), bytes.len());
                 output.push(bytes.clone());
                 output.buffer().extend_from_slice(b"\r\n");

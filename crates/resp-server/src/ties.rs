@@ -163,7 +163,6 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use zodium_keyspace::{Entry, Value};
 
     use super::*;
 
@@ -197,7 +196,7 @@ mod tests {
         }
         let stripe = keyspace.stripe(b"a");
         let mut hold = keyspace.lock(stripe, 1);
-        hold.put(b"a", Entry::new(Value::String(bytes::Bytes::new())));
+        hold.put_string(b"a", b"", None);
         hold.tie(b"a", vec![stays]);
         drop(hold);
         ties.cut(&keyspace, [(1, Oid(7)), (0, Oid(8))].into_iter());

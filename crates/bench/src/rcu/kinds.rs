@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use crossbeam_skiplist::SkipMap;
-use zodium_keyspace::{Entry, Keyspace, Value};
+use zodium_keyspace::Keyspace;
 
 /// A keyspace that threads share.
 pub(super) trait Keys: Sync {
@@ -112,12 +112,13 @@ struct Striped(Keyspace);
 impl Keys for Striped {
     fn get(&self, key: &[u8], now: u64, out: &mut Vec<u8>) -> bool {
         let hold = self.0.lock(self.0.stripe(key), now);
-        copy(hold.read::<Bytes>(key).ok().flatten(), out)
+        let found = hold.read_string(key).ok().flatten();
+        found.inspect(|text| out.extend_from_slice(text)).is_some()
     }
 
     fn set(&self, key: &[u8], now: u64, value: &[u8]) {
         let mut hold = self.0.lock(self.0.stripe(key), now);
-        hold.put(key, Entry::new(Value::String(Bytes::copy_from_slice(value))));
+        hold.put_string(key, value, None);
         hold.changed(key);
     }
 }

@@ -1,5 +1,6 @@
 //! Integers of any width within strings: `BITFIELD`, `BITFIELD_RO`.
 
+use zodium_keyspace::Text;
 use zodium_resp::parse_integer;
 
 use super::bits::{bit, offset, set_bit};
@@ -153,15 +154,14 @@ pub(super) fn bitfield_ro(call: &mut Call) -> Outcome {
 fn run(call: &mut Call, is_readonly: bool) -> Outcome {
     let key = call.word(1);
     let steps = steps(call, is_readonly)?;
-    let old = read(call.hold, key)?.cloned().unwrap_or_default();
+    let old = read(call.hold, key)?.map(Text::bytes).unwrap_or_default();
     if steps.iter().all(|step| matches!(step.action, Action::Get)) {
         call.reply.array(steps.len());
         for step in &steps {
-            call.reply.integer(step.width.read(&old, step.offset) as i64);
+            call.reply.integer(step.width.read(old, step.offset) as i64);
         }
         return Ok(());
     }
-    drop(old);
     let (mut answers, mut has_changed) = (Vec::new(), false);
     change(call, key, |bytes| {
         for step in &steps {

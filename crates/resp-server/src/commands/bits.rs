@@ -4,8 +4,7 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-use zodium_keyspace::Entry;
+use zodium_keyspace::Text;
 use zodium_resp::parse_integer;
 
 use super::strings::read;
@@ -43,7 +42,7 @@ pub(super) fn setbit(call: &mut Call) -> Outcome {
         b"1" => true,
         _ => return Err(Fail::fixed("ERR bit is not an integer or out of range")),
     };
-    let old = read(call.hold, key)?.is_some_and(|bytes| bit(bytes, offset));
+    let old = read(call.hold, key)?.is_some_and(|text| bit(&text, offset));
     change(call, key, |bytes| {
         bytes.resize(bytes.len().max(offset / 8 + 1), 0);
         set_bit(bytes, offset, is_set);
@@ -55,7 +54,7 @@ pub(super) fn setbit(call: &mut Call) -> Outcome {
 
 pub(super) fn getbit(call: &mut Call) -> Outcome {
     let offset = offset(call, call.word(2))?;
-    let is_set = read(call.hold, call.word(1))?.is_some_and(|bytes| bit(bytes, offset));
+    let is_set = read(call.hold, call.word(1))?.is_some_and(|text| bit(&text, offset));
     call.reply.flag(is_set);
     Ok(())
 }
@@ -100,8 +99,8 @@ pub(super) fn bitcount(call: &mut Call) -> Outcome {
     let is_empty = matches!((places.start, places.end),
         (Some(start), Some(end)) if start < 0 && end < 0 && start > end);
     let count = match read(call.hold, call.word(1))? {
-        Some(bytes) if !is_empty => {
-            places.within(bytes.len()).map_or(0, |range| count_ones(bytes, range))
+        Some(text) if !is_empty => {
+            places.within(text.len()).map_or(0, |range| count_ones(&text, range))
         }
         _ => 0,
     };
@@ -123,17 +122,17 @@ pub(super) fn bitpos(call: &mut Call) -> Outcome {
         _ => return Err(Fail::fixed("ERR The bit argument must be 1 or 0.")),
     };
     let places = Places::of(call, 3)?;
-    let Some(bytes) = read(call.hold, call.word(1))? else {
+    let Some(text) = read(call.hold, call.word(1))? else {
         call.reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
-    let range = places.within(bytes.len());
-    let found = range.clone().and_then(|range| first_bit(bytes, range, wanted));
+    let range = places.within(text.len());
+    let found = range.clone().and_then(|range| first_bit(&text, range, wanted));
     let answer = match found {
         Some(place) => i64::try_from(place).unwrap_or(i64::MAX),
         // Without an end, the string is as if zeros followed it.
         None if !wanted && places.end.is_none() && range.is_some() => {
-            i64::try_from(bytes.len() * 8).unwrap_or(i64::MAX)
+            i64::try_from(text.len() * 8).unwrap_or(i64::MAX)
         }
         None => -1,
     };
@@ -180,12 +179,12 @@ pub(super) fn bitop(call: &mut Call) -> Outcome {
     let target = call.word(2);
     let mut sources = Vec::new();
     for key in call.arguments.from(3).iter() {
-        sources.push(read(call.hold, key)?.cloned().unwrap_or_default());
+        sources.push(read(call.hold, key)?.map(Text::bytes).unwrap_or_default());
     }
     let result = combine(operation, &sources);
     let length = result.len();
     if length > 0 {
-        call.hold.put(target, Entry::new(zodium_keyspace::Value::String(result)));
+        call.hold.put_string(target, &result, None);
         call.changed(target, Class::String, "set");
     } else if call.hold.take(target).is_some() {
         call.changed(target, Class::Generic, "del");
@@ -194,8 +193,8 @@ pub(super) fn bitop(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-fn combine(operation: Operation, sources: &[Bytes]) -> Bytes {
-    let length = sources.iter().map(Bytes::len).max().unwrap_or(0);
+fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
+    let length = sources.iter().map(|source| source.len()).max().unwrap_or(0);
     let mut result = vec![0; length];
     for (number, source) in sources.iter().enumerate() {
         let padded = source.iter().copied().chain(std::iter::repeat(0));
@@ -209,7 +208,7 @@ fn combine(operation: Operation, sources: &[Bytes]) -> Bytes {
             };
         }
     }
-    result.into()
+    result
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Numbers in strings: `INCR` and the like.
 
-use bytes::Bytes;
-use zodium_keyspace::Entry;
 use zodium_resp::{add_decimals, format_double, parse_integer};
 
-use super::strings::{read, string};
+use super::strings::read;
 use crate::call::{Call, double};
 use crate::events::Class;
 use crate::fail::{Fail, NAN, NO_FLOAT, NO_INTEGER, OVERFLOW, Outcome};
@@ -31,11 +29,11 @@ pub(super) fn decrby(call: &mut Call) -> Outcome {
 fn add(call: &mut Call, by: i64) -> Outcome {
     let key = call.word(1);
     let old = match read(call.hold, key)? {
-        Some(bytes) => parse_integer(bytes).ok_or(NO_INTEGER)?,
+        Some(text) => parse_integer(&text).ok_or(NO_INTEGER)?,
         None => 0,
     };
     let sum = old.checked_add(by).ok_or(OVERFLOW)?;
-    replace(call, key, sum.to_string().into())?;
+    replace(call, key, sum.to_string().as_bytes())?;
     call.changed(key, Class::String, "incrby");
     call.reply.integer(sum);
     Ok(())
@@ -43,9 +41,9 @@ fn add(call: &mut Call, by: i64) -> Outcome {
 
 pub(super) fn incrbyfloat(call: &mut Call) -> Outcome {
     let (key, by) = (call.word(1), call.word(2));
-    let old = read(call.hold, key)?.cloned().unwrap_or_else(|| Bytes::from_static(b"0"));
-    let sum = sum(&old, by)?;
-    replace(call, key, sum.clone().into())?;
+    let old = read(call.hold, key)?.map_or(&b"0"[..], |text| text.bytes());
+    let sum = sum(old, by)?;
+    replace(call, key, sum.as_bytes())?;
     call.changed(key, Class::String, "incrbyfloat");
     call.reply.text(&sum);
     Ok(())
@@ -65,10 +63,10 @@ pub(super) fn sum(one: &[u8], other: &[u8]) -> Result<String, Fail> {
 }
 
 /// Sets the string of a key, whose time stays.
-fn replace(call: &mut Call, key: &[u8], value: Bytes) -> Outcome {
-    match call.hold.write::<Bytes>(key)? {
-        Some(bytes) => *bytes = value,
-        None => drop(call.hold.put(key, Entry::new(string(&value)))),
-    }
+fn replace(call: &mut Call, key: &[u8], value: &[u8]) -> Outcome {
+    call.hold.change_string(key, |bytes| {
+        bytes.clear();
+        bytes.extend_from_slice(value);
+    })?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `DUMP` and `RESTORE`: values in the format of RDB, with its version and a checksum.
 
-use zodium_keyspace::{Entry, Value};
+use zodium_keyspace::{Entry, ValueRef};
 use zodium_rdb::{Input, NEWEST_VERSION, VERSION, read_value, sum, write_value};
 use zodium_resp::parse_integer;
 
@@ -24,12 +24,12 @@ pub(super) fn dump(call: &mut Call) -> Outcome {
         call.reply.null();
         return Ok(());
     };
-    call.reply.bulk(&payload_of(&entry.value));
+    call.reply.bulk(&payload_of(entry.value()));
     Ok(())
 }
 
 /// A value as `DUMP` gives it.
-pub(crate) fn payload_of(value: &Value) -> Vec<u8> {
+pub(crate) fn payload_of(value: ValueRef<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_value(&mut bytes, value);
     bytes.extend_from_slice(&VERSION.to_le_bytes());

@@ -1,6 +1,6 @@
 //! What the stock server would call the representation of a value: `OBJECT ENCODING`.
 
-use zodium_keyspace::{Entry, Value};
+use zodium_keyspace::{EntryRef, ValueRef};
 use zodium_resp::parse_integer;
 
 use crate::server::Server;
@@ -9,13 +9,13 @@ use crate::server::Server;
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// The name for a value of this kind and size, by the limits that are set.
-pub(super) fn of(server: &Server, entry: &Entry) -> &'static str {
+pub(super) fn of(server: &Server, entry: EntryRef<'_>) -> &'static str {
     let limit = |name: &str| usize::try_from(server.settings.number(name)).unwrap_or(usize::MAX);
-    match &entry.value {
-        Value::String(bytes) if parse_integer(bytes).is_some() => "int",
-        Value::String(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
-        Value::String(_) => "raw",
-        Value::List(list) => {
+    match entry.value() {
+        ValueRef::String(text) if parse_integer(&text).is_some() => "int",
+        ValueRef::String(text) if text.len() <= EMBEDDED_BYTES_MAX => "embstr",
+        ValueRef::String(_) => "raw",
+        ValueRef::List(list) => {
             let size = server.settings.number("list-max-listpack-size");
             let bytes: usize = list.0.iter().map(|element| element.len() + 2).sum();
             let is_small = match usize::try_from(size) {
@@ -25,13 +25,13 @@ pub(super) fn of(server: &Server, entry: &Entry) -> &'static str {
             };
             if is_small { "listpack" } else { "quicklist" }
         }
-        Value::Hash(hash) => {
+        ValueRef::Hash(hash) => {
             let bytes = limit("hash-max-listpack-value");
             let fits = hash.len() <= limit("hash-max-listpack-entries")
                 && hash.iter().all(|(field, value)| field.len() <= bytes && value.len() <= bytes);
             if fits { "listpack" } else { "hashtable" }
         }
-        Value::Set(set) => {
+        ValueRef::Set(set) => {
             let bytes = limit("set-max-listpack-value");
             let are_numbers = set.len() <= limit("set-max-intset-entries")
                 && set.iter().all(|member| parse_integer(member).is_some());
@@ -43,12 +43,12 @@ pub(super) fn of(server: &Server, entry: &Entry) -> &'static str {
                 (false, false) => "hashtable",
             }
         }
-        Value::SortedSet(set) => {
+        ValueRef::SortedSet(set) => {
             let bytes = limit("zset-max-listpack-value");
             let fits = set.len() <= limit("zset-max-listpack-entries")
                 && set.upwards(0).all(|(member, _)| member.len() <= bytes);
             if fits { "listpack" } else { "skiplist" }
         }
-        Value::Stream(_) => "stream",
+        ValueRef::Stream(_) => "stream",
     }
 }

@@ -1,6 +1,6 @@
 //! When keys expire: `EXPIRE`, `TTL` and the like, and the options of other commands.
 
-use zodium_keyspace::Entry;
+use zodium_keyspace::EntryRef;
 use zodium_resp::parse_integer;
 
 use crate::call::{Call, Options, integer, is};
@@ -131,7 +131,7 @@ fn set_time(call: &mut Call, name: &str, unit_ms: i64, is_relative: bool) -> Out
         false => Some(time),
     });
     let at = at.ok_or_else(|| invalid(name))?;
-    let old = call.hold.entry(key).map(Entry::expires_at);
+    let old = call.hold.entry(key).map(EntryRef::expires_at);
     let is_done = old.is_some_and(|old| conditions.allow(old, at));
     if is_done {
         match u64::try_from(at).ok().filter(|_| at > now) {
@@ -167,7 +167,7 @@ pub(super) fn pexpiretime(call: &mut Call) -> Outcome {
 }
 
 fn answer_time(call: &mut Call, time: impl FnOnce(u64, u64) -> u64) -> Outcome {
-    let answer = match call.hold.entry(call.word(1)).map(Entry::expires_at) {
+    let answer = match call.hold.entry(call.word(1)).map(EntryRef::expires_at) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => i64::try_from(time(at, call.hold.now)).unwrap_or(i64::MAX),

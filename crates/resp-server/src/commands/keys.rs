@@ -1,6 +1,6 @@
 //! Keys of any type: `DEL`, `RENAME`, `COPY`, `OBJECT` and the like.
 
-use zodium_keyspace::{DATABASES, Entry, Uses};
+use zodium_keyspace::{DATABASES, EntryRef, Record, Uses};
 use zodium_resp::parse_integer;
 
 use super::encoding;
@@ -31,13 +31,13 @@ pub(super) fn exists(call: &mut Call) -> Outcome {
 
 pub(super) fn touch(call: &mut Call) -> Outcome {
     let entries = call.arguments.from(1).iter().filter_map(|key| call.hold.entry(key));
-    let there = entries.inspect(|entry| call.hold.note_use(entry)).count();
+    let there = entries.inspect(|entry| call.hold.note_use(*entry)).count();
     call.reply.count(there);
     Ok(())
 }
 
 pub(super) fn type_of(call: &mut Call) -> Outcome {
-    let name = call.hold.entry(call.word(1)).map_or("none", |entry| entry.value.type_name());
+    let name = call.hold.entry(call.word(1)).map_or("none", |entry| entry.value().type_name());
     call.reply.simple(name);
     Ok(())
 }
@@ -67,7 +67,7 @@ fn move_key(call: &mut Call) -> Outcome {
         return if call.hold.has(source) { Ok(()) } else { Err(NO_KEY) };
     }
     let ties = call.hold.ties(source);
-    let entry = call.hold.take(source).ok_or(NO_KEY)?;
+    let entry = call.hold.take(source).map(Record::into_entry).ok_or(NO_KEY)?;
     // Its own event of a new key: clients that wait for it are served.
     call.hold.take(target);
     call.hold.put(target, entry);
@@ -97,7 +97,7 @@ pub(super) fn move_to(call: &mut Call) -> Outcome {
         return Ok(());
     }
     let ties = call.hold.ties(key);
-    let Some(entry) = call.hold.take(key) else {
+    let Some(entry) = call.hold.take(key).map(Record::into_entry) else {
         call.reply.flag(false);
         return Ok(());
     };
@@ -129,7 +129,7 @@ pub(super) fn copy(call: &mut Call) -> Outcome {
         return Err(Fail::fixed("ERR source and destination objects are the same"));
     }
     let ties = call.hold.ties(key);
-    let Some(entry) = call.hold.entry(key).cloned() else {
+    let Some(entry) = call.hold.entry(key).map(EntryRef::to_entry) else {
         call.reply.flag(false);
         return Ok(());
     };
@@ -154,7 +154,7 @@ pub(super) fn randomkey(call: &mut Call) -> Outcome {
 pub(super) fn keys(call: &mut Call) -> Outcome {
     let pattern = call.word(1);
     let fits = |key: &&[u8]| pattern == b"*" || glob::fits(pattern, key);
-    let found: Vec<&[u8]> = call.hold.iter().map(|(key, _)| key).filter(fits).collect();
+    let found: Vec<&[u8]> = call.hold.iter().map(EntryRef::key).filter(fits).collect();
     call.reply.words(&found);
     Ok(())
 }
@@ -196,7 +196,7 @@ pub(super) fn object_freq(call: &mut Call) -> Outcome {
     answer_about(call, |entry, now| entry.frequency(now, uses).into())
 }
 
-fn answer_about(call: &mut Call, about: impl FnOnce(&Entry, u64) -> i64) -> Outcome {
+fn answer_about(call: &mut Call, about: impl FnOnce(EntryRef<'_>, u64) -> i64) -> Outcome {
     match call.hold.entry(call.word(2)) {
         Some(entry) => call.reply.integer(about(entry, call.hold.now)),
         None => call.reply.null(),
@@ -234,7 +234,7 @@ pub(super) fn memory_usage(call: &mut Call) -> Outcome {
         _ => return Err(SYNTAX),
     };
     match call.hold.entry(key) {
-        Some(entry) => call.reply.count(entry.estimated_bytes(key, samples)),
+        Some(entry) => call.reply.count(entry.estimated_bytes(samples)),
         None => call.reply.null(),
     }
     Ok(())

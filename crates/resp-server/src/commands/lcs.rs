@@ -52,7 +52,7 @@ pub(super) fn lcs(call: &mut Call) -> Outcome {
     let string = |place: usize| {
         let found = read(call.hold, call.word(place));
         found
-            .map(|bytes| bytes.cloned().unwrap_or_default())
+            .map(|text| text.map_or(&[][..], |text| text.bytes()))
             .map_err(|_| Fail::fixed("ERR The specified keys must contain string values"))
     };
     let (one, other) = (string(1)?, string(2)?);
@@ -64,7 +64,7 @@ pub(super) fn lcs(call: &mut Call) -> Outcome {
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
         ));
     }
-    let matches = matches(&one, &other);
+    let matches = matches(one, other);
     let length: usize = matches.iter().map(|found| found.length).sum();
     if wanted.only_length {
         call.reply.count(length);

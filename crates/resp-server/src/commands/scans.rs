@@ -94,10 +94,11 @@ fn cursor(call: &Call, place: usize) -> Result<u64, Fail> {
 pub(super) fn scan(call: &mut Call) -> Outcome {
     let scan = Scan::of(call, cursor(call, 1)?, 2)?;
     let mut found: Vec<&[u8]> = Vec::new();
-    let next = call.hold.scan(scan.cursor, scan.count, &mut |key, entry| {
-        let is_of_kind = scan.kind.is_none_or(|kind| is(kind, entry.value.type_name()));
-        if is_of_kind && scan.fits(key) {
-            found.push(key);
+    let next = call.hold.scan(scan.cursor, scan.count, &mut |entry| {
+        let name = entry.value().type_name();
+        let is_of_kind = scan.kind.is_none_or(|kind| is(kind, name));
+        if is_of_kind && scan.fits(entry.key()) {
+            found.push(entry.key());
         }
     });
     begin(&mut call.reply, next);

@@ -1,6 +1,6 @@
 //! Unions, intersections and differences of sorted sets, of which some may be sets.
 
-use zodium_keyspace::{Score, Set, SortedSet, Value};
+use zodium_keyspace::{EntryRef, Score, Set, SortedSet, ValueRef};
 
 use super::algebra::limit;
 use super::hashes::answer_pairs;
@@ -34,10 +34,10 @@ enum Operand<'a> {
 
 impl<'a> Operand<'a> {
     fn of(call: &'a Call, key: &[u8]) -> Result<Operand<'a>, Fail> {
-        match call.hold.entry(key).map(|entry| &entry.value) {
+        match call.hold.entry(key).map(EntryRef::value) {
             None => Ok(Operand::Nothing),
-            Some(Value::Set(set)) => Ok(Operand::Set(set)),
-            Some(Value::SortedSet(set)) => Ok(Operand::Sorted(set)),
+            Some(ValueRef::Set(set)) => Ok(Operand::Set(set)),
+            Some(ValueRef::SortedSet(set)) => Ok(Operand::Sorted(set)),
             Some(_) => Err(WRONG_TYPE),
         }
     }

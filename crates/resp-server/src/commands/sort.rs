@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use zodium_keyspace::{Entry, Hash, Hold, List, Value, Word};
+use zodium_keyspace::{Entry, Hash, Hold, List, Value, ValueRef, Word};
 use zodium_resp::parse_double;
 
 use super::strings::read;
@@ -108,10 +108,10 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
 fn elements(call: &Call, order: &Order) -> Result<(Vec<Word>, bool), Fail> {
     let Some(entry) = call.hold.entry(call.word(1)) else { return Ok((Vec::new(), false)) };
     call.hold.note_use(entry);
-    match &entry.value {
-        Value::List(list) => Ok((list.0.iter().cloned().collect(), false)),
-        Value::Set(set) => Ok((set.iter().cloned().collect(), true)),
-        Value::SortedSet(set) => {
+    match entry.value() {
+        ValueRef::List(list) => Ok((list.0.iter().cloned().collect(), false)),
+        ValueRef::Set(set) => Ok((set.iter().cloned().collect(), true)),
+        ValueRef::SortedSet(set) => {
             let mut members: Vec<Word> = set.upwards(0).map(|(member, _)| member.into()).collect();
             if order.keeps() && order.is_descending {
                 members.reverse();
@@ -172,7 +172,7 @@ fn looked_up(hold: &Hold, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
             let hash = hold.read::<Hash>(&key).ok()??;
             hash.get(&after[place + 2..]).map(|value| value.to_vec())
         }
-        None => read(hold, &key).ok()?.map(|bytes| bytes.to_vec()),
+        None => read(hold, &key).ok()?.map(|text| text.to_vec()),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Strings: `GET`, `SET` and the like.
 
-use bytes::Bytes;
-use zodium_keyspace::{Entry, Hold, Value};
+use zodium_keyspace::{EntryRef, Hold, Text};
 
 use super::expiring::{ExpiryOption, expiry_option, relative};
 use super::tying;
@@ -10,19 +9,14 @@ use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::ties::TieWish;
 
-/// A string as a value.
-pub(super) fn string(bytes: &[u8]) -> Value {
-    Value::String(Bytes::copy_from_slice(bytes))
-}
-
 /// The string of a key, which need not be there.
-pub(super) fn read<'a>(hold: &'a Hold, key: &[u8]) -> Result<Option<&'a Bytes>, Fail> {
-    Ok(hold.read::<Bytes>(key)?)
+pub(super) fn read<'a>(hold: &'a Hold, key: &[u8]) -> Result<Option<Text<'a>>, Fail> {
+    Ok(hold.read_string(key)?)
 }
 
 pub(super) fn get(call: &mut Call) -> Outcome {
     match read(call.hold, call.word(1))? {
-        Some(bytes) => call.reply.shared(bytes),
+        Some(text) => call.reply.stored(text),
         None => call.reply.null(),
     }
     Ok(())
@@ -33,8 +27,8 @@ pub(super) fn mget(call: &mut Call) -> Outcome {
     call.reply.array(keys.len());
     for key in keys.iter() {
         // A value of another type is no error here.
-        match call.hold.read::<Bytes>(key) {
-            Ok(Some(bytes)) => call.reply.shared(bytes),
+        match call.hold.read_string(key) {
+            Ok(Some(text)) => call.reply.stored(text),
             _ => call.reply.null(),
         }
     }
@@ -89,7 +83,7 @@ pub(super) fn set(call: &mut Call) -> Outcome {
         None => None,
     };
     let old = match options.gets || options.only_equal.is_some() {
-        true => read(call.hold, key)?.cloned(),
+        true => read(call.hold, key)?.map(Text::to_bytes),
         false => None,
     };
     let is_there = call.hold.has(key);
@@ -110,7 +104,7 @@ pub(super) fn set(call: &mut Call) -> Outcome {
         }
     }
     if is_allowed {
-        let kept = || call.hold.entry(key).and_then(Entry::expires_at);
+        let kept = || call.hold.entry(key).and_then(EntryRef::expires_at);
         let expires_at = if options.keeps_time { kept() } else { expires_at };
         if let Some(tie) = &tie {
             let time = expires_at.map(|at| at.to_string());
@@ -134,7 +128,7 @@ pub(super) fn set(call: &mut Call) -> Outcome {
 
 /// Sets a key, and announces it. A time in the past removes it at once.
 fn store(call: &mut Call, key: &[u8], value: &[u8], expires_at: Option<u64>) {
-    call.hold.put(key, Entry::new(string(value)).expiring(expires_at));
+    call.hold.put_string(key, value, expires_at);
     call.changed(key, Class::String, "set");
 }
 
@@ -167,7 +161,7 @@ fn set_with_time(call: &mut Call, name: &str, unit_ms: i64) -> Outcome {
 pub(super) fn getset(call: &mut Call) -> Outcome {
     let (key, value) = (call.word(1), call.word(2));
     match read(call.hold, key)? {
-        Some(old) => call.reply.shared(old),
+        Some(old) => call.reply.stored(old),
         None => call.reply.null(),
     }
     store(call, key, value, None);
@@ -176,11 +170,11 @@ pub(super) fn getset(call: &mut Call) -> Outcome {
 
 pub(super) fn getdel(call: &mut Call) -> Outcome {
     let key = call.word(1);
-    let Some(old) = read(call.hold, key)?.cloned() else {
+    let Some(old) = read(call.hold, key)? else {
         call.reply.null();
         return Ok(());
     };
-    call.reply.shared(&old);
+    call.reply.stored(old);
     call.hold.take(key);
     call.changed(key, Class::Generic, "del");
     Ok(())
@@ -201,13 +195,13 @@ pub(super) fn getex(call: &mut Call) -> Outcome {
             expiry = Some(option.of(options.value()?));
         }
     }
-    let Some(value) = read(call.hold, key)?.cloned() else {
+    let Some(value) = read(call.hold, key)? else {
         call.reply.null();
         return Ok(());
     };
     let now = call.hold.now;
     let at = expiry.as_ref().map(|option| option.at(now, "getex")).transpose()?;
-    call.reply.shared(&value);
+    call.reply.stored(value);
     match at {
         Some(at) if at <= now => {
             call.hold.take(key);

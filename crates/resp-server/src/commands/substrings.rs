@@ -1,23 +1,22 @@
 //! Parts of strings: `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`, `SUBSTR`.
 
-use bytes::Bytes;
-use zodium_keyspace::Entry;
+use zodium_keyspace::Text;
 
 use super::positions::range;
-use super::strings::{read, string};
+use super::strings::read;
 use crate::call::{Call, integer};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, TOO_LONG};
 
 pub(super) fn strlen(call: &mut Call) -> Outcome {
-    let length = read(call.hold, call.word(1))?.map_or(0, Bytes::len);
+    let length = read(call.hold, call.word(1))?.map_or(0, |text| text.len());
     call.reply.count(length);
     Ok(())
 }
 
 pub(super) fn append(call: &mut Call) -> Outcome {
     let (key, more) = (call.word(1), call.word(2));
-    let old = read(call.hold, key)?.map_or(0, Bytes::len);
+    let old = read(call.hold, key)?.map_or(0, |text| text.len());
     check_length(call, old.saturating_add(more.len()))?;
     let length = change(call, key, |bytes| {
         bytes.extend_from_slice(more);
@@ -29,16 +28,19 @@ pub(super) fn append(call: &mut Call) -> Outcome {
 
 pub(super) fn getrange(call: &mut Call) -> Outcome {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
-    let Some(bytes) = read(call.hold, call.word(1))? else {
+    let Some(text) = read(call.hold, call.word(1))? else {
         call.reply.bulk(b"");
         return Ok(());
     };
     // Two negative places in the wrong order are empty, also before the beginning.
     let is_empty = start < 0 && end < 0 && start > end;
     // Unlike in lists, an end before the beginning is the first byte.
-    let end = end.max(-i64::try_from(bytes.len()).unwrap_or(i64::MAX));
-    let places = range(start, end, bytes.len()).filter(|_| !is_empty).unwrap_or(0..0);
-    call.reply.shared(&bytes.slice(places));
+    let end = end.max(-i64::try_from(text.len()).unwrap_or(i64::MAX));
+    let places = range(start, end, text.len()).filter(|_| !is_empty).unwrap_or(0..0);
+    match text {
+        Text::Shared(bytes) => call.reply.shared(&bytes.slice(places)),
+        Text::Packed(bytes) => call.reply.bulk(&bytes[places]),
+    }
     Ok(())
 }
 
@@ -46,7 +48,7 @@ pub(super) fn setrange(call: &mut Call) -> Outcome {
     let (key, value) = (call.word(1), call.word(3));
     let offset = integer(call.word(2))?;
     let offset = usize::try_from(offset).map_err(|_| Fail::fixed("ERR offset is out of range"))?;
-    let old = read(call.hold, key)?.map_or(0, Bytes::len);
+    let old = read(call.hold, key)?.map_or(0, |text| text.len());
     if value.is_empty() {
         call.reply.count(old);
         return Ok(());
@@ -77,16 +79,5 @@ pub(super) fn change(
     key: &[u8],
     change: impl FnOnce(&mut Vec<u8>),
 ) -> Result<usize, Fail> {
-    if let Some(bytes) = call.hold.write::<Bytes>(key)? {
-        // No copy, unless an answer that is being sent shares it.
-        let mut owned = Vec::from(std::mem::take(bytes));
-        change(&mut owned);
-        *bytes = owned.into();
-        return Ok(bytes.len());
-    }
-    let mut owned = Vec::new();
-    change(&mut owned);
-    let length = owned.len();
-    call.hold.put(key, Entry::new(string(&owned)));
-    Ok(length)
+    Ok(call.hold.change_string(key, change)?)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use zodium_keylog::{Log, Replacement};
-use zodium_keyspace::{DATABASES, Entry, Hold, Keyspace, Stripes, Tie, now};
+use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie, now};
 
 use super::items;
 use crate::Server;
@@ -157,15 +157,10 @@ impl Copy {
         let mut next = Some(0);
         while let Some(position) = next {
             let mut records: Vec<Vec<u8>> = Vec::new();
-            next = keyspace.visit_part(
-                part,
-                database,
-                position,
-                KEYS_AT_ONCE,
-                &mut |key, entry, ties| {
-                    records.push(record_of(database, key, entry, ties));
-                },
-            );
+            next =
+                keyspace.visit_part(part, database, position, KEYS_AT_ONCE, &mut |entry, ties| {
+                    records.push(record_of(database, entry, ties));
+                });
             for record in &records {
                 self.replacement.append(record)?;
             }
@@ -177,7 +172,7 @@ impl Copy {
     fn key(&mut self, hold: &mut Hold, database: usize, key: &[u8]) -> Vec<u8> {
         hold.database = database;
         match hold.entry(key) {
-            Some(entry) => record_of(database, key, entry, &hold.ties(key)),
+            Some(entry) => record_of(database, entry, &hold.ties(key)),
             None => {
                 let mut record = std::mem::take(&mut self.record);
                 record.clear();
@@ -189,9 +184,9 @@ impl Copy {
     }
 }
 
-fn record_of(database: usize, key: &[u8], entry: &Entry, ties: &[Tie]) -> Vec<u8> {
+fn record_of(database: usize, entry: EntryRef<'_>, ties: &[Tie]) -> Vec<u8> {
     let mut record = Vec::new();
     items::write_time(&mut record, 0);
-    items::write_entry(&mut record, database, key, entry, ties);
+    items::write_entry(&mut record, database, entry.key(), entry.value(), entry.expires_at(), ties);
     record
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use zodium_keylog::Reached;
-use zodium_keyspace::{DATABASES, Entry, Keyspace, Stripes, Tie, now};
+use zodium_keyspace::{DATABASES, Entry, EntryRef, Keyspace, Stripes, Tie, now};
 use zodium_rdb::{RdbError, RdbReader};
 use zodium_resp::{FrameError, OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
 
@@ -78,7 +78,8 @@ impl Server {
             hold.database = database;
             let entry = Entry::new(item.value).expiring(item.expires_at);
             self.note_item(&mut hold, |out| {
-                items::write_entry(out, database, &item.key, &entry, &[]);
+                let (value, at) = (entry.value.as_ref(), entry.expires_at());
+                items::write_entry(out, database, &item.key, value, at, &[]);
             });
             hold.put(&item.key, entry);
             hold.changed(&item.key);
@@ -143,9 +144,10 @@ impl Server {
         let (mut goes_on, at) = (true, now());
         for database in 0..DATABASES {
             for part in 0..Keyspace::PARTS {
-                let mut visit_key = |key: &[u8], entry: &Entry, _: &[Tie]| {
+                let mut visit_key = |entry: EntryRef<'_>, _: &[Tie]| {
                     if goes_on && !entry.is_expired(at) {
-                        let (expires_at, payload) = (entry.expires_at(), payload_of(&entry.value));
+                        let (key, expires_at) = (entry.key(), entry.expires_at());
+                        let payload = payload_of(entry.value());
                         goes_on = visit(DumpedKey { database, key, expires_at, payload });
                     }
                 };

@@ -2,7 +2,7 @@
 //!
 //! docs/format.md describes the bytes.
 
-use zodium_keyspace::{Entry, Tie};
+use zodium_keyspace::{Tie, ValueRef};
 use zodium_resp::{Arguments, OwnedRequest};
 
 const COMMAND: u8 = 1;
@@ -74,16 +74,17 @@ pub(crate) fn write_entry(
     out: &mut Vec<u8>,
     database: usize,
     key: &[u8],
-    entry: &Entry,
+    value: ValueRef<'_>,
+    expires_at: Option<u64>,
     ties: &[Tie],
 ) {
     out.push(VALUE);
     write_database(out, database);
     write_bytes(out, key);
-    out.extend_from_slice(&entry.expires_at().unwrap_or(0).to_be_bytes());
+    out.extend_from_slice(&expires_at.unwrap_or(0).to_be_bytes());
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    zodium_rdb::write_value(out, &entry.value);
+    zodium_rdb::write_value(out, value);
     let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     ties.iter().for_each(|tie| write_tie(out, database, key, tie));
