@@ -30,10 +30,8 @@ pub(crate) struct Call<'a, 'k> {
 pub(crate) enum Blocking {
     /// It answers null: within a transaction.
     Never,
-    /// It may wait.
+    /// It may wait, or waits already and is tried again.
     May,
-    /// It waits already, and is tried again.
-    Again,
     /// It is to wait for so many seconds, 0 for ever. `is_array` is the kind of its null.
     Waits { seconds: f64, is_array: bool },
 }

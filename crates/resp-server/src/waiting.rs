@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{Removed, Stripes, Word, now};
-use zodium_resp::{OwnedRequest, Version};
+use zodium_keyspace::{EntryRef, Removed, Stripes, ValueRef, Word, now};
+use zodium_resp::{Arguments, OwnedRequest, Version};
 
 use crate::call::{Blocking, Call};
 use crate::client::ClientShared;
@@ -84,7 +84,7 @@ impl Waiting {
         });
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut keys = self.keys.lock();
-        for key in command.keys_of(call.arguments) {
+        for key in keys_waited_for(command, call.arguments) {
             let waiters = keys.entry((waiter.database, key.into())).or_default();
             waiters.insert(waiter.number, Arc::clone(&waiter));
         }
@@ -105,7 +105,7 @@ impl Waiting {
     fn remove(&self, waiter: &Waiter) {
         self.count.fetch_sub(1, Ordering::Relaxed);
         let mut keys = self.keys.lock();
-        for key in waiter.command.keys_of(waiter.request.arguments()) {
+        for key in keys_waited_for(waiter.command, waiter.request.arguments()) {
             let place = (waiter.database, Word::from(key));
             if let Some(waiters) = keys.get_mut(&place) {
                 waiters.remove(&waiter.number);
@@ -128,6 +128,25 @@ impl Waiting {
         let keys = self.keys.lock();
         let of_database = keys.keys().filter(|(of, _)| *of == database);
         of_database.map(|(_, key)| Removed { database, key: key.clone() }).collect()
+    }
+}
+
+/// The keys that a command waits for. One that moves an element waits for its source only.
+fn keys_waited_for<'a>(
+    command: &Command,
+    arguments: Arguments<'a>,
+) -> impl Iterator<Item = &'a [u8]> {
+    let moves = matches!(command.name, "blmove" | "brpoplpush");
+    command.keys_of(arguments).take(if moves { 1 } else { usize::MAX })
+}
+
+/// Whether a value may be what a command waits for: it is not tried again for one of another type.
+/// A reader of a group of a stream is told of any change.
+fn may_serve(command: &Command, value: Option<ValueRef<'_>>) -> bool {
+    match (command.name.as_bytes(), value) {
+        ([b'b', b'z', ..], value) => matches!(value, Some(ValueRef::SortedSet(_))),
+        ([b'b', ..], value) => matches!(value, Some(ValueRef::List(_))),
+        _ => true,
     }
 }
 
@@ -157,7 +176,9 @@ impl Server {
         hold.notes_new = self.announces_new();
         let mut is_over = waiter.is_over.lock();
         let mut buffer = BytesMut::new();
-        let (Run::Data(run), false) = (waiter.command.run, *is_over) else {
+        let value = hold.entry(&key.key).map(EntryRef::value);
+        let may_serve = may_serve(waiter.command, value);
+        let (Run::Data(run), false, true) = (waiter.command.run, *is_over, may_serve) else {
             return (hold.has(&key.key), Vec::new());
         };
         let mut call = Call {
@@ -166,7 +187,7 @@ impl Server {
             hold: &mut hold,
             arguments: waiter.request.arguments(),
             reply: Reply::to_buffer(&mut buffer, waiter.version),
-            blocking: Blocking::Again,
+            blocking: Blocking::May,
             waits_as: None,
             instead: Instead::default(),
         };

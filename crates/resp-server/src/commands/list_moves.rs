@@ -3,7 +3,7 @@
 use zodium_keyspace::{List, Word};
 
 use super::lists::{End, take};
-use crate::call::{Blocking, Call, Options, is, positive};
+use crate::call::{Call, Options, is, positive};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 
@@ -21,13 +21,9 @@ pub(super) fn timeout(word: &[u8]) -> Result<f64, Fail> {
     Ok(seconds)
 }
 
-/// Whether a key has a list. While the command waits, a value of another type is as none.
+/// Whether a key has a list.
 fn has_list(call: &Call, key: &[u8]) -> Result<bool, Fail> {
-    match call.hold.read::<List>(key) {
-        Ok(list) => Ok(list.is_some()),
-        Err(_) if call.blocking == Blocking::Again => Ok(false),
-        Err(wrong) => Err(wrong.into()),
-    }
+    Ok(call.hold.read::<List>(key)?.is_some())
 }
 
 pub(super) fn blpop(call: &mut Call) -> Outcome {

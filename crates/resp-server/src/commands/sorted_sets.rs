@@ -5,7 +5,7 @@ use zodium_resp::parse_double;
 
 use super::hashes::{answer_pairs, choose, count_or_one, random_count};
 use super::list_moves::{counted_keys, pop_count, timeout};
-use crate::call::{Blocking, Call, double, is};
+use crate::call::{Call, double, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 
@@ -290,13 +290,9 @@ fn pop(call: &mut Call, side: Side) -> Outcome {
     Ok(())
 }
 
-/// Whether a key has a sorted set. While the command waits, a value of another type is as none.
+/// Whether a key has a sorted set.
 fn has_set(call: &Call, key: &[u8]) -> Result<bool, Fail> {
-    match call.hold.read::<SortedSet>(key) {
-        Ok(set) => Ok(set.is_some()),
-        Err(_) if call.blocking == Blocking::Again => Ok(false),
-        Err(wrong) => Err(wrong.into()),
-    }
+    Ok(call.hold.read::<SortedSet>(key)?.is_some())
 }
 
 pub(super) fn bzpopmin(call: &mut Call) -> Outcome {
