@@ -1,6 +1,7 @@
 """Redis clients: redis-py in both versions of the protocol, and pipes of many commands."""
 
 import os
+import re
 import socket
 import threading
 import time
@@ -61,8 +62,28 @@ def test_a_pipe_is_answered_in_order(client):
     assert client.dbsize() == 5000
 
 
-def test_no_transaction_is_seen_half(server, client):
-    client.mset({"one": 0, "two": 0})
+# Reads of both keys in one piece, and what such a read is answered.
+READS_AT_ONCE = 1000
+READ = b"*3\r\n$4\r\nMGET\r\n$3\r\none\r\n$3\r\ntwo\r\n"
+BOTH = re.compile(rb"\*2\r\n\$\d+\r\n(\d+)\r\n\$\d+\r\n(\d+)\r\n")
+
+
+def read_both(connection):
+    """What many reads of both keys saw, in order."""
+    connection.sendall(READ * READS_AT_ONCE)
+    received, lines = bytearray(), 0
+    # An answer has five lines.
+    while lines < 5 * READS_AT_ONCE:
+        received += (piece := connection.recv(1 << 20))
+        lines += piece.count(b"\n")
+    seen = BOTH.findall(received)
+    assert len(seen) == READS_AT_ONCE
+    return seen
+
+
+def test_no_transaction_is_seen_half(server, scale):
+    """100,000 reads; with ZODIUM_TEST_SCALE=1000 there are 100 million."""
+    redis.Redis(port=server.port).mset({"one": 0, "two": 0})
     ends = threading.Event()
 
     def write():
@@ -76,18 +97,21 @@ def test_no_transaction_is_seen_half(server, client):
     writers = [threading.Thread(target=write) for _ in range(2)]
     for writer in writers:
         writer.start()
+    values, reads = set(), 0
     try:
-        end = time.monotonic() + 2
-        seen = set()
-        while time.monotonic() < end:
-            one, two = client.mget("one", "two")
-            assert one == two
-            seen.add(one)
-        assert len(seen) > 10
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            while reads < 100_000 * scale:
+                seen = read_both(connection)
+                reads += len(seen)
+                halves = [pair for pair in seen if pair[0] != pair[1]]
+                assert not halves, (reads, halves)
+                values.update(one for one, _ in seen)
     finally:
         ends.set()
         for writer in writers:
             writer.join()
+    print(f"{reads} reads saw {len(values)} transactions")
+    assert len(values) > 10
 
 
 def test_concurrent_counts_with_watch_lose_nothing(server, client):
