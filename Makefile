@@ -286,12 +286,12 @@ endif
 	cargo run -q -p xtask -- mutants $(if $(ONLY),--only $(ONLY)) $(if $(SHARD),--shard $(SHARD)) \
 	  $(if $(SAMPLE),--sample $(SAMPLE) $(if $(SEED),--seed $(SEED))) $(MUTANTS)
 
-simulate: ## Run simulated servers, and NEO clusters, with ever new seeds for SOAK_MINUTES (10) each from SOAK_SEED
+simulate: ## Run simulated servers of ZEO and RESP, and NEO clusters, with ever new seeds for SOAK_MINUTES (10) each from SOAK_SEED
 	$(SAY) 'simulation'
 	@seed='$(SOAK_SEED)'; seed="$${seed:-$$(date +%s)000}"; failed=0; \
 	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test all commit_model:: -- --nocapture \
 	  || failed=1; \
-	for simulated in zeo neo; do \
+	for simulated in zeo neo resp; do \
 	  cargo run --release -q -p zodium-simulation -- --of $$simulated --seed "$$seed" \
 	    --minutes $(SOAK_MINUTES) || failed=1; \
 	done; \

@@ -9,7 +9,8 @@
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
 //! - `history`, `log_reader`: the ground truth; `witness`: checks while commits are announced;
 //! - `fault_injector`: a faulty server, to test the checks;
-//! - `neo/`: a NEO cluster of real storage nodes, with a model master and model clients.
+//! - `neo/`: a NEO cluster of real storage nodes, with a model master and model clients;
+//! - `resp/`: Redis clients of the RESP server, beside a model of its keyspace.
 //!
 //! Must not be used by the server.
 
@@ -25,6 +26,7 @@ mod pipe;
 mod plan;
 mod random;
 mod record;
+mod resp;
 mod run;
 mod server;
 pub mod stage;
@@ -36,4 +38,5 @@ mod world;
 pub use counts::Counts;
 pub use neo::{ClusterBug, ClusterCounts, ClusterOptions, ClusterReport, run_cluster};
 pub use plan::InjectedBug;
+pub use resp::{RespOptions, RespReport, run_resp};
 pub use run::{Options, Report, Violation, run};

@@ -1,4 +1,4 @@
-//! `simulate`: runs a number of seeds, or seeds for a time, of the server or of a NEO cluster.
+//! `simulate`: runs a number of seeds, or seeds for a time, of a server or of a NEO cluster.
 
 #![forbid(unsafe_code)]
 
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use zodium_simulation::{
-    ClusterBug, ClusterOptions, ClusterReport, InjectedBug, Options, Report, Violation, run,
-    run_cluster,
+    ClusterBug, ClusterOptions, ClusterReport, InjectedBug, Options, Report, RespOptions,
+    RespReport, Violation, run, run_cluster, run_resp,
 };
 
-/// Runs the server, or a NEO cluster, under simulated clients, networks, disks and clocks.
+/// Runs a server, or a NEO cluster, under simulated clients, networks, disks and clocks.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
     /// What to simulate
@@ -48,6 +48,8 @@ enum Subject {
     Zeo,
     /// A cluster of NEO, whose storages are real
     Neo,
+    /// A server of Redis clients, without storages
+    Resp,
 }
 
 /// State shared by all threads.
@@ -64,6 +66,7 @@ struct Total {
     violations: u64,
     report: Report,
     cluster: ClusterReport,
+    resp: RespReport,
 }
 
 thread_local! {
@@ -98,7 +101,11 @@ fn main() -> ExitCode {
 }
 
 fn tell_replay(of: Subject, seed: u64, steps: u64) {
-    let of = if of == Subject::Neo { " --of neo" } else { "" };
+    let of = match of {
+        Subject::Zeo => "",
+        Subject::Neo => " --of neo",
+        Subject::Resp => " --of resp",
+    };
     eprintln!("    cargo run -p zodium-simulation --{of} --seed {seed} --steps {steps} --trace");
 }
 
@@ -116,6 +123,10 @@ impl Progress {
                     let bug = ClusterBug::None;
                     let outcome = run_cluster(&ClusterOptions { seed, steps, trace, bug });
                     outcome.map(|report| self.add(|total| total.cluster.add(&report)))
+                }
+                Subject::Resp => {
+                    let outcome = run_resp(&RespOptions { seed, steps, trace });
+                    outcome.map(|report| self.add(|total| total.resp.add(&report)))
                 }
             };
             if let Err(violation) = outcome {
@@ -148,12 +159,13 @@ impl Progress {
 
     fn tell(&self, took: Duration) -> ExitCode {
         let Ok(total) = self.total.lock() else { return ExitCode::FAILURE };
-        let Total { runs, violations, report, cluster } = &*total;
+        let Total { runs, violations, report, cluster, resp } = &*total;
         let (seed, steps) = (self.arguments.seed, self.arguments.steps);
         println!("{runs} runs of {steps} steps from seed {seed} in {:.1} s", took.as_secs_f64());
         match self.arguments.of {
             Subject::Zeo => println!("{report}"),
             Subject::Neo => println!("{cluster}"),
+            Subject::Resp => println!("{resp}"),
         }
         println!("{violations} violations");
         if *violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -174,6 +174,7 @@ const MAY_USE: [(&str, &[&str]); 42] = [
             "zodium-net",
             "zodium-zeo",
             "zodium-zeo-server",
+            "zodium-resp-server",
         ],
     ),
     // Pages of operators, whatever they show.
