@@ -140,12 +140,13 @@ def test_concurrent_counts_with_watch_lose_nothing(server, client):
     assert client.get("n") == "400"
 
 
-def test_clients_that_vanish_while_they_wait_lose_no_task(server, client):
+def test_clients_that_vanish_while_they_wait_lose_no_task(server, client, scale):
     """Half of the workers of a queue are cut off; each task reaches one that is left, or stays."""
-    going = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
+    count = int(30 * scale)
+    going = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]
     for one in going:
         one.sendall(b"BLPOP queue 0\r\n")
-    for waiting in (30, 0):
+    for waiting in (count, 0):
         deadline = time.monotonic() + 10
         while (blocked := client.info("clients")["blocked_clients"]) != waiting:
             assert time.monotonic() < deadline, (blocked, waiting)
