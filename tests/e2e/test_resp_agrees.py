@@ -31,7 +31,7 @@ SISMEMBER K W|SMISMEMBER K W W|SMOVE K K W|SINTERCARD 2 K K LIMIT I|SINTERSTORE 
 SUNIONSTORE K K K|SDIFFSTORE K K K|ZADD K F W F W|ZADD K NX F W|ZADD K XX CH F W|ZADD K GT F W
 ZADD K INCR F W|ZADD K NX GT F W|ZSCORE K W|ZMSCORE K W W|ZINCRBY K F W|ZREM K W|ZCARD K
 ZRANK K W|ZREVRANK K W WITHSCORE|ZRANGE K I I|ZRANGE K I I WITHSCORES|ZRANGE K F F BYSCORE
-ZRANGE K W W BYLEX|ZREVRANGE K I I|ZRANGEBYSCORE K F F WITHSCORES LIMIT I I
+ZRANGE K W W BYLEX|ZREVRANGE K I I|ZRANGEBYSCORE K F F WITHSCORES LIMIT P I
 ZREVRANGEBYSCORE K W W|ZRANGEBYLEX K W W|ZCOUNT K W W|ZLEXCOUNT K W W|ZREMRANGEBYRANK K I I
 ZREMRANGEBYSCORE K F F|ZREMRANGEBYLEX K W W|ZPOPMIN K|ZPOPMAX K I|ZUNION 2 K K WITHSCORES
 ZINTER 2 K K WITHSCORES|ZDIFF 2 K K WITHSCORES|ZUNIONSTORE K 2 K K WEIGHTS F F AGGREGATE MAX
@@ -95,6 +95,8 @@ def one_command(choose):
             {
                 "K": lambda: choose.choice(KEYS),
                 "W": lambda: choose.choice(WORDS),
+                # Before the first one, the stock server counts from the end in large sets only.
+                "P": lambda: str(choose.choice([0, 1, 2, 100])),
                 "I": lambda: str(choose.choice([0, 1, 2, 3, -1, -2, -5, 100, 10000])),
                 # None ends while the test runs.
                 "T": lambda: str(choose.choice([0, -1, 100, 10000])),
@@ -103,6 +105,15 @@ def one_command(choose):
             }.get(word, lambda word=word: word)()
         )
     return words
+
+
+def is_close(one, other):
+    """Whether two answers are numbers that differ by rounding only."""
+    try:
+        numbers = [float(answer.split(b"\r\n")[1]) for answer in (one, other)]
+    except (IndexError, ValueError):
+        return False
+    return one != other and abs(numbers[0] - numbers[1]) < 1e-9
 
 
 def named(words):
@@ -125,6 +136,11 @@ def test_random_commands_get_the_same_answers(version):
             words = one_command(choose)
             history.append(" ".join(words))
             got, expected = mine.ask(words), other.ask(words)
+            if words[0].endswith("BYFLOAT") and is_close(got, expected):
+                # Long doubles have more digits.
+                for peer in (mine, other):
+                    peer.ask(["DEL", words[1]])
+                continue
             recent = "\n".join(history[-30:])
             # Later versions name the command.
             expected = expected.replace(b"ERR Command not", b"ERR Command '%s' not" % named(words))

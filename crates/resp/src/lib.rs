@@ -16,6 +16,8 @@ pub mod write;
 pub use arguments::{Arguments, OwnedRequest};
 pub use error::FrameError;
 pub use limits::RequestLimits;
-pub use number::{add_decimals, format_double, parse_double, parse_integer, trim_decimal};
+pub use number::{
+    add_decimals, format_double, parse_double, parse_hexadecimal, parse_integer, trim_decimal,
+};
 pub use reader::{RequestReader, Step};
 pub use write::Version;

@@ -43,12 +43,19 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     if !size.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
         return None;
     }
-    if let Some(digits) = size.strip_prefix("0x").or_else(|| size.strip_prefix("0X")) {
-        let size = u64::from_str_radix(digits, 16).ok()? as f64;
-        return Some(if is_negative { -size } else { size });
-    }
     // A number that is too large is infinite in Rust, and an error in C.
     let size: f64 = size.parse().ok().filter(|size: &f64| size.is_finite())?;
+    Some(if is_negative { -size } else { size })
+}
+
+/// An integer in hexadecimal digits behind `0x`, as increments may be given too.
+#[must_use]
+pub fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (is_negative, size) = text.strip_prefix('-').map_or((false, text), |size| (true, size));
+    let digits = size.strip_prefix("0x").or_else(|| size.strip_prefix("0X"))?;
+    let has_sign = digits.starts_with('+');
+    let size = u64::from_str_radix(digits, 16).ok().filter(|_| !has_sign)? as f64;
     Some(if is_negative { -size } else { size })
 }
 
@@ -151,18 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_read_as_c_reads_them() {
-        for (text, number) in [
-            ("1.5", 1.5),
-            ("-.5", -0.5),
-            ("1e3", 1000.0),
-            ("+inf", f64::INFINITY),
-            ("-0x1F", -31.0),
-        ] {
+    fn doubles_are_read_as_scores_are() {
+        for (text, number) in
+            [("1.5", 1.5), ("-.5", -0.5), ("1e3", 1000.0), ("+inf", f64::INFINITY)]
+        {
             assert_eq!(parse_double(text.as_bytes()), Some(number));
         }
-        for wrong in ["", "nan", " 1", "1 ", "e1", "--1", "1.5a", "1e400"] {
+        for wrong in ["", "nan", " 1", "1 ", "e1", "--1", "1.5a", "1e400", "0x10"] {
             assert_eq!(parse_double(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn increments_may_be_hexadecimal() {
+        for (text, number) in [("0x10", 16.0), ("-0x1F", -31.0), ("0Xa", 10.0)] {
+            assert_eq!(parse_hexadecimal(text.as_bytes()), Some(number));
+        }
+        for wrong in ["", "10", "0x", "0x+1", "--0x1", "0xg", " 0x1"] {
+            assert_eq!(parse_hexadecimal(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

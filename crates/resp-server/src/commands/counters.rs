@@ -1,6 +1,6 @@
 //! Numbers in strings: `INCR` and the like.
 
-use zodium_resp::{add_decimals, format_double, parse_integer};
+use zodium_resp::{add_decimals, format_double, parse_hexadecimal, parse_integer};
 
 use super::strings::read;
 use crate::call::{Call, double};
@@ -54,7 +54,8 @@ pub(super) fn sum(one: &[u8], other: &[u8]) -> Result<String, Fail> {
     if let Some(sum) = add_decimals(one, other) {
         return Ok(sum);
     }
-    let sum = double(one)? + double(other).map_err(|_| NO_FLOAT)?;
+    let number = |text: &[u8]| parse_hexadecimal(text).map_or_else(|| double(text), Ok);
+    let sum = number(one)? + number(other).map_err(|_| NO_FLOAT)?;
     if !sum.is_finite() {
         return Err(NAN);
     }

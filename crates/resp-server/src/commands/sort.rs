@@ -134,9 +134,7 @@ fn sorted(hold: &Hold, order: &Order, elements: Vec<Word>) -> Result<Vec<Word>, 
             (false, None) => Weight::Number(0.0),
             (false, Some(text)) => {
                 let error = "ERR One or more scores can't be converted into double";
-                // No text at all is a zero, as in C.
-                let number = if text.is_empty() { Some(0.0) } else { parse_double(&text) };
-                Weight::Number(number.ok_or(Fail::fixed(error))?)
+                Weight::Number(parse_double(&text).ok_or(Fail::fixed(error))?)
             }
         };
         weighted.push((weight, element));

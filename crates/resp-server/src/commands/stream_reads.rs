@@ -101,11 +101,8 @@ pub(super) fn xread(call: &mut Call) -> Outcome {
         let stream = call.hold.read::<Stream>(call.word(place))?;
         starts.push(match word {
             b"$" => stream.map_or(StreamId::default(), |stream| stream.last),
-            b"+" => {
-                let last = stream.and_then(|stream| stream.range(..).next_back());
-                let last = last.map(|(id, _)| id).or(stream.map(|stream| stream.last));
-                last.and_then(StreamId::previous).unwrap_or_default()
-            }
+            // The last entry that there ever was, if it was not deleted.
+            b"+" => stream.and_then(|stream| stream.last.previous()).unwrap_or_default(),
             b">" => {
                 return Err(Fail::fixed(
                     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
