@@ -8,6 +8,7 @@ import pytest
 import ZODB.FileStorage
 from harness.databases import write_database
 from harness.zodb_analyze import analyzed
+from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage.fsdump import fsdump
 from ZODB.FileStorage.fsoids import Tracer
 from ZODB.scripts import fsrefs, fstail, space
@@ -163,6 +164,36 @@ def test_the_analysis_is_counted_right(run, path, storage, seeded):
     assert table[1] == f"Processed {records} records in {len(tids)} transactions"
     empty = f"{tids[-1].hex()}..{tids[0].hex()}"
     assert run("analyze", path, empty)[1] == "# ø\nNo transactions processed\n"
+
+
+# First pickles of records, as old versions of ZODB and other programs wrote them.
+UNUSUAL_CLASSES = [
+    b"\x80\x02(U\x01mU\x01Ct.",
+    b"(X\x01\x00\x00\x00mX\x01\x00\x00\x00Ct.",
+    b"((U\x01mU\x01CtNt.",
+    b"\x80\x03((U\x01mU\x01Ct)t.",
+    b"(cm\nC\nNt.",
+    b"\x80\x05cm\nC\nq\x01.",
+    b"\x80\x03K\x01.",
+    b"\x80\x02}U\x01aG?\xb9\x99\x99\x99\x99\x99\x9as.",
+    b"](NX\x02\x00\x00\x00'\"e.",
+    b"N.",
+    b"\x80\x03cm.n\nC\n)\x81.",
+    b"nothing\n",
+]
+
+
+def test_classes_are_named_as_zodb_names_them(run, tmp_path):
+    path = tmp_path / "unusual.fs"
+    with contextlib.closing(ZODB.FileStorage.FileStorage(str(path))) as storage:
+        transaction = TransactionMetaData()
+        storage.tpc_begin(transaction)
+        for oid, head in enumerate(UNUSUAL_CLASSES):
+            storage.store(p64(oid), p64(0), head + b"\x80\x03}.", "", transaction)
+        storage.tpc_vote(transaction)
+        storage.tpc_finish(transaction)
+    assert run("dump", "--format", "fsdump", path) == (0, said_by(fsdump, str(path)), "")
+    assert run("stats", "-v", path) == (0, said_by(space.run, str(path), 1), "")
 
 
 def test_reports_are_as_of_a_transaction(run, path, storage, tmp_path):

@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
-use zodium_pickle::class_of_record;
+use zodium_pickle::{Limits, Value, class_of_record, decode};
 
-/// The dotted name of the class of a record, as ZODB's own tools print it: `.` for a record whose
-/// first pickle cannot be read.
+use crate::text::value_repr;
+
+/// The dotted name of the class of a record, as ZODB's own tools print it. It is `.` if the first
+/// pickle cannot be read. If that names no class, its value is printed, with a dot.
 pub fn class_of(data: &[u8]) -> Cow<'_, str> {
     match plain_names(data) {
         Some((names, module)) => {
@@ -17,10 +19,34 @@ pub fn class_of(data: &[u8]) -> Cow<'_, str> {
             let (module, name) = (String::from_utf8_lossy(module), String::from_utf8_lossy(name));
             format!("{module}.{name}").into()
         }
-        None => match class_of_record(data) {
-            Some(class) => class.to_string().into(),
-            None => ".".into(),
-        },
+        // ZODB's tools read a record of any protocol.
+        None => {
+            let pickle = without_protocol(data);
+            match class_of_record(data).or_else(|| class_of_record(pickle)) {
+                Some(class) => class.to_string().into(),
+                None => unusual_class(pickle).unwrap_or(".".to_owned()).into(),
+            }
+        }
+    }
+}
+
+/// What ZODB's tools print for `(module, name)`, and for what names no class.
+fn unusual_class(pickle: &[u8]) -> Option<String> {
+    let (metadata, _) = decode(pickle, &Limits::OBJECTS).ok()?;
+    let Value::Tuple(parts) = &metadata else { return Some(value_repr(&metadata)? + ".") };
+    let names = match parts.first()? {
+        Value::Tuple(names) => names,
+        _ => parts,
+    };
+    let [module, name] = names.as_slice() else { return None };
+    Some(format!("{}.{}", part_of_name(module)?, part_of_name(name)?))
+}
+
+fn part_of_name(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Str(text) => Some(text.to_string()),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok().map(str::to_owned),
+        other => value_repr(other),
     }
 }
 
@@ -32,14 +58,19 @@ pub fn is_blob(data: &[u8]) -> bool {
 /// Module and name, with a line feed between them, and the length of the module, if the record
 /// begins with the opcode of a class.
 fn plain_names(data: &[u8]) -> Option<(&[u8], usize)> {
-    let pickle = match data {
-        [0x80, _, rest @ ..] => rest,
-        rest => rest,
-    };
+    let pickle = without_protocol(data);
     let names = pickle.strip_prefix(b"(c").or_else(|| pickle.strip_prefix(b"c"))?;
     let module = names.iter().position(|byte| *byte == b'\n')?;
     let name = names[module + 1..].iter().position(|byte| *byte == b'\n')?;
     Some((&names[..module + 1 + name], module))
+}
+
+/// A pickle without the mark of its protocol.
+fn without_protocol(pickle: &[u8]) -> &[u8] {
+    match pickle {
+        [0x80, _, rest @ ..] => rest,
+        rest => rest,
+    }
 }
 
 /// Numbers classes in the order in which they are seen.
@@ -94,7 +125,15 @@ mod tests {
             (b"((U\x01mU\x01CtNt.}.", "m.C"),
             // Protocol 4.
             (b"\x80\x04\x8c\x01m\x8c\x01C\x93.}.", "m.C"),
-            (b"K\x01.}.", "."),
+            // (module, name).
+            (b"\x80\x02(U\x01mU\x01Ct.}.", "m.C"),
+            (b"(X\x01\x00\x00\x00mX\x01\x00\x00\x00Ct.}.", "m.C"),
+            (b"\x80\x05((U\x01mU\x01CtNt.}.", "m.C"),
+            // No class, and no pickle.
+            (b"K\x01.}.", "1."),
+            (b"\x80\x03}U\x01a](N\x88es.}.", "{'a': [None, True]}."),
+            (b"(U\x01mt.}.", "."),
+            (b"K\x01", "."),
             (b"", "."),
             (b"c", "."),
         ] {

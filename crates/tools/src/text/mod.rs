@@ -3,7 +3,9 @@
 mod ids;
 mod quote;
 mod repr;
+mod value;
 
 pub use ids::{id_repr, time_of};
 pub use quote::{quote, unquote};
 pub use repr::{bytes_repr, float_repr, str_repr, utf8_repr};
+pub use value::value_repr;
