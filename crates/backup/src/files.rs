@@ -1,17 +1,18 @@
 //! Files of a backup: written under another name, synced, and renamed.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::BackupError;
+use crate::large_file::LargeFile;
 
-/// Bytes that are read or written at once.
+/// Bytes that are read at once.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file that is there as a whole or not at all.
 pub(crate) struct NewFile {
-    out: BufWriter<File>,
+    out: LargeFile,
     temporary: PathBuf,
     path: PathBuf,
 }
@@ -20,8 +21,11 @@ impl NewFile {
     /// Begins the file `path`, under the name `temporary` in the same file system.
     pub(crate) fn create(path: &Path, temporary: &Path) -> Result<NewFile, BackupError> {
         let file = File::create(temporary).map_err(BackupError::io("create it", temporary))?;
-        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
-        Ok(NewFile { out, temporary: temporary.to_owned(), path: path.to_owned() })
+        Ok(NewFile {
+            out: LargeFile::new(file),
+            temporary: temporary.to_owned(),
+            path: path.to_owned(),
+        })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
@@ -57,8 +61,7 @@ impl NewFile {
     }
 
     fn sync(&mut self) -> Result<(), BackupError> {
-        let written = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
-        written.map_err(BackupError::io("write to it", &self.temporary))
+        self.out.sync().map_err(BackupError::io("write to it", &self.temporary))
     }
 }
 

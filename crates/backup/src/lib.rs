@@ -12,6 +12,7 @@
 
 mod error;
 mod files;
+mod large_file;
 pub mod places;
 pub mod repository;
 pub mod repozo;

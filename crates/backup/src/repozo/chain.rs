@@ -10,6 +10,7 @@ use md5::{Digest, Md5};
 use super::name::{Date, Name};
 use crate::BackupError;
 use crate::files::{BUFFER_BYTES, sync_folder_of};
+use crate::large_file::ReadOnce;
 
 /// The files that a restore needs, the full copy first.
 pub(super) struct Chain {
@@ -100,7 +101,7 @@ pub(super) fn read(
 ) -> Result<(u64, String), BackupError> {
     let path = folder.join(name.to_string());
     let file = File::open(&path).map_err(BackupError::io("open it", &path))?;
-    let file = BufReader::with_capacity(BUFFER_BYTES, file);
+    let file = BufReader::with_capacity(BUFFER_BYTES, ReadOnce::new(file));
     let mut input: Box<dyn Read> = match name.is_gzipped {
         true => Box::new(GzDecoder::new(file)),
         false => Box::new(file),
