@@ -189,6 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn only_options_of_tls_are_below_its_heading() {
+        for command in Cli::command().get_subcommands() {
+            for argument in command.get_arguments() {
+                let is_below =
+                    argument.get_help_heading().is_some_and(|text| text.contains("TLS,"));
+                let is_of_tls = argument.get_id().as_str().starts_with("ssl_");
+                assert!(!is_below || is_of_tls, "{}: {argument}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }

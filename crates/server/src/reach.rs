@@ -29,29 +29,32 @@ pub(crate) struct ReachOptions {
     tls: TlsArguments,
 }
 
+/// The heading of each option below. A heading of the struct would go on after it.
+const TLS_HEADING: &str = "TLS, for servers that speak it";
+
 /// Encryption, as ZEO has it: both sides show a certificate.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "TLS, for servers that speak it")]
+#[derive(Debug, Default, Args)]
 pub(crate) struct TlsArguments {
     /// PEM file with the certificate to show and its chain, perhaps also its key
-    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_CERTIFICATE")]
+    #[arg(long, help_heading = TLS_HEADING, value_name = "PATH", env = "ZODIUM_SSL_CERTIFICATE")]
     ssl_certificate: Option<PathBuf>,
 
     /// PEM file with the key, if it is not in the file of the certificate
-    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY")]
+    #[arg(long, help_heading = TLS_HEADING, value_name = "PATH", env = "ZODIUM_SSL_KEY")]
     ssl_key: Option<PathBuf>,
 
     /// File whose first line is the password of the key
-    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_KEY_PASSWORD_FILE")]
+    #[arg(long, help_heading = TLS_HEADING, value_name = "PATH")]
+    #[arg(env = "ZODIUM_SSL_KEY_PASSWORD_FILE")]
     ssl_key_password_file: Option<PathBuf>,
 
     /// PEM file or directory with the certificate of the server, or of its issuers
-    #[arg(long, value_name = "PATH", env = "ZODIUM_SSL_AUTHENTICATE")]
+    #[arg(long, help_heading = TLS_HEADING, value_name = "PATH", env = "ZODIUM_SSL_AUTHENTICATE")]
     ssl_authenticate: Option<PathBuf>,
 
     /// The name in the server's certificate, unless that is listed itself [default: the host of
     /// the address]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = TLS_HEADING, value_name = "NAME")]
     ssl_server_hostname: Option<String>,
 }
 

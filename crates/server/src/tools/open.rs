@@ -37,16 +37,20 @@ pub(super) struct StorageArguments {
     how: OpenArguments,
 }
 
+/// The heading of the options that find a storage, so that those of the command stand before them.
+const CONFIGURATION_HEADING: &str = "Storages of a configuration";
+
 /// How a storage is found and reached.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct OpenArguments {
     /// A configuration, zeo.conf or TOML, whose storage is opened where it is stored, without its
     /// server
-    #[arg(short = 'C', long, value_name = "FILE")]
+    #[arg(short = 'C', long, value_name = "FILE", help_heading = CONFIGURATION_HEADING)]
     config: Option<PathBuf>,
 
     /// The storage of the configuration, by its name [default: the only one]
     #[arg(short = 's', long = "storage", value_name = "NAME", requires = "config")]
+    #[arg(help_heading = CONFIGURATION_HEADING)]
     name: Option<String>,
 
     #[command(flatten)]
@@ -210,10 +214,14 @@ impl Readable {
             return walk(&*self.storage, range, &mut |item| visit(item, None));
         };
         let mut failure = None;
+        let progress = Progress::of_log(format!("reading {}", file.name()), &**file);
         let iterator = file.reader().iterate(range.min, range.max);
         let mut iterator = iterator.map_err(StorageError::from)?;
         let read = iterator.read_placed(true, |item, place| {
             let place = Place { position: place.position, bytes: place.bytes };
+            if let LogItem::Record { .. } = item {
+                progress.advance(place.bytes as usize);
+            }
             match visit(item, Some(place)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {

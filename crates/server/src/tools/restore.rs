@@ -37,9 +37,6 @@ pub(crate) struct RestoreOptions {
     output: String,
 
     #[command(flatten)]
-    how: OpenArguments,
-
-    #[command(flatten)]
     repository: RepositoryArguments,
 
     /// Restore blobs too, to this blob directory
@@ -90,7 +87,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
         bail!("{} exists already; restore to another path", options.output);
     }
     let repository = options.repository.open(&options.source)?;
-    let Writable::Local(storage) = options.how.write(&name, true)? else {
+    let Writable::Local(storage) = OpenArguments::default().write(&name, true)? else {
         bail!("restore to a data file or to sqlite://PATH, and serve that");
     };
     let folder = options.blob_dir.as_deref().map(BlobFolder::open).transpose()?;
