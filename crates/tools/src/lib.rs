@@ -19,6 +19,7 @@ mod error;
 pub mod gc;
 pub mod load;
 mod oid_map;
+mod oid_queue;
 pub mod places;
 pub mod references;
 pub mod stats;

@@ -1,14 +1,13 @@
 //! References between the objects of a database: those that lead nowhere, those to one object, and
 //! the way to it from the root.
 
-use std::collections::VecDeque;
-
 use zodium_pickle::{Reference, references_of_record};
 use zodium_storage::{Access, Load, LogItem, Read};
 use zodium_types::{Oid, Tid};
 
 use crate::classes::class_of;
 use crate::oid_map::OidMap;
+use crate::oid_queue::OidQueue;
 use crate::walk::walk;
 use crate::{TidRange, ToolError};
 
@@ -100,9 +99,11 @@ impl<'s> CurrentObjects<'s> {
     }
 
     /// The shortest way of references from the root to an object, with the class of each object on
-    /// it; `None` if there is none.
-    pub fn path_to(&self, target: Oid) -> Result<Option<Vec<(Oid, String)>>, ToolError> {
-        path_from_root(self.storage, self.last, target, &mut |_| Ok(()))
+    /// it; `None` if there is none. The search takes as much memory as this, so it takes its place.
+    pub fn into_path(self, target: Oid) -> Result<Option<Vec<(Oid, String)>>, ToolError> {
+        let CurrentObjects { storage, last, records } = self;
+        drop(records);
+        path_from_root(storage, last, target, &mut |_| Ok(()))
     }
 }
 
@@ -121,8 +122,9 @@ pub fn path_from_root(
 ) -> Result<Option<Vec<(Oid, String)>>, ToolError> {
     let (mut parents, mut count) = (OidMap::default(), 0);
     parents.insert(Oid::ROOT, Oid::ROOT.0);
-    let (mut waiting, mut references) = (VecDeque::from([Oid::ROOT]), Vec::new());
-    while let Some(oid) = waiting.pop_front().filter(|_| parents.find(target).is_none()) {
+    let (mut waiting, mut references) = (OidQueue::default(), Vec::new());
+    waiting.push(Oid::ROOT);
+    while let Some(oid) = waiting.pop().filter(|_| parents.find(target).is_none()) {
         count += 1;
         visited(count)?;
         let Some(data) = load(storage, last, oid)? else { continue };
@@ -131,7 +133,7 @@ pub fn path_from_root(
         for to in references.drain(..) {
             if parents.find(to).is_none() {
                 parents.insert(to, oid.0);
-                waiting.push_back(to);
+                waiting.push(to);
             }
         }
     }

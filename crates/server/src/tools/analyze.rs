@@ -8,6 +8,7 @@ use zodium_tools::analyze::Analysis;
 
 use super::open::StorageArguments;
 use super::output::Output;
+use super::shown::Shown;
 use super::view::ViewArguments;
 
 /// Options of `zodium analyze`.
@@ -34,8 +35,9 @@ pub(crate) struct AnalyzeOptions {
 pub(super) fn run(options: &AnalyzeOptions) -> Result<ExitCode> {
     let (name, rest) = options.storage.with_rest(options.range.as_slice())?;
     let storage = options.storage.how().read(&name)?.storage;
-    let range = options.view.range(&rest, &*storage)?;
-    let analysis = Analysis::of(&*storage, range, &mut |_| ())?;
+    let storage = Shown::new(storage, "analyzing");
+    let range = options.view.range(&rest, &storage)?;
+    let analysis = Analysis::of(&storage, range, &mut |_| ())?;
     let mut output = Output::new()?;
     match (options.csv, options.json) {
         (true, _) => output.text(&analysis.csv())?,

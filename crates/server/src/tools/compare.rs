@@ -12,6 +12,7 @@ use super::open::StorageArguments;
 use super::output::Output;
 use super::storage_name::StorageName;
 use super::view::ViewArguments;
+use crate::progress::Progress;
 
 /// Options of `zodium cmp`.
 #[derive(Debug, Args)]
@@ -49,7 +50,9 @@ pub(super) fn run(options: &CompareOptions) -> Result<ExitCode> {
     let ranges = (options.view.range(rest, &*first)?, options.view.range(rest, &*second)?);
     // What either of them has counts.
     let range = ranges.0.joined(ranges.1);
-    let found = compare(&*first, &*second, range, &mut |_| ())?;
+    let progress = Progress::of_log(format!("comparing {}", first.name()), &*first);
+    let found = compare(&*first, &*second, range, &mut |bytes| progress.advance(bytes))?;
+    drop(progress);
     let mut output = Output::new()?;
     if options.json {
         output.line(match found {

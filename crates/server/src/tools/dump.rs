@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use zodium_storage::LogItem;
 use zodium_tools::dump::{DataView, DumpOptions, DumpWriter};
 use zodium_tools::places::FsdumpWriter;
 use zodium_tools::walk;
 
 use super::open::StorageArguments;
 use super::output::Output;
+use super::shown::Shown;
 use super::view::ViewArguments;
-use crate::progress::Progress;
 
 /// Options of `zodium dump`.
 #[derive(Debug, Args)]
@@ -84,14 +83,9 @@ pub(super) fn run(arguments: &DumpArguments) -> Result<ExitCode> {
     }
     let DumpArguments { pretty, hashonly, log_order, json, .. } = *arguments;
     let options = DumpOptions { data: pretty.view(hashonly), log_order, json };
-    let progress = Progress::of_log(format!("dumping {}", storage.name()), &*storage);
+    let storage = Shown::new(storage, "dumping");
     let mut writer = DumpWriter::new(Output::new()?, options);
-    walk(&*storage, range, &mut |item| {
-        if let LogItem::Record { data, .. } = item {
-            progress.advance(data.map_or(0, <[u8]>::len));
-        }
-        writer.write(item)
-    })?;
+    walk(&storage, range, &mut |item| writer.write(item))?;
     writer.finish()?;
     Ok(ExitCode::SUCCESS)
 }

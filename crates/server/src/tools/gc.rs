@@ -14,11 +14,14 @@ use zodium_types::Tid;
 
 use super::open::{OpenArguments, Writable, configured_all};
 use super::output::Output;
+use super::shown::Shown;
 use super::storage_name::StorageName;
 use super::sweeping::{LocalSweep, ServerSweep, SharedSweep};
 use crate::pack::days;
 use crate::progress::Progress;
 
+/// What the first part of the work is.
+const MARKING: &str = "looking for garbage in";
 const NANOS_PER_DAY: f64 = 24.0 * 60.0 * 60.0 * 1e9;
 
 /// Options of `zodium gc`.
@@ -180,7 +183,7 @@ fn named(text: &str, is_only: bool) -> Result<(String, StorageName)> {
 
 fn open_one(options: &GcOptions, name: String, storage: &StorageName) -> Result<Opened> {
     if options.dry_run {
-        let storage = options.how.read(storage)?.storage;
+        let storage = Arc::new(Shown::new(options.how.read(storage)?.storage, MARKING));
         return Ok(Opened { name, storage, writable: None });
     }
     let writable = options.how.write(storage, false)?;
@@ -188,6 +191,7 @@ fn open_one(options: &GcOptions, name: String, storage: &StorageName) -> Result<
         Writable::Local(storage) => Arc::<dyn zodium_storage::Storage>::clone(storage),
         Writable::Server(client) => Arc::new(ServerStorage::new(Arc::clone(client), &[])),
     };
+    let storage = Arc::new(Shown::new(storage, MARKING));
     Ok(Opened { name, storage, writable: Some(writable) })
 }
 

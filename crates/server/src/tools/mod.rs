@@ -31,6 +31,7 @@ mod remote;
 mod repositories;
 mod restore;
 mod shared;
+mod shown;
 mod stats;
 mod storage_name;
 mod sweeping;

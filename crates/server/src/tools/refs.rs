@@ -14,6 +14,7 @@ use zodium_types::Oid;
 use super::DIFFERENT;
 use super::open::StorageArguments;
 use super::output::Output;
+use super::shown::Shown;
 use super::view::ViewArguments;
 
 /// Options of `zodium refs`.
@@ -42,11 +43,12 @@ pub(super) fn run(options: &RefsOptions) -> Result<ExitCode> {
     let name = options.storage.alone()?;
     let to = options.to.as_deref().map(parse_oid).transpose()?;
     let storage = options.storage.how().read(&name)?.storage;
-    let last = options.view.last(&*storage)?;
-    let objects = CurrentObjects::of(&*storage, last)?;
+    let storage = Shown::new(storage, "reading the references of");
+    let last = options.view.last(&storage)?;
+    let objects = CurrentObjects::of(&storage, last)?;
     let mut output = Output::new()?;
     let is_whole = match to {
-        Some(to) => print_referrers(&objects, to, options, &mut output)?,
+        Some(to) => print_referrers(objects, to, options, &mut output)?,
         None => print_dangling(&objects, options.json, &mut output)?,
     };
     output.flush()?;
@@ -131,7 +133,7 @@ fn unreadable_json(referrer: &Referrer<'_>) -> String {
 
 /// Prints the objects that refer to one, and the way to it; whether it is there.
 fn print_referrers(
-    objects: &CurrentObjects<'_>,
+    objects: CurrentObjects<'_>,
     to: Oid,
     options: &RefsOptions,
     output: &mut Output,
@@ -163,13 +165,8 @@ fn print_referrers(
     Ok(missing.is_none())
 }
 
-fn print_path(
-    objects: &CurrentObjects<'_>,
-    to: Oid,
-    json: bool,
-    output: &mut Output,
-) -> Result<()> {
-    let path = objects.path_to(to)?;
+fn print_path(objects: CurrentObjects<'_>, to: Oid, json: bool, output: &mut Output) -> Result<()> {
+    let path = objects.into_path(to)?;
     if json {
         let steps = path.map(|path| {
             let step =

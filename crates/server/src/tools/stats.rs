@@ -9,6 +9,7 @@ use zodium_tools::stats::Stats;
 
 use super::open::StorageArguments;
 use super::output::Output;
+use super::shown::Shown;
 use super::view::ViewArguments;
 
 /// Options of `zodium stats`.
@@ -31,7 +32,8 @@ pub(crate) struct StatsOptions {
 
 pub(super) fn run(options: &StatsOptions) -> Result<ExitCode> {
     let storage = options.storage.how().read(&options.storage.alone()?)?.storage;
-    let stats = Stats::of(&*storage, options.view.last(&*storage)?)?;
+    let storage = Shown::new(storage, "counting the objects of");
+    let stats = Stats::of(&storage, options.view.last(&storage)?)?;
     let mut output = Output::new()?;
     if options.verbose {
         let mut outcome = Ok(());
