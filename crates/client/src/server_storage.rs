@@ -18,6 +18,9 @@ use zodium_types::{Address, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::{Client, ClientError, CommittedRecord, Extension, LogReader, TransactionHead};
 
+/// Loads that are requested with one write: enough to hide the way to a server.
+const LOADS_AT_ONCE: usize = 64;
+
 /// A storage on a server.
 pub struct ServerStorage {
     client: Arc<Client>,
@@ -33,6 +36,21 @@ impl ServerStorage {
 
     fn info(&self, name: &str) -> u64 {
         self.client.info().entry(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+}
+
+/// What the seam calls the answer to a load.
+fn as_load(answer: Result<Option<crate::Revision>, ClientError>) -> Result<Load, StorageError> {
+    match answer {
+        Ok(Some(found)) => Ok(Load::Revision(Revision {
+            data: found.data,
+            serial: found.serial,
+            end: found.end,
+            stamp: Stamp(0, 0),
+        })),
+        Ok(None) => Ok(Load::NoRevision),
+        Err(ClientError::NoObject(_)) => Ok(Load::Missing),
+        Err(error) => Err(failed(error)),
     }
 }
 
@@ -79,16 +97,25 @@ impl Read for ServerStorage {
         if access == Access::NonBlocking {
             return Ok(Load::WouldBlock);
         }
-        match self.client.load_before(oid, before) {
-            Ok(Some(found)) => Ok(Load::Revision(Revision {
-                data: found.data,
-                serial: found.serial,
-                end: found.end,
-                stamp: Stamp(0, 0),
-            })),
-            Ok(None) => Ok(Load::NoRevision),
-            Err(ClientError::NoObject(_)) => Ok(Load::Missing),
-            Err(error) => Err(failed(error)),
+        as_load(self.client.load_before(oid, before))
+    }
+
+    fn loads_at_once(&self) -> usize {
+        LOADS_AT_ONCE
+    }
+
+    fn load_many_before(&self, asked: &[(Oid, Tid)]) -> Vec<Result<Load, StorageError>> {
+        let same_before = asked.first().map(|(_, before)| *before);
+        let same_before = same_before.filter(|same| asked.iter().all(|(_, it)| it == same));
+        let oids: Vec<Oid> = asked.iter().map(|(oid, _)| *oid).collect();
+        match same_before.map(|before| self.client.load_many(&oids, before)) {
+            Some(Ok(loaded)) => loaded.into_iter().map(as_load).collect(),
+            // Each tells its own error.
+            Some(Err(_)) | None => {
+                let load =
+                    |&(oid, before): &(Oid, Tid)| as_load(self.client.load_before(oid, before));
+                asked.iter().map(load).collect()
+            }
         }
     }
 

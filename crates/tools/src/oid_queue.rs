@@ -31,8 +31,13 @@ impl OidQueue {
         }
         self.bytes.push_back(rest as u8);
     }
+}
 
-    pub(crate) fn pop(&mut self) -> Option<Oid> {
+/// Takes the oids that were pushed first.
+impl Iterator for OidQueue {
+    type Item = Oid;
+
+    fn next(&mut self) -> Option<Oid> {
         let (mut number, mut shift) = (0, 0);
         loop {
             let byte = self.bytes.pop_front()?;
@@ -67,13 +72,13 @@ mod tests {
             queue.push(Oid(oid));
             model.push_back(Oid(oid));
             if random >> 63 == 1 {
-                assert_eq!(queue.pop(), model.pop_front());
+                assert_eq!(queue.next(), model.pop_front());
             }
         }
         while let Some(oid) = model.pop_front() {
-            assert_eq!(queue.pop(), Some(oid));
+            assert_eq!(queue.next(), Some(oid));
         }
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.next(), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the way to it from the root.
 
 use zodium_pickle::{Reference, references_of_record};
-use zodium_storage::{Access, Load, LogItem, Read};
+use zodium_storage::{Access, Load, LogItem, Read, Revision};
 use zodium_types::{Oid, Tid};
 
 use crate::classes::class_of;
@@ -124,16 +124,24 @@ pub fn path_from_root(
     parents.insert(Oid::ROOT, Oid::ROOT.0);
     let (mut waiting, mut references) = (OidQueue::default(), Vec::new());
     waiting.push(Oid::ROOT);
-    while let Some(oid) = waiting.pop().filter(|_| parents.find(target).is_none()) {
-        count += 1;
-        visited(count)?;
-        let Some(data) = load(storage, last, oid)? else { continue };
-        // Those before the damage count.
-        collect(&data, &mut references);
-        for to in references.drain(..) {
-            if parents.find(to).is_none() {
-                parents.insert(to, oid.0);
-                waiting.push(to);
+    let (mut asked, at_once) = (Vec::new(), storage.loads_at_once());
+    while parents.find(target).is_none() {
+        asked.clear();
+        asked.extend(waiting.by_ref().take(at_once).map(|oid| (oid, last.next())));
+        if asked.is_empty() {
+            break;
+        }
+        for ((oid, _), loaded) in asked.iter().zip(storage.load_many_before(&asked)) {
+            count += 1;
+            visited(count)?;
+            let Load::Revision(Revision { data, .. }) = loaded? else { continue };
+            // Those before the damage count.
+            collect(&data, &mut references);
+            for to in references.drain(..) {
+                if parents.find(to).is_none() {
+                    parents.insert(to, oid.0);
+                    waiting.push(to);
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The second pass: each current object, loaded as a client loads it.
 
-use zodium_storage::{Access, Load, LogItem, Read};
+use zodium_storage::{Load, LogItem, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
 use super::log::{Log, digest};
@@ -16,38 +16,47 @@ pub(super) fn load_objects(
     advance: &mut dyn FnMut(usize),
     findings: &mut Findings<'_>,
 ) -> Result<(), ToolError> {
-    let loader = Loader { storage, last, log };
+    let loader = Loader { storage, log };
     let (mut references, mut outcome) = (Vec::new(), Ok(()));
+    let (mut asked, mut tids, at_once) = (Vec::new(), Vec::new(), storage.loads_at_once());
+    let mut load_asked = |asked: &mut Vec<(Oid, Tid)>, tids: &mut Vec<Tid>| {
+        let loaded = storage.load_many_before(asked);
+        for (((oid, _), tid), loaded) in asked.drain(..).zip(tids.drain(..)).zip(loaded) {
+            let Some(data) = loader.checked(oid, tid, loaded, findings)? else { continue };
+            advance(data.len());
+            if check.references {
+                loader.follow(oid, tid, &data, &mut references, findings);
+            }
+        }
+        Ok(())
+    };
     log.written.each(|oid, tid| {
         if outcome.is_ok() {
-            outcome = loader.load(oid, Tid(tid), findings).map(|data| {
-                let Some(data) = data else { return };
-                advance(data.len());
-                if check.references {
-                    loader.follow(oid, Tid(tid), &data, &mut references, findings);
-                }
-            });
+            asked.push((oid, last.next()));
+            tids.push(Tid(tid));
+            if asked.len() == at_once {
+                outcome = load_asked(&mut asked, &mut tids);
+            }
         }
     });
-    outcome
+    outcome.and_then(|()| load_asked(&mut asked, &mut tids))
 }
 
 struct Loader<'c> {
     storage: &'c dyn Read,
-    last: Tid,
     log: &'c Log,
 }
 
 impl Loader<'_> {
     /// The data of an object that `tid` wrote last; `None` if it is deleted or damaged.
-    fn load(
+    fn checked(
         &self,
         oid: Oid,
         tid: Tid,
+        loaded: Result<Load, StorageError>,
         findings: &mut Findings<'_>,
     ) -> Result<Option<bytes::Bytes>, ToolError> {
         let is_deleted = self.log.deleted.contains(&oid);
-        let loaded = self.storage.load_before(oid, self.last.next(), Access::Blocking);
         let revision = match loaded.map_err(ToolError::from) {
             Ok(Load::Revision(revision)) => revision,
             Ok(Load::NoRevision | Load::Missing | Load::WouldBlock) => {
