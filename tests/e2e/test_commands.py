@@ -351,6 +351,15 @@ class TestStatus:
         finally:
             watching.kill()
 
+    def test_the_address_may_follow_the_option(self, start_server, tmp_path, binary):
+        address = "{}:{}".format(*start_server(tmp_path / "Data.fs").address)
+        words = [binary, "status", "--watch", address]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout.readline().startswith(f"{address}, started")
+            watching.kill()
+        code, said = run(binary, "status", address, "--watch", address)
+        assert code == 1 and "one server is enough" in said
+
     def test_what_does_not_answer_is_told(self, binary):
         address = f"127.0.0.1:{free_port()}"
         code, said = run(binary, "status", address)

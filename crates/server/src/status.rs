@@ -18,6 +18,9 @@ use zodium_types::{Address, Tid};
 use crate::healthcheck::seconds;
 use crate::reach::{Destination, ReachOptions};
 
+/// The pause between two looks, unless `--watch` names one.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// Clears a terminal, and begins at its top.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -29,8 +32,8 @@ pub(crate) struct StatusOptions {
 
     /// Ask again, every SECONDS [default: 2], and show rates
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
-          value_parser = seconds)]
-    watch: Option<Duration>,
+          value_parser = after_watch)]
+    watch: Option<AfterWatch>,
 
     /// Print JSON: one object a line
     #[arg(long)]
@@ -44,6 +47,20 @@ pub(crate) struct StatusOptions {
     reach: ReachOptions,
 }
 
+/// The word after `--watch`: the pause, or the address of `zodium status --watch ADDRESS`.
+#[derive(Clone, Debug)]
+enum AfterWatch {
+    Pause(Duration),
+    Address(Address),
+}
+
+fn after_watch(text: &str) -> Result<AfterWatch, String> {
+    match text.parse() {
+        Ok(address) if text.contains([':', '/']) => Ok(AfterWatch::Address(address)),
+        _ => seconds(text).map(AfterWatch::Pause),
+    }
+}
+
 /// The answers of a server, by storage.
 struct Answers {
     at: Instant,
@@ -52,8 +69,14 @@ struct Answers {
 
 /// Prints how a server is.
 pub(crate) fn run(options: &StatusOptions) -> Result<ExitCode> {
-    let server = options.reach.destination(options.address.clone())?;
-    let Some(pause) = options.watch else {
+    let (address, pause) = match (&options.address, &options.watch) {
+        (Some(_), Some(AfterWatch::Address(address))) => bail!("{address}: one server is enough"),
+        (None, Some(AfterWatch::Address(address))) => (Some(address.clone()), Some(PAUSE)),
+        (address, Some(AfterWatch::Pause(pause))) => (address.clone(), Some(*pause)),
+        (address, None) => (address.clone(), None),
+    };
+    let server = options.reach.destination(address)?;
+    let Some(pause) = pause else {
         print(&options.text(&server, &ask(&server, options.timeout)?, None))?;
         return Ok(ExitCode::SUCCESS);
     };

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::json;
-use zodium_client::{Client, ClientError, TransactionOptions};
+use zodium_client::{Client, ClientError, Options, TransactionOptions};
 use zodium_explorer::{Explorer, ExplorerOptions, Hosts, Undo};
 use zodium_http::{HttpServer, Listener};
 use zodium_types::{Address, Tid};
@@ -58,7 +58,11 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error))?;
     let bound = listener.address();
     let hosts = Hosts::new(bound, host_of(address));
-    let shown = storage.name();
+    let shown = match &name {
+        // Shorter than the name that the server's client has for ZODB's tools.
+        StorageName::Server(options) => place_of(options),
+        _ => storage.name(),
+    };
     let explorer = Explorer::new(ExplorerOptions { storage, name: shown.clone(), hosts, undo });
     let server = HttpServer::start(listener, "explorer", Arc::new(explorer));
     let server = server.with_context(|| format!("cannot serve pages on {address}"))?;
@@ -66,6 +70,15 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     wait_for_the_end()?;
     drop(server);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The addresses of a storage on a server, and its name if it is not the usual one.
+fn place_of(options: &Options) -> String {
+    let addresses: Vec<_> = options.addresses.iter().map(Address::to_string).collect();
+    match (addresses.join(", "), options.storage.as_str()) {
+        (addresses, "1") => addresses,
+        (addresses, name) => format!("{addresses}/{name}"),
+    }
 }
 
 fn announce(name: &str, bound: SocketAddr, json: bool) -> Result<()> {
