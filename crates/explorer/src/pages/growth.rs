@@ -23,6 +23,7 @@ pub(crate) fn growth(pages: &Pages, asked: &Asked<'_>) -> Result<String, Refusal
 
 fn shown(survey: &Survey, view: &View) -> Markup {
     let written: u64 = survey.periods.iter().map(|period| period.bytes).sum();
+    let most = survey.periods.iter().map(|period| period.bytes).max().unwrap_or(0);
     html! {
         dl.facts {
             div { dt { "Transactions" } dd { (words::count(survey.transactions)) } }
@@ -35,7 +36,7 @@ fn shown(survey: &Survey, view: &View) -> Markup {
             figcaption {
                 span { (words::time(survey.first)) }
                 span.key-line { "all bytes so far, up to " (words::bytes(written)) }
-                span.key-bar { "bytes of each period" }
+                span.key-bar { "bytes of each period, up to " (words::bytes(most)) }
                 span { (words::time(survey.last)) }
             }
         }
