@@ -1,19 +1,24 @@
 """zodium backup and restore, beside repozo: either tool goes on with what the other wrote."""
 
+import contextlib
 import json
 import subprocess
 import time
+from collections import Counter
 
 import pytest
+import transaction
 import ZODB
 from harness.blobs import digests
 from harness.databases import change, write_database
+from harness.zodb_dump import has_own_data
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.blob import Blob
 from ZODB.FileStorage import FileStorage
 from ZODB.fsIndex import fsIndex
 from ZODB.scripts import repozo
+from ZODB.utils import get_pickle_metadata, p64, u64
 
 pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
@@ -79,6 +84,44 @@ def contents(folder):
             data = [line.split()[1:] for line in data.decode().splitlines()]
         found.append((file.suffix, data))
     return found
+
+
+def test_what_was_appended_is_analyzed(run, path, tmp_path, seeded):
+    stock = Stock(tmp_path / "stock")
+    stock.folder.mkdir()
+    stock.back_up(path)
+    with contextlib.closing(FileStorage(str(path), read_only=True)) as storage:
+        first = u64(storage.lastTransaction()) + 1
+    add_transactions(path, seeded, 8)
+    database = ZODB.DB(FileStorage(str(path)))
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    database.close()
+    wait_for_another_second(stock.folder)
+    stock.back_up(path)
+    (delta,) = stock.folder.glob("*.deltafs")
+    with contextlib.closing(FileStorage(str(path), read_only=True)) as storage:
+        transactions = [list(txn) for txn in storage.iterator(p64(first))]
+    own = [record for records in transactions for record in records if has_own_data(record)]
+    code, out, said = run("analyze", "--json", delta)
+    found = json.loads(out)
+    assert (code, said) == (0, "")
+    assert found["transactions"] == len(transactions)
+    assert found["records"] == sum(map(len, transactions))
+    assert found["total"] == {"bytes": sum(len(record.data) for record in own)}
+    names = Counter(".".join(get_pickle_metadata(record.data)) for record in own)
+    assert {one["class"]: one["records"] for one in found["classes"]} == names
+    last = found["last"]
+    assert json.loads(run("analyze", "--json", delta, f"{last}..")[1])["transactions"] == 1
+    table = run("analyze", delta)[1].splitlines()
+    assert table[5].split() == ["Class", "Name", "T.Count", "T.Bytes", "Pct", "AvgSize"]
+    content = delta.read_bytes()
+    cut = tmp_path / "cut.deltafs"
+    for damaged in (content[:-1], content[:30], b"x" + content):
+        cut.write_bytes(damaged)
+        code, _, said = run("analyze", cut)
+        assert code == 1 and "damaged: at " in said, said
+    assert run("analyze", tmp_path / "none.deltafs")[0] == 2
 
 
 def test_a_repository_is_the_one_that_repozo_makes(run, path, tmp_path, seeded):

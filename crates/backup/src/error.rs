@@ -17,8 +17,7 @@ pub enum BackupError {
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's error.
-        #[source]
+        /// The system's error, which is no source: the text has it.
         error: io::Error,
     },
     /// The storage that is backed up, or restored to.

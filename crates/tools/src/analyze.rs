@@ -12,7 +12,7 @@ use crate::walk::walk;
 use crate::{TidRange, ToolError};
 
 /// Longest name of a class in a table, in characters.
-const NAME_CHARACTERS: usize = 46;
+pub(crate) const NAME_CHARACTERS: usize = 46;
 /// An object's number in the map is its class and the size of its last record.
 const SIZE_BITS: u32 = 40;
 const SIZE_MAX: u64 = (1 << SIZE_BITS) - 1;
@@ -247,16 +247,16 @@ const HEADINGS: [&str; 9] = [
 ];
 const WIDTHS: [usize; 9] = [NAME_CHARACTERS, 7, 9, 5, 7, 7, 9, 7, 9];
 
-fn mean(bytes: u64, count: u64) -> f64 {
+pub(crate) fn mean(bytes: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { bytes as f64 / count as f64 }
 }
 
-fn percent(bytes: u64, of: u64) -> f64 {
+pub(crate) fn percent(bytes: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { bytes as f64 * 100.0 / of as f64 }
 }
 
 /// A name without its first parts, if it is too long for the table.
-fn shortened(name: &str) -> String {
+pub(crate) fn shortened(name: &str) -> String {
     let length = |text: &str| text.chars().count();
     if length(name) <= NAME_CHARACTERS {
         return name.to_owned();

@@ -14,6 +14,7 @@ pub mod check;
 pub mod classes;
 pub mod commit;
 pub mod compare;
+pub mod delta_analysis;
 pub mod dump;
 mod error;
 pub mod gc;

@@ -7,9 +7,11 @@
 
 mod backup;
 mod chain;
+mod delta;
 mod name;
 mod restore;
 
 pub use backup::{Done, RepozoOptions, Source, backup};
+pub use delta::read_delta;
 pub use name::Date;
 pub use restore::{Restored, is_repozo, restore, restore_to, verify};

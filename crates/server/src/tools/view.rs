@@ -28,11 +28,23 @@ impl ViewArguments {
 
     /// The transactions of a range that count: those that were there when the command began.
     pub(super) fn range(&self, arguments: &[String], storage: &dyn Read) -> Result<TidRange> {
-        let range = match arguments {
-            [] => TidRange::default(),
-            [range] => TidRange::parse(range, &Zoned::now())?,
-            [_, more, ..] => bail!("{more}: one range is enough"),
-        };
-        Ok(range.up_to(self.last(storage)?))
+        Ok(range_of(arguments)?.up_to(self.last(storage)?))
+    }
+
+    /// As [`ViewArguments::range`], of a log that no storage has.
+    pub(super) fn range_of_log(&self, arguments: &[String]) -> Result<TidRange> {
+        let range = range_of(arguments)?;
+        match &self.at {
+            Some(text) => Ok(range.up_to(parse_tid(text, &Zoned::now())?)),
+            None => Ok(range),
+        }
+    }
+}
+
+fn range_of(arguments: &[String]) -> Result<TidRange> {
+    match arguments {
+        [] => Ok(TidRange::default()),
+        [range] => Ok(TidRange::parse(range, &Zoned::now())?),
+        [_, more, ..] => bail!("{more}: one range is enough"),
     }
 }
