@@ -1,5 +1,6 @@
 //! `zodium restore`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 use clap::Args;
 use jiff::{Timestamp, Zoned};
+use rustix::fs::{Advice, fadvise};
 use serde_json::json;
 use zodium_backup::BackupError;
 use zodium_backup::repository::{BlobTarget, RestoreTarget, is_repository, restore};
@@ -92,12 +94,13 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     };
     let folder = options.blob_dir.as_deref().map(BlobFolder::open).transpose()?;
     let progress = Progress::new(format!("restoring {}", options.output));
-    let mut target = Target(LocalRestore::new(&*storage));
+    let target = LocalRestore::new(&*storage);
+    let mut target = Target { target, cached: Cached::of(&name), bytes: 0 };
     let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
     let report = |done, total| progress.report(done, total);
     let restored = restore(&repository, at, &mut target, blobs, &report);
     let finished = match &restored {
-        Ok(_) => Box::new(target.0).finish(),
+        Ok(_) => Box::new(target.target).finish(),
         Err(_) => Ok(Tid::ZERO),
     };
     if let Some(folder) = &folder {
@@ -124,15 +127,47 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
 }
 
 /// Writes what is restored into a storage of this process.
-struct Target<'s>(LocalRestore<'s>);
+struct Target<'s> {
+    target: LocalRestore<'s>,
+    cached: Option<Cached>,
+    /// Bytes of data since pages were dropped last.
+    bytes: usize,
+}
 
 impl RestoreTarget for Target<'_> {
     fn apply(&mut self, item: LogItem<'_>) -> Result<(), BackupError> {
-        self.0.apply(item).map_err(failed)
+        if let LogItem::Record { data: Some(data), .. } = &item {
+            self.bytes += data.len();
+        }
+        if self.bytes >= DROP_BYTES {
+            self.bytes = 0;
+            self.cached.iter().for_each(Cached::drop_pages);
+        }
+        self.target.apply(item).map_err(failed)
     }
 
     fn apply_same(&mut self, oid: Oid, earlier: Tid) -> Result<(), BackupError> {
-        self.0.apply_copy(oid, earlier).map_err(failed)
+        self.target.apply_copy(oid, earlier).map_err(failed)
+    }
+}
+
+/// Bytes after which pages are dropped: more than a storage commits with one sync.
+const DROP_BYTES: usize = 32 << 20;
+
+/// The restored file in the page cache, which is left to the files that servers read. New pages
+/// also cost more than those that are used again.
+struct Cached(File);
+
+impl Cached {
+    /// Of a data file: a database reads its pages again.
+    fn of(name: &StorageName) -> Option<Cached> {
+        let StorageName::File(path) = name else { return None };
+        File::open(path).ok().map(Cached)
+    }
+
+    /// Drops what is on the disk. Only advice: a file system may ignore it.
+    fn drop_pages(&self) {
+        let _ = fadvise(&self.0, 0, None, Advice::DontNeed);
     }
 }
 
