@@ -26,6 +26,7 @@ Examples:
   zodium serve Data.fs --read-only           ... without writing anything
   zodium serve -C zeo.conf                   serve what a zeo.conf (or our TOML) says
   zodium pack 127.0.0.1:8100 --days 3        pack it while it is served
+  zodium backup 127.0.0.1:8100 /backup/main  back it up while it is served
   zodium explore Data.fs                     look at it in a browser
   zodium status 127.0.0.1:8100 --watch       what its server does
   zodium dump --log-order Data.fs | zodium load copy.fs
@@ -68,6 +69,12 @@ pub(crate) enum Command {
     Serve(Box<ServeOptions>),
     /// Check, show or convert a configuration file
     Config(ConfigOptions),
+    /// Show how a server is: clients, commits, loads, conflicts and locks of each storage
+    ///
+    /// Any ZEO server can be asked. The status page (`--monitor`) of a Zodium server shows more.
+    Status(Box<StatusOptions>),
+    /// Check whether a server is healthy: exit code 0, or 1 with a line that gives the reason
+    Healthcheck(Box<HealthcheckOptions>),
     /// Drop old revisions and unreachable objects, of a server's storage or of a data file
     ///
     /// Any ZEO server can be asked to pack, and continues to serve meanwhile. A file is packed in
@@ -81,16 +88,6 @@ pub(crate) enum Command {
     /// were dropped.
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Box<PackOptions>),
-    /// Run a node of a NEO cluster
-    Neo(NeoOptions),
-    /// Serve Redis and Valkey clients, without a database
-    ///
-    /// Keys and values are in memory, and with `--file` also on disk; docs/resp.md says which
-    /// commands there are. `zodium serve --resp ADDRESS` serves them beside a database.
-    ///
-    /// Exit codes: 0 after SIGTERM, SIGINT and SHUTDOWN, 1 after an error and after SIGHUP, 2 for a
-    /// wrong command line.
-    Resp(RespOptions),
     /// Check a data file with its index, or another storage, and on request the content of objects
     ///
     /// Reports each damage, of a file with its position, and continues after it. Writes nothing and
@@ -110,12 +107,16 @@ pub(crate) enum Command {
     Recover(RecoverOptions),
     #[command(flatten)]
     Tool(Box<ToolCommand>),
-    /// Check whether a server is healthy: exit code 0, or 1 with a line that gives the reason
-    Healthcheck(Box<HealthcheckOptions>),
-    /// Show how a server is: clients, commits, loads, conflicts and locks of each storage
+    /// Run a node of a NEO cluster
+    Neo(NeoOptions),
+    /// Serve Redis and Valkey clients, without a database
     ///
-    /// Any ZEO server can be asked. The status page (`--monitor`) of a Zodium server shows more.
-    Status(Box<StatusOptions>),
+    /// Keys and values are in memory, and with `--file` also on disk; docs/resp.md says which
+    /// commands there are. `zodium serve --resp ADDRESS` serves them beside a database.
+    ///
+    /// Exit codes: 0 after SIGTERM, SIGINT and SHUTDOWN, 1 after an error and after SIGHUP, 2 for a
+    /// wrong command line.
+    Resp(RespOptions),
     /// Print a script that completes commands and options in a shell
     ///
     /// In bash, for this session: `source <(zodium completions bash)`.

@@ -56,8 +56,30 @@ const IMPOSSIBLE: u8 = 2;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolCommand {
-    /// Print name, size and last transaction of a storage
-    Info(info::InfoOptions),
+    /// Show a storage as web pages: transactions, objects, history, sizes
+    ///
+    /// Serves the pages on loopback until it is interrupted. It only reads, unless --allow-undo is
+    /// given. Classes are never imported. docs/explorer.md describes the pages.
+    Explore(explore::ExploreOptions),
+    /// Back a storage up, or verify a backup
+    ///
+    /// Copies what is not there yet. The storage may be served meanwhile. `zodium restore` makes a
+    /// storage of a backup. docs/backup.md describes repositories, keys and object stores.
+    Backup(backup::BackupOptions),
+    /// Restore a storage from a backup, as it was last or at a time
+    Restore(restore::RestoreOptions),
+    /// Remove restore points of a repository, and what only they need
+    Prune(prune::PruneOptions),
+    /// Copy all transactions into another storage, of any kind
+    ///
+    /// Tids, statuses, metadata and back pointers are kept. Blobs are copied to the directory of
+    /// --to-blob-dir. At the end the two storages are compared: exit code 1 if they differ.
+    #[command(visible_alias = "convert")]
+    Copy(copy::CopyOptions),
+    /// Compare two storages: exit code 0 if they are equal, 1 if not
+    ///
+    /// Compares tids, statuses, metadata and records. The storages may be of different kinds.
+    Cmp(compare::CompareOptions),
     /// Print all transactions with their objects, in the format of zodbtools
     ///
     /// `zodium load` and zodbtools' `zodb restore` write such a dump into another storage, and
@@ -73,18 +95,14 @@ pub(crate) enum ToolCommand {
     /// The input is a transaction of a dump without its first line. An object that was changed
     /// after transaction AT is a conflict: nothing is committed then. Prints the new tid.
     Commit(commit::CommitOptions),
-    /// Compare two storages: exit code 0 if they are equal, 1 if not
-    ///
-    /// Compares tids, statuses, metadata and records. The storages may be of different kinds.
-    Cmp(compare::CompareOptions),
-    /// Print the data of an object as of a transaction
-    Catobj(catobj::CatobjOptions),
-    /// Print how many objects and bytes there are of each class, in all transactions
-    Analyze(analyze::AnalyzeOptions),
-    /// Print how many current objects and bytes there are of each class
-    Stats(stats::StatsOptions),
+    /// Print name, size and last transaction of a storage
+    Info(info::InfoOptions),
     /// Print the newest transactions, the newest first
     Tail(tail::TailOptions),
+    /// Print transactions as they are committed, until it is interrupted
+    Watch(watch::WatchOptions),
+    /// Print the data of an object as of a transaction
+    Catobj(catobj::CatobjOptions),
     /// Print the history of objects, what they refer to, and what refers to them
     Oids(oids::OidsOptions),
     /// Report references that lead nowhere, or what refers to an object, and by which path
@@ -92,34 +110,16 @@ pub(crate) enum ToolCommand {
     /// Looks at the current revisions. Weak references, and those to other databases, do not count.
     /// Exit code 1 if a reference leads nowhere.
     Refs(refs::RefsOptions),
-    /// Show a storage as web pages: transactions, objects, history, sizes
-    ///
-    /// Serves the pages on loopback until it is interrupted. It only reads, unless --allow-undo is
-    /// given. Classes are never imported. docs/explorer.md describes the pages.
-    Explore(explore::ExploreOptions),
+    /// Print how many objects and bytes there are of each class, in all transactions
+    Analyze(analyze::AnalyzeOptions),
+    /// Print how many current objects and bytes there are of each class
+    Stats(stats::StatsOptions),
     /// Delete the objects that nothing leads to, in databases that refer to each other
     ///
     /// Works beside other writers. The bytes are freed by the next pack, which must not collect
     /// garbage itself where databases refer to each other (`pack-gc false`). Nothing is deleted if
     /// references of an object cannot be read, or lead to a database that is not given.
     Gc(gc::GcOptions),
-    /// Back a storage up, or verify a backup
-    ///
-    /// Copies what is not there yet. The storage may be served meanwhile. `zodium restore` makes a
-    /// storage of a backup. docs/backup.md describes repositories, keys and object stores.
-    Backup(backup::BackupOptions),
-    /// Remove restore points of a repository, and what only they need
-    Prune(prune::PruneOptions),
-    /// Restore a storage from a backup, as it was last or at a time
-    Restore(restore::RestoreOptions),
-    /// Print transactions as they are committed, until it is interrupted
-    Watch(watch::WatchOptions),
-    /// Copy all transactions into another storage, of any kind
-    ///
-    /// Tids, statuses, metadata and back pointers are kept. Blobs are copied to the directory of
-    /// --to-blob-dir. At the end the two storages are compared: exit code 1 if they differ.
-    #[command(visible_alias = "convert")]
-    Copy(copy::CopyOptions),
 }
 
 /// Runs a command.
