@@ -86,6 +86,24 @@ def contents(folder):
     return found
 
 
+def test_a_file_of_python_2_stays_one(run, path, tmp_path):
+    """ZODB on Python 2 reads no others. The records have the same format."""
+    content = b"FS21" + path.read_bytes()[4:]
+    path.write_bytes(content)
+    path.with_suffix(".fs.index").unlink(missing_ok=True)
+    repository = tmp_path / "repository"
+    for words in (["copy", path], ["restore", repository]):
+        if words[0] == "restore":
+            assert run("backup", path, repository)[0] == 0
+        made = tmp_path / f"{words[0]}.fs"
+        code, _, said = run(*words, made)
+        assert (code, said) == (0, "") and made.read_bytes() == content, words
+    database = ZODB.DB(FileStorage(str(tmp_path / "other.fs")))
+    database.close()
+    assert run("copy", "--incremental", tmp_path / "other.fs", tmp_path / "new.fs")[0] == 0
+    assert (tmp_path / "new.fs").read_bytes().startswith(b"FS30")
+
+
 def test_what_was_appended_is_analyzed(run, path, tmp_path, seeded):
     stock = Stock(tmp_path / "stock")
     stock.folder.mkdir()

@@ -30,6 +30,11 @@ pub trait Read: Send + Sync {
         true
     }
 
+    /// Whether it is a data file of Python 2, which a copy should be too.
+    fn is_of_python_2(&self) -> bool {
+        false
+    }
+
     /// Bytes that it takes.
     fn size(&self) -> u64;
 

@@ -165,7 +165,8 @@ impl<'r> Archiver<'r> {
     fn write_complete(&mut self, seconds: i64) -> Result<(), BackupError> {
         let chunks = self.writer.all_chunks()?;
         let number = self.newest.number + 1;
-        let point = Point::complete(&self.repository.store(), number, seconds, &chunks)?;
+        let (store, python_2) = (self.repository.store(), self.newest.python_2);
+        let point = Point::complete(&store, number, seconds, python_2, &chunks)?;
         let point = point.prepare(self.repository)?;
         self.pending = Some(Pending { point, kind: Kind::Complete(chunks) });
         self.write_pending().map(drop)

@@ -68,7 +68,8 @@ pub(super) fn write<'r>(
         return Ok((summary, writer));
     }
     let number = newest.map_or(1, |point| point.number + 1);
-    let point = Point::complete(&repository.store(), number, *seconds, &chunks)?;
+    let (store, python_2) = (repository.store(), source.storage.is_of_python_2());
+    let point = Point::complete(&store, number, *seconds, python_2, &chunks)?;
     repository.place().settle()?;
     let point = point.prepare(repository)?.write(repository)?;
     Ok((BackupSummary { point, is_new: true, stored_bytes }, writer))

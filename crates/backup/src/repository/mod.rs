@@ -32,7 +32,7 @@ pub use keyless::{Listing, list};
 pub use opened::{Repository, is_repository};
 pub use point::{Point, points};
 pub use prune::{KeepRules, Pruned, prune};
-pub use restore::{BlobTarget, ReadBlob, RestoreTarget, restore};
+pub use restore::{BlobTarget, ReadBlob, RestoreTarget, restore, restored_point};
 pub use sealing::Key;
 pub use verify::{Verified, verify};
 pub use writer::{BlobSource, Source};

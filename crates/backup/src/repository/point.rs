@@ -36,6 +36,9 @@ pub struct Point {
     pub transactions: u64,
     /// Bytes of the content of all chunks.
     pub bytes: u64,
+    /// Whether the storage was a data file of Python 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub python_2: bool,
     /// Lists of chunks, with the bytes of their content.
     pages: Vec<(Hash, u64)>,
     /// The point that this one continues: all of that one comes before the chunks of this one.
@@ -117,6 +120,7 @@ impl Point {
         store: &ChunkStore<'_>,
         number: u64,
         seconds: i64,
+        python_2: bool,
         chunks: &[Chunk],
     ) -> Result<Point, BackupError> {
         let mut pages = Vec::new();
@@ -136,6 +140,7 @@ impl Point {
             last,
             transactions,
             bytes,
+            python_2,
             pages,
             continues,
             chunks,
@@ -161,6 +166,7 @@ impl Point {
             last: chunk.last.clone(),
             transactions: self.transactions + chunk.transactions,
             bytes: self.bytes + chunk.bytes,
+            python_2: self.python_2,
             pages: Vec::new(),
             continues: Some(Link { point: self.number, sum }),
             chunks: vec![chunk],

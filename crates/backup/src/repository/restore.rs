@@ -28,6 +28,23 @@ pub trait BlobTarget {
 pub type ReadBlob<'r> =
     dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), BackupError>) -> Result<u64, BackupError> + 'r;
 
+/// The point that [`restore`] restores from.
+///
+/// # Errors
+/// `Refused` if there is no point; those of the repository.
+pub fn restored_point(repository: &Repository, at: Option<Tid>) -> Result<Point, BackupError> {
+    let covering = match at {
+        Some(at) => points(repository)?.into_iter().find(|point| point.last() >= at),
+        None => None,
+    };
+    match covering {
+        Some(point) => Ok(point),
+        None => newest(repository)?.map(|(point, _)| point).ok_or_else(|| {
+            BackupError::Refused(format!("{}: there is no restore point", repository.name()))
+        }),
+    }
+}
+
 /// Restores what was there after transaction `at`, or else at the last point. Blobs come before
 /// their transactions. Gives the point, and the number of transactions.
 ///
@@ -40,16 +57,7 @@ pub fn restore(
     blobs: Option<&dyn BlobTarget>,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(Point, u64), BackupError> {
-    let covering = match at {
-        Some(at) => points(repository)?.into_iter().find(|point| point.last() >= at),
-        None => None,
-    };
-    let point = match covering {
-        Some(point) => point,
-        None => newest(repository)?.map(|(point, _)| point).ok_or_else(|| {
-            BackupError::Refused(format!("{}: there is no restore point", repository.name()))
-        })?,
-    };
+    let point = restored_point(repository, at)?;
     let store = repository.store();
     let until = at.unwrap_or(Tid::MAX);
     let (mut transactions, mut done) = (0, 0);

@@ -10,7 +10,7 @@ use zodium_storage::{
 };
 use zodium_types::{Oid, Tid};
 
-use crate::FileStorage;
+use crate::{FileStorage, Magic};
 
 impl Read for FileStorage {
     fn name(&self) -> String {
@@ -19,6 +19,10 @@ impl Read for FileStorage {
 
     fn is_read_only(&self) -> bool {
         self.file.read_only
+    }
+
+    fn is_of_python_2(&self) -> bool {
+        self.magic() == Magic::Fs21
     }
 
     fn size(&self) -> u64 {

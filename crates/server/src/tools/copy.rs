@@ -77,6 +77,9 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         eprintln!("zodium: what is there already differs from what would be copied");
         return Ok(ExitCode::from(DIFFERENT));
     }
+    if to.is_absent() && source.is_of_python_2() {
+        to.begin_for_python_2()?;
+    }
     let range = TidRange { min: Some(there.next()), max: Some(last) };
     let Copied { transactions, blobs: left } = copy(how, &to, &*source, range, blobs.as_ref())?;
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };

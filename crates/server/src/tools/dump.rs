@@ -38,7 +38,7 @@ pub(crate) struct DumpArguments {
     log_order: bool,
 
     /// Print JSON, without the data: one object a line for each transaction, and for each object
-    #[arg(long, conflicts_with_all = ["hashonly", "format"])]
+    #[arg(long, conflicts_with = "format")]
     json: bool,
 
     /// The format: that of zodbtools, or that of ZODB's fsdump, which has no data

@@ -11,7 +11,9 @@ use jiff::{Timestamp, Zoned};
 use rustix::fs::{Advice, fadvise};
 use serde_json::json;
 use zodium_backup::BackupError;
-use zodium_backup::repository::{BlobTarget, RestoreTarget, is_repository, restore};
+use zodium_backup::repository::{
+    BlobTarget, RestoreTarget, is_repository, restore, restored_point,
+};
 use zodium_backup::repozo::{self, Date};
 use zodium_storage::LogItem;
 use zodium_tools::load::{LocalRestore, Restore};
@@ -89,6 +91,9 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
         bail!("{} exists already; restore to another path", options.output);
     }
     let repository = options.repository.open(&options.source)?;
+    if restored_point(&repository, at)?.python_2 {
+        name.begin_for_python_2()?;
+    }
     let Writable::Local(storage) = OpenArguments::default().write(&name, true)? else {
         bail!("restore to a data file or to sqlite://PATH, and serve that");
     };

@@ -55,6 +55,10 @@ impl Read for Shown {
         self.storage.keeps_back_pointers()
     }
 
+    fn is_of_python_2(&self) -> bool {
+        self.storage.is_of_python_2()
+    }
+
     fn size(&self) -> u64 {
         self.storage.size()
     }

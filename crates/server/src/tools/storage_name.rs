@@ -1,11 +1,11 @@
 //! What the text STORAGE of a command means.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use zodium_client::Options;
 use zodium_neo_client::Options as NeoOptions;
 use zodium_sql::MariaAddress;
@@ -62,6 +62,13 @@ impl StorageName {
             }
             StorageName::Neo(_) | StorageName::Maria(_) | StorageName::Server(_) => false,
         }
+    }
+
+    /// Begins a data file, if it is one, as ZODB does on Python 2, which reads no others.
+    pub(super) fn begin_for_python_2(&self) -> Result<()> {
+        let StorageName::File(path) = self else { return Ok(()) };
+        let written = fs::write(path, b"FS21");
+        written.with_context(|| format!("cannot create {}", path.display()))
     }
 
     fn of_path(text: &str) -> Result<StorageName> {
