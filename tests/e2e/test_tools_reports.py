@@ -9,7 +9,7 @@ import ZODB.FileStorage
 from harness.databases import write_database
 from harness.zodb_analyze import analyzed
 from ZODB.Connection import TransactionMetaData
-from ZODB.FileStorage.fsdump import fsdump
+from ZODB.FileStorage.fsdump import Dumper, fsdump
 from ZODB.FileStorage.fsoids import Tracer
 from ZODB.scripts import fsrefs, fstail, space
 from ZODB.utils import p64, u64
@@ -59,6 +59,21 @@ def test_the_tail_is_that_of_fstail(run, path):
 
 def test_the_fsdump_format_is_that_of_fsdump(run, path):
     assert run("dump", "--format", "fsdump", path) == (0, said_by(fsdump, str(path)), "")
+
+
+def test_headers_are_those_of_the_dumper(run, path, tmp_path):
+    with io.StringIO() as out:
+        Dumper(str(path), out).dump()
+        expected = out.getvalue()
+    assert run("dump", "--format", "fsdump-headers", path) == (0, expected, "")
+    # One transaction of it, and a storage that has no such headers.
+    last = json.loads(run("tail", "--json", "-n", "1", path)[1])["tid"]
+    some = run("dump", "--format", "fsdump-headers", path, f"{last}..")[1]
+    assert some.count("transaction id: ") == 1 and expected.endswith(some.split("=" * 60)[1])
+    database = f"sqlite://{tmp_path}/neo.sqlite"
+    assert run("copy", path, database)[0] == 0
+    code, _, said = run("dump", "--format", "fsdump-headers", database)
+    assert code == 2 and "only data files" in said
 
 
 def test_oids_are_followed_as_by_fsoids(run, path, storage, seeded):

@@ -18,6 +18,7 @@ pub mod delta_analysis;
 pub mod dump;
 mod error;
 pub mod gc;
+pub mod headers;
 pub mod load;
 mod oid_map;
 mod oid_queue;

@@ -1,17 +1,21 @@
 //! `zodium dump`.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use zodium_tools::dump::{DataView, DumpOptions, DumpWriter};
+use zodium_tools::headers::HeaderWriter;
 use zodium_tools::places::FsdumpWriter;
-use zodium_tools::walk;
+use zodium_tools::{TidRange, walk};
 
-use super::open::StorageArguments;
+use super::open::{Readable, StorageArguments};
 use super::output::Output;
 use super::shown::Shown;
+use super::storage_name::StorageName;
 use super::view::ViewArguments;
 
 /// Options of `zodium dump`.
@@ -41,7 +45,8 @@ pub(crate) struct DumpArguments {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// The format: that of zodbtools, or that of ZODB's fsdump, which has no data
+    /// The format: that of zodbtools, or that of ZODB's fsdump, which has no data; or all headers
+    /// of a data file, as fsdump's class Dumper prints them
     #[arg(long, value_enum, default_value = "zodb", conflicts_with_all = ["hashonly", "log_order"])]
     format: Format,
 
@@ -54,6 +59,7 @@ pub(crate) struct DumpArguments {
 enum Format {
     Zodb,
     Fsdump,
+    FsdumpHeaders,
 }
 
 /// How pickles are printed.
@@ -81,11 +87,29 @@ pub(super) fn run(arguments: &DumpArguments) -> Result<ExitCode> {
         writer.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
+    if arguments.format == Format::FsdumpHeaders {
+        return dump_headers(&name, &readable, range);
+    }
     let DumpArguments { pretty, hashonly, log_order, json, .. } = *arguments;
     let options = DumpOptions { data: pretty.view(hashonly), log_order, json };
     let storage = Shown::new(storage, "dumping");
     let mut writer = DumpWriter::new(Output::new()?, options);
     walk(&storage, range, &mut |item| writer.write(item))?;
+    writer.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn dump_headers(name: &StorageName, readable: &Readable, range: TidRange) -> Result<ExitCode> {
+    let (StorageName::File(path), Some(_)) = (name, &readable.file) else {
+        bail!("only data files have such headers; give the path of one");
+    };
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let read_at = |bytes: &mut [u8], position| file.read_exact_at(bytes, position);
+    let mut writer = HeaderWriter::new(Output::new()?, &read_at)?;
+    readable.walk_placed(range, &mut |item, place| match place {
+        Some(place) => writer.write(item, place),
+        None => Ok(()),
+    })?;
     writer.finish()?;
     Ok(ExitCode::SUCCESS)
 }
