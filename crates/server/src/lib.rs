@@ -11,6 +11,7 @@
 
 mod cli;
 mod config;
+mod error_text;
 mod healthcheck;
 mod installation;
 mod lines;
@@ -70,7 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(code) => code,
         Err(Ok(usage)) => usage.exit(),
         Err(Err(error)) => {
-            eprintln!("zodium: {error:#}");
+            eprintln!("zodium: {}", error_text::in_words(&error));
             ExitCode::FAILURE
         }
     }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use zodium_filestorage::FileStorageError;
 
+use crate::error_text::in_words;
+
 /// Exit code for what cannot be read or written, and for a wrong command line.
 pub(crate) const UNREADABLE: u8 = 2;
 
@@ -39,7 +41,7 @@ impl Lines {
     /// Ends a command that failed in the middle.
     pub(crate) fn failed(self, error: &anyhow::Error) -> Result<ExitCode> {
         self.finish()?;
-        eprintln!("zodium: {error:#}");
+        eprintln!("zodium: {}", in_words(error));
         Ok(ExitCode::from(UNREADABLE))
     }
 

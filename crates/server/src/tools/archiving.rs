@@ -22,6 +22,7 @@ use super::archive_status::{Status, StatusFile};
 use super::following::Followed;
 use super::open::OpenArguments;
 use super::storage_name::StorageName;
+use crate::error_text::in_words;
 use crate::progress::Progress;
 use crate::supervisor;
 
@@ -226,7 +227,7 @@ impl<'w> Watch<'w> {
 
     /// Reports an error, and waits before the next attempt; whether the process is told to end.
     fn wait_after(&mut self, error: &anyhow::Error) -> bool {
-        let text = format!("{error:#}");
+        let text = in_words(error);
         self.status.failed(&text);
         let pause = self.trouble.report(&text);
         self.waits(pause)

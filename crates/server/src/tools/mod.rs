@@ -48,6 +48,8 @@ use zodium_tools::ToolError;
 
 pub(crate) use check_options::CheckOptions;
 
+use crate::error_text::in_words;
+
 /// Exit code for a difference, and for damage.
 const DIFFERENT: u8 = 1;
 /// Exit code for what cannot be done.
@@ -164,6 +166,6 @@ fn finished(outcome: Result<ExitCode>) -> Result<ExitCode> {
         _ if is_damaged_backup => DIFFERENT,
         _ => IMPOSSIBLE,
     };
-    eprintln!("zodium: {error:#}");
+    eprintln!("zodium: {}", in_words(&error));
     Ok(ExitCode::from(code))
 }
