@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 STOCK = "from ZODB.{module} import {name}; import sys; {name}({arguments})"
 # A name, the command, and the stock one: words for zodbtools, or a statement for ZODB's scripts.
@@ -28,6 +29,13 @@ COMMANDS = [
     ("check --btrees", "check --btrees {}", None),
     ("catobj", "catobj {} 1000", None),
     ("dump --pretty", "dump --pretty zpickledis {}", None),
+]
+# As above, of commands that write into a new folder. The others need what the first ones made.
+WRITING = [
+    ("backup", "backup {file} {new}/own", None),
+    ("restore", "restore {kept}/own {new}/file.fs", None),
+    ("repozo", "backup --format repozo {file} {new}", "-B -F -r {new} -f {file}"),
+    ("repozo restore", "restore {kept} {new}/file.fs", "-R -w -r {kept} -o {new}/file.fs"),
 ]
 
 
@@ -55,6 +63,30 @@ def main():
             stock_seconds, _ = least(command, 1)
             row += f"{stock_seconds:9.2f}{stock_seconds / max(seconds, 0.001):7.1f}"
         print(row, flush=True)
+    for name, line, stock in WRITING:
+        if options.only and name not in options.only.split(","):
+            continue
+        print(row_of_writing(options, name, line, stock, path, size), flush=True)
+
+
+def row_of_writing(options, name, line, stock, path, size):
+    kept = options.folder / ("own" if "{kept}/own" in line else "repozo")
+    if "{kept}" in line and not kept.exists():
+        kept.mkdir()
+        making = WRITING[0 if kept.name == "own" else 2][1]
+        run([options.program, *making.format(file=path, new=kept).split(" ")])
+
+    def measured(words, line):
+        with tempfile.TemporaryDirectory(dir=options.folder) as new:
+            return run([*words, *line.format(file=path, new=new, kept=kept).split(" ")])
+
+    seconds, memory = min(measured([options.program], line) for _ in range(options.rounds))
+    row = f"{name:18}{seconds:9.3f}{size / seconds:8.0f}{memory / 1024:7.0f} MB"
+    if stock:
+        repozo = [sys.executable, "-m", "ZODB.scripts.repozo"]
+        stock_seconds, _ = min(measured(repozo, stock) for _ in range(options.rounds))
+        row += f"{stock_seconds:9.2f}{stock_seconds / seconds:7.1f}"
+    return row
 
 
 def stock_command(stock, path):
