@@ -173,6 +173,7 @@ def test_the_analysis_is_counted_right(run, path, storage, seeded):
     first, last = sorted(seeded.choices(tids, k=2))
     found = run("analyze", "--csv", path, f"{first.hex()}..{last.hex()}")
     assert found == (0, analyzed(storage, first, last), "")
+    assert run("analyze", "-cd", path) == (0, analyzed(storage), "")
     table = run("analyze", path)[1].splitlines()
     records = sum(1 for txn in storage.iterator() for _ in txn)
     assert table[0] == f"# {tids[0].hex()}..{tids[-1].hex()}"

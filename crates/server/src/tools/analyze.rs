@@ -26,6 +26,10 @@ pub(crate) struct AnalyzeOptions {
     /// The transactions, TIDMIN..TIDMAX
     range: Option<String>,
 
+    /// As `zodb analyze` has it, to keep its maps on disk; ours are small enough for memory
+    #[arg(id = "dbm", long = "dbm", short = 'd', hide = true)]
+    _dbm: bool,
+
     /// Print comma-separated values
     #[arg(long, short, conflicts_with = "json")]
     csv: bool,

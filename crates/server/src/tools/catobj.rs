@@ -40,7 +40,7 @@ pub(crate) struct CatobjOptions {
     raw: bool,
 
     /// Print JSON, without the data
-    #[arg(long, conflicts_with_all = ["raw", "hashonly"])]
+    #[arg(long, conflicts_with = "raw")]
     json: bool,
 
     #[command(flatten)]
