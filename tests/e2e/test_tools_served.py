@@ -43,6 +43,13 @@ def url_of(server):
     return f"zeo://{host}:{port}"
 
 
+def test_storages_of_a_server_have_names(run, start_server, tmp_path):
+    address = "{}:{}".format(*start_server(tmp_path / "Data.fs").address)
+    assert run("info", f"{address}/1") == run("info", address)
+    code, out, said = run("info", f"{address}/main")
+    assert (code, out) == (2, b"") and f"`zodium status {address}` lists the storages" in said
+
+
 def test_a_served_storage_is_read_like_its_file(run, serve, tmp_path, seeded):
     path = tmp_path / "Data.fs"
     write_database(path, seeded)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use zodium_client::{Access, Client, Options, ServerStorage, TlsOptions, Watcher};
 use zodium_configuration::{StorageKind, StorageOptions};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 pub(super) struct StorageArguments {
     /// The storage: a data file, sqlite://PATH, mysql://USER@HOST/DATABASE, zeo://HOST:PORT/NAME,
-    /// HOST:PORT, the path of a socket, or neo://CLUSTER@MASTER:PORT
+    /// HOST:PORT, HOST:PORT/NAME, the path of a socket, or neo://CLUSTER@MASTER:PORT
     #[arg(required_unless_present = "config")]
     storage: Option<String>,
 
@@ -199,7 +199,17 @@ impl OpenArguments {
         if let Some(files) = self.tls.files(None)? {
             options.tls = Some(TlsOptions { files, server_name: self.tls.server_name() });
         }
-        Ok((Arc::new(Client::connect(options.clone())?), options))
+        let connected = Client::connect(options.clone()).map_err(|error| {
+            let place = options.addresses.first().map(Address::to_string).unwrap_or_default();
+            match error.to_string().contains("unknown storage") {
+                true => anyhow!(
+                    "{error}; `zodium status {place}` lists the storages, and {place}/NAME is \
+                     one of them"
+                ),
+                false => error.into(),
+            }
+        });
+        Ok((Arc::new(connected?), options))
     }
 }
 

@@ -79,11 +79,27 @@ impl StorageName {
             Ok(found) if found.is_dir() => bail!("{text} is a directory, not a data file"),
             Ok(_) if is_sqlite(path) => Ok(StorageName::Sqlite(path.to_owned())),
             Ok(_) => Ok(StorageName::File(path.to_owned())),
-            Err(_) => match text.parse() {
-                Ok(address @ Address::Tcp { .. }) if !text.contains('/') => server(address),
+            Err(_) => match (text.parse(), on_server(text)) {
+                (Ok(address @ Address::Tcp { .. }), _) if !text.contains('/') => server(address),
+                (_, Some(options)) => Ok(StorageName::Server(Box::new(options))),
                 _ => Ok(StorageName::File(path.to_owned())),
             },
         }
+    }
+}
+
+/// The storage that HOST:PORT/NAME names, unless there is a folder HOST:PORT.
+fn on_server(text: &str) -> Option<Options> {
+    let (place, name) = text.split_once('/')?;
+    let is_name = !name.is_empty() && !name.contains('/');
+    if !is_name || !place.contains(':') || Path::new(place).exists() {
+        return None;
+    }
+    match place.parse() {
+        Ok(address @ Address::Tcp { .. }) => {
+            Some(Options { storage: name.to_owned(), ..Options::new(address) })
+        }
+        _ => None,
     }
 }
 
@@ -129,6 +145,9 @@ mod tests {
             ("zeo://localhost:8100/main".to_owned(), "server"),
             ("zodium://localhost:8100".to_owned(), "server"),
             ("localhost:8100".to_owned(), "server"),
+            ("localhost:8100/main".to_owned(), "server"),
+            ("localhost:8100/folder/main".to_owned(), "file"),
+            ("folder/main".to_owned(), "file"),
             ("mysql://localhost/neo".to_owned(), "mysql"),
             ("zeo://localhost".to_owned(), "refused"),
             ("neo://cluster@master:1".to_owned(), "cluster"),
