@@ -127,17 +127,12 @@ impl Analysis {
     }
 
     fn write_table(&self, text: &mut String) -> std::fmt::Result {
-        let Some((first, last)) = self.tids else {
+        let Some(tids) = self.tids else {
             return writeln!(text, "# \u{f8}\nNo transactions processed");
         };
         let total = &self.total;
-        let by_record = mean(total.bytes, self.records);
         let by_transaction = mean(total.bytes, self.transactions);
-        writeln!(text, "# {first}..{last}")?;
-        writeln!(text, "Processed {} records in {} transactions", self.records, self.transactions)?;
-        writeln!(text, "Average record size is {by_record:7.2} bytes")?;
-        writeln!(text, "Average transaction size is {by_transaction:7.2} bytes")?;
-        writeln!(text, "Types used:")?;
+        write_head(text, tids, (self.transactions, self.records, total.bytes))?;
         let line = |text: &mut String, of: [&str; 9]| {
             let [name, count, bytes, percent, mean, current, current_bytes, old, old_bytes] = of;
             writeln!(
@@ -246,6 +241,21 @@ const HEADINGS: [&str; 9] = [
     "O.Bytes",
 ];
 const WIDTHS: [usize; 9] = [NAME_CHARACTERS, 7, 9, 5, 7, 7, 9, 7, 9];
+
+/// Writes the lines above the table of classes: the range, numbers of transactions and records, and
+/// means of their bytes.
+pub(crate) fn write_head(
+    text: &mut String,
+    (first, last): (Tid, Tid),
+    (transactions, records, bytes): (u64, u64, u64),
+) -> std::fmt::Result {
+    let (by_record, by_transaction) = (mean(bytes, records), mean(bytes, transactions));
+    writeln!(text, "# {first}..{last}")?;
+    writeln!(text, "Processed {records} records in {transactions} transactions")?;
+    writeln!(text, "Average record size is {by_record:7.2} bytes")?;
+    writeln!(text, "Average transaction size is {by_transaction:7.2} bytes")?;
+    writeln!(text, "Types used:")
+}
 
 pub(crate) fn mean(bytes: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { bytes as f64 / count as f64 }

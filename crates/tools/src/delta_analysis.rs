@@ -8,7 +8,7 @@ use zodium_storage::LogItem;
 use zodium_types::Tid;
 
 use crate::TidRange;
-use crate::analyze::{NAME_CHARACTERS, mean, percent, shortened};
+use crate::analyze::{NAME_CHARACTERS, mean, percent, shortened, write_head};
 use crate::classes::Classes;
 
 const HEADINGS: [&str; 5] = ["Class Name", "T.Count", "T.Bytes", "Pct", "AvgSize"];
@@ -85,16 +85,12 @@ impl DeltaAnalysis {
     }
 
     fn write_table(&self, text: &mut String) -> std::fmt::Result {
-        let Some((first, last)) = self.tids else {
+        let Some(tids) = self.tids else {
             return writeln!(text, "# \u{f8}\nNo transactions processed");
         };
         let DeltaAnalysis { transactions, records, bytes, .. } = *self;
         let (by_record, by_transaction) = (mean(bytes, records), mean(bytes, transactions));
-        writeln!(text, "# {first}..{last}")?;
-        writeln!(text, "Processed {records} records in {transactions} transactions")?;
-        writeln!(text, "Average record size is {by_record:7.2} bytes")?;
-        writeln!(text, "Average transaction size is {by_transaction:7.2} bytes")?;
-        writeln!(text, "Types used:")?;
+        write_head(text, tids, (transactions, records, bytes))?;
         let line = |text: &mut String, [name, count, bytes, percent, mean]: [&str; 5]| {
             writeln!(text, "{name:<46} {count:>7} {bytes:>9} {percent:>6} {mean:>7}")
         };

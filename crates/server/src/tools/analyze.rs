@@ -53,11 +53,21 @@ pub(super) fn run(options: &AnalyzeOptions) -> Result<ExitCode> {
     let storage = Shown::new(storage, "analyzing");
     let range = options.view.range(&rest, &storage)?;
     let analysis = Analysis::of(&storage, range, &mut |_| ())?;
+    print(options, || analysis.table(), || analysis.csv(), || analysis.json())
+}
+
+/// Prints a report in the form that is asked for.
+fn print(
+    options: &AnalyzeOptions,
+    table: impl FnOnce() -> String,
+    csv: impl FnOnce() -> String,
+    json: impl FnOnce() -> serde_json::Value,
+) -> Result<ExitCode> {
     let mut output = Output::new()?;
     match (options.csv, options.json) {
-        (true, _) => output.text(&analysis.csv())?,
-        (_, true) => output.line(analysis.json())?,
-        _ => output.text(&analysis.table())?,
+        (true, _) => output.text(&csv())?,
+        (_, true) => output.line(json())?,
+        _ => output.text(&table())?,
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -70,12 +80,5 @@ fn of_delta(path: &Path, range: &TidRange, options: &AnalyzeOptions) -> Result<E
         analysis.take(&item);
         Ok::<_, BackupError>(())
     })?;
-    let mut output = Output::new()?;
-    match (options.csv, options.json) {
-        (true, _) => output.text(&analysis.csv())?,
-        (_, true) => output.line(analysis.json())?,
-        _ => output.text(&analysis.table())?,
-    }
-    output.flush()?;
-    Ok(ExitCode::SUCCESS)
+    print(options, || analysis.table(), || analysis.csv(), || analysis.json())
 }
