@@ -70,6 +70,12 @@ impl CurrentRevisions {
         }
     }
 
+    /// From now on earlier answers are stale. What is current stays so.
+    pub(crate) fn note_pack(&self) {
+        let _changing = self.changing.write();
+        self.freshness.note_pack();
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         let _changing = self.changing.write();

@@ -37,6 +37,8 @@ pub(crate) struct Stores {
 
 #[derive(Debug)]
 struct Object {
+    /// The place among the objects, in the order of their first stores.
+    place: usize,
     partition: Partition,
     kind: Kind,
     /// The storages that hold the lock.
@@ -58,7 +60,9 @@ impl Stores {
     /// object that is checked too stays a write.
     pub(crate) fn begin(&mut self, oid: Oid, partition: Partition, kind: Kind) {
         self.conflicts.remove(&oid);
+        let place = self.objects.len();
         let object = self.objects.entry(oid).or_insert_with(|| Object {
+            place,
             partition,
             kind,
             locked: BTreeSet::new(),
@@ -151,6 +155,14 @@ impl Stores {
     pub(crate) fn unlocked(&self) -> Option<Partition> {
         let is_held = |object: &&Object| object.locked.iter().any(|node| !self.has_failed(*node));
         self.objects.values().find(|object| !is_held(object)).map(|object| object.partition)
+    }
+
+    /// The objects that are written or deleted, in the order of their first stores.
+    pub(crate) fn changed(&self) -> Vec<Oid> {
+        let changed = self.objects.iter().filter(|(_, object)| object.kind != Kind::Check);
+        let mut changed: Vec<_> = changed.map(|(oid, object)| (object.place, *oid)).collect();
+        changed.sort_unstable();
+        changed.into_iter().map(|(_, oid)| oid).collect()
     }
 
     /// The objects of a kind.
@@ -264,5 +276,20 @@ mod tests {
         let of = |kind| stores.of_kind(kind).map(|(oid, _)| oid.0).collect::<Vec<_>>();
         assert_eq!((of(Kind::Write), of(Kind::Delete)), (vec![1, 2], vec![3]));
         assert!(of(Kind::Check).is_empty());
+    }
+
+    #[test]
+    fn changed_objects_keep_the_order_of_their_first_stores() {
+        let mut stores = Stores::default();
+        for (oid, kind) in [
+            (5, Kind::Write),
+            (9, Kind::Check),
+            (3, Kind::Delete),
+            (5, Kind::Write),
+            (1, Kind::Write),
+        ] {
+            stores.begin(Oid(oid), PARTITION, kind);
+        }
+        assert_eq!(stores.changed(), [Oid(5), Oid(3), Oid(1)]);
     }
 }

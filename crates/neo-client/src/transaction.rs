@@ -300,9 +300,7 @@ impl NeoTransaction {
 
     /// Has all storages that take part make the transaction durable.
     fn vote_all(&mut self) -> Result<(), NeoError> {
-        let written = self.stores.of_kind(Kind::Write).chain(self.stores.of_kind(Kind::Delete));
-        let mut oids: Vec<Oid> = written.map(|(oid, _)| oid).collect();
-        oids.sort_unstable();
+        let oids = self.stores.changed();
         if oids.len() > OBJECTS_MAX {
             let what =
                 "a NEO cluster takes fewer than 2,097,152 objects in a transaction; split it";
@@ -378,8 +376,7 @@ impl NeoTransaction {
         self.cluster.transactions.lock().remove(&self.ttid);
         let of = |kind| self.stores.of_kind(kind);
         let oids: Vec<Oid> = of(Kind::Write).map(|(oid, _)| oid).collect();
-        let deleted_oids = of(Kind::Delete).map(|(oid, _)| oid);
-        let changed = oids.iter().copied().chain(deleted_oids).collect();
+        let changed = self.stores.changed();
         let partitions = |kind| {
             let mut all: Vec<Partition> = of(kind).map(|(_, partition)| partition).collect();
             all.sort_unstable();

@@ -40,6 +40,13 @@ pub fn size_and_objects_grow(tester: &Tester) {
     assert_eq!(tester.storage.object_count(), 5);
 }
 
+pub fn many_objects_are_counted(tester: &Tester) {
+    for oid in 0..300 {
+        tester.store(oid, "x");
+    }
+    assert_eq!(tester.storage.object_count(), 300);
+}
+
 pub fn transaction_is_visible_when_commit_returns(tester: &Tester) {
     let prepared = tester.prepare(vec![data_of(1, "one")]).unwrap();
     let committed = tester.commit_batch(vec![prepared]);
@@ -215,7 +222,8 @@ pub fn same_as_a_deletion_is_one(tester: &Tester) {
     assert_eq!(tester.storage.record(Oid(1), same).unwrap().unwrap().data, None);
 }
 
-pub fn commits_from_many_threads_are_all_there(tester: &Tester) {
+/// Commits 200 objects.
+fn commit_from_many_threads(tester: &Tester) {
     let commits = AtomicBool::new(false);
     thread::scope(|scope| {
         for thread in 0..4_u64 {
@@ -234,8 +242,18 @@ pub fn commits_from_many_threads_are_all_there(tester: &Tester) {
             });
         }
     });
-    assert_eq!(tester.storage.object_count(), 200);
+}
+
+pub fn commits_from_many_threads_are_all_there(tester: &Tester) {
+    commit_from_many_threads(tester);
     assert_eq!(tester.transactions(None, None).len(), 200);
+    let oids = (0..4_u64).flat_map(|thread| (0..50).map(move |n| thread * 1000 + n));
+    assert!(oids.into_iter().all(|oid| tester.current(oid).as_deref() == Some("x")));
+}
+
+pub fn commits_from_many_threads_are_counted(tester: &Tester) {
+    commit_from_many_threads(tester);
+    assert_eq!(tester.storage.object_count(), 200);
 }
 
 pub fn prepared_by_another_storage_is_refused(tester: &Tester) {

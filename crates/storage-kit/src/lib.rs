@@ -3,6 +3,10 @@
 //! A kind of storage runs all of them with one line, `zodium_storage_kit::check_storage!(open)`.
 //! There `open()` gives an empty storage as an `Arc<dyn Storage>`. It can come in a pair with what
 //! it needs for as long as it is tested. Each claim gets one of its own.
+//!
+//! A kind that cannot hold some claims names each with the reason:
+//! `check_storage!(open, without: LIST)`, where the list is a `&[(&str, &str)]`. Those must fail,
+//! so that the list stays true.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
@@ -21,12 +25,30 @@ mod tester;
 pub mod undos;
 pub mod walks;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 pub use tester::Tester;
+
+/// Checks a claim. One that is left out must fail.
+pub fn check(claim: &str, without: &[(&str, &str)], holds: impl FnOnce()) {
+    match without.iter().find(|(name, _)| *name == claim) {
+        None => holds(),
+        Some((_, reason)) => {
+            let failed = catch_unwind(AssertUnwindSafe(holds));
+            assert!(failed.is_err(), "{claim} holds, though it was left out: {reason}");
+        }
+    }
+}
 
 /// Makes a test of each claim, in a module for each room of claims.
 #[macro_export]
 macro_rules! check_storage {
     ($open:ident) => {
+        $crate::check_storage! { $open, without: [] }
+    };
+    ($open:ident, without: $without:expr) => {
+        const WITHOUT: &[(&str, &str)] = &$without;
+
         $crate::check_storage! { $open;
             loads: [
                 empty_storage_has_no_object, missing_object_is_missing,
@@ -73,6 +95,7 @@ macro_rules! check_storage {
             commits: [
                 new_storage_is_writable, last_tid_of_an_empty_storage_is_zero,
                 last_tid_is_that_of_the_last_commit, size_and_objects_grow,
+                many_objects_are_counted,
                 transaction_is_visible_when_commit_returns,
                 prepared_transaction_is_invisible, aborted_transaction_leaves_nothing,
                 transaction_of_many_records, transaction_without_records_is_kept,
@@ -83,7 +106,8 @@ macro_rules! check_storage {
                 too_many_oids_are_refused, readers_see_whole_transactions,
                 storage_is_read_after_it_was_closed, same_as_copies_the_data,
                 same_as_an_unknown_transaction_is_refused, same_as_a_deletion_is_one,
-                commits_from_many_threads_are_all_there, prepared_by_another_storage_is_refused,
+                commits_from_many_threads_are_all_there, commits_from_many_threads_are_counted,
+                prepared_by_another_storage_is_refused,
             ];
             copies: [
                 empty_copy_changes_nothing, applied_transactions_come_back_as_they_were,
@@ -109,9 +133,11 @@ macro_rules! check_storage {
             ];
             packs: [
                 pack_of_an_empty_storage_frees_nothing, pack_drops_old_revisions,
+                pack_tells_what_it_frees, pack_drops_transactions_without_records,
                 pack_keeps_what_is_current_at_its_time, pack_keeps_everything_later,
                 pack_drops_what_the_root_does_not_lead_to, pack_without_gc_keeps_garbage,
-                pack_drops_deleted_objects, packed_transactions_say_so,
+                pack_drops_deleted_objects, packed_objects_are_not_counted,
+                packed_transactions_say_so,
                 packed_transaction_cannot_be_undone, second_pack_frees_nothing,
                 pack_keeps_the_last_tid, pack_to_before_everything_frees_nothing,
                 cancelled_pack_changes_nothing, cursor_goes_on_over_a_pack,
@@ -127,10 +153,20 @@ macro_rules! check_storage {
                 $(
                     #[test]
                     fn $claim() {
-                        $crate::$room::$claim(&$crate::Tester::from(super::$open()));
+                        $crate::check(stringify!($claim), super::WITHOUT, || {
+                            $crate::$room::$claim(&$crate::Tester::from(super::$open()));
+                        });
                     }
                 )*
             }
         )*
+
+        #[test]
+        fn what_is_left_out_are_claims() {
+            let claims = [$($(stringify!($claim)),*),*];
+            for (name, _) in WITHOUT {
+                assert!(claims.contains(name), "there is no claim {name}");
+            }
+        }
     };
 }

@@ -3,20 +3,23 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::task::Poll;
 
 use bytes::Bytes;
 use zodium_storage::{
-    Access, Committed, Load, NewBody, NewRecord, NewTransaction, Prepared, Storage, StorageError,
-    TransactionRecord,
+    Access, Committed, Load, NewBody, NewRecord, NewTransaction, Prepared, SharedWrite, Storage,
+    StorageError, TransactionRecord,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
-/// A storage under test. It gives the tids.
+/// A storage under test. It gives the tids, unless the storage does.
 pub struct Tester {
     /// The storage.
     pub storage: Arc<dyn Storage>,
     last: AtomicU64,
+    /// Commits go through [`Storage::shared`].
+    is_shared: bool,
     _kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -36,11 +39,19 @@ impl<K: Any + Send + Sync> From<(Arc<dyn Storage>, K)> for Tester {
 impl Tester {
     /// Tests this storage, which is empty.
     pub fn new(storage: Arc<dyn Storage>) -> Tester {
-        Tester { storage, last: AtomicU64::new(1 << 40), _kept: None }
+        Tester { storage, last: AtomicU64::new(1 << 40), is_shared: false, _kept: None }
+    }
+
+    /// Has the storage decide about commits, and give the tids.
+    #[must_use]
+    pub fn sharing(self) -> Tester {
+        Tester { is_shared: true, ..self }
     }
 
     /// A tid later than all before it, and not the next one.
     pub fn next_tid(&self) -> Tid {
+        // A pack may be a transaction.
+        self.last.fetch_max(self.storage.last_tid().0, Ordering::Relaxed);
         Tid(self.last.fetch_add(100, Ordering::Relaxed) + 100)
     }
 
@@ -57,6 +68,9 @@ impl Tester {
         records: Vec<NewRecord>,
     ) -> Tid {
         let prepared = self.prepare_new(NewTransaction { status, metadata, records }).unwrap();
+        if self.is_shared {
+            return self.commit_batch(vec![prepared])[0].tid;
+        }
         let tid = self.next_tid();
         let committed = self.storage.commit(vec![(tid, prepared)]).unwrap();
         assert_eq!(committed.iter().map(|one| one.tid).collect::<Vec<_>>(), [tid]);
@@ -70,16 +84,46 @@ impl Tester {
     }
 
     fn prepare_new(&self, new: NewTransaction) -> Result<Prepared, StorageError> {
+        if self.is_shared {
+            return self.vote(new);
+        }
         match self.storage.prepare(new, Access::Blocking)? {
             Poll::Ready(prepared) => Ok(prepared),
             Poll::Pending => panic!("a blocking call does not wait"),
         }
     }
 
+    /// Prepares a transaction as a client that has seen the last revision of each object.
+    fn vote(&self, new: NewTransaction) -> Result<Prepared, StorageError> {
+        let mut writes: Vec<SharedWrite> = Vec::new();
+        for NewRecord { oid, body } in new.records {
+            let serial = self.storage.current_serial(oid)?.unwrap_or(Tid::ZERO);
+            let write = SharedWrite { oid, serial, body };
+            // As the engine has it: the last record of an object counts.
+            match writes.iter_mut().find(|earlier| earlier.oid == oid) {
+                Some(earlier) => *earlier = write,
+                None => writes.push(write),
+            }
+        }
+        let mut transaction = self.storage.shared().unwrap().begin(&new.metadata)?;
+        assert_eq!(transaction.store(&writes, &[])?, []);
+        transaction.vote()
+    }
+
     /// Commits prepared transactions as one batch, with the next tids.
     pub fn commit_batch(&self, batch: Vec<Prepared>) -> Vec<Committed> {
+        if self.is_shared {
+            return batch.into_iter().map(|prepared| self.finish(prepared)).collect();
+        }
         let batch = batch.into_iter().map(|prepared| (self.next_tid(), prepared)).collect();
         self.storage.commit(batch).unwrap()
+    }
+
+    fn finish(&self, prepared: Prepared) -> Committed {
+        let (done, outcome) = sync_channel(1);
+        let told = Box::new(move |finished| done.send(finished).unwrap());
+        self.storage.shared().unwrap().finish(prepared, told);
+        outcome.recv().unwrap().unwrap()
     }
 
     /// Commits one object's new data.

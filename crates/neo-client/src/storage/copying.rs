@@ -44,20 +44,26 @@ impl NeoStorage {
     /// Commits a transaction with its tid. Blocking.
     pub(super) fn copy(&self, tid: Tid, copied: Copied) -> Result<Committed, StorageError> {
         let Copied(NewTransaction { status, metadata, records }) = copied;
-        // Of several records of an object the last one counts.
-        let mut writes: FxHashMap<Oid, SharedWrite> = FxHashMap::default();
+        // Of several records of an object the last one counts, at the place of the first one.
+        let mut places: FxHashMap<Oid, usize> = FxHashMap::default();
+        let mut writes: Vec<SharedWrite> = Vec::new();
         if status != TransactionStatus::Undone {
             for record in records {
                 let (oid, serial) = (record.oid, self.copied.of(record.oid));
-                writes.insert(oid, SharedWrite { oid, serial, body: record.body });
+                let write = SharedWrite { oid, serial, body: record.body };
+                let place = *places.entry(oid).or_insert(writes.len());
+                match writes.get_mut(place) {
+                    Some(earlier) => *earlier = write,
+                    None => writes.push(write),
+                }
             }
         }
         let mut open = NeoTransaction::begin(&self.cluster, metadata, (None, Some(tid)))?;
-        let mut left: Vec<SharedWrite> = writes.values().cloned().collect();
+        let mut left = writes.clone();
         for _ in 0..ROUNDS_MAX {
             let conflicts = open.store_all(&left, &[])?;
             let again = |SharedConflict { oid, committed }: &SharedConflict| {
-                let body = writes.get(oid)?.body.clone();
+                let body = writes.get(*places.get(oid)?)?.body.clone();
                 Some(SharedWrite { oid: *oid, serial: *committed, body })
             };
             left = conflicts.iter().filter_map(again).collect();

@@ -12,6 +12,8 @@ use crate::cluster::Cluster;
 
 /// Oids that are asked for at once.
 const STRETCH: u32 = 1000;
+/// Most oids in a row. Masters answer with each of them, in one message.
+const COUNT_MAX: u32 = 1 << 20;
 
 /// Oids that no client of the cluster has used yet.
 #[derive(Default)]
@@ -29,8 +31,10 @@ impl OidStock {
         if let Some(oids) = take(&mut stock, count) {
             return Ok(oids);
         }
+        let asked = u32::try_from(count).ok().filter(|count| *count <= COUNT_MAX);
+        let what = "a NEO cluster gives at most 1,048,576 new oids at once";
+        let asked = asked.ok_or(NeoError::Unsupported { what })?.max(STRETCH);
         let session = cluster.session(cluster.deadline())?;
-        let asked = u32::try_from(count).unwrap_or(u32::MAX).max(STRETCH);
         let asked = session.master.ask(AskNewOIDs { count: asked }, |answer| match answer {
             Message::AnswerNewOIDs(answer) => Some(answer.oids),
             _ => None,

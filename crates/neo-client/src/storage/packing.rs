@@ -63,11 +63,15 @@ impl Pack for NeoStorage {
         if last == Tid::ZERO || until == Tid::ZERO {
             return Ok(None);
         }
+        if options.cancelled.load(Ordering::Relaxed) {
+            return Err(StorageError::PackCancelled("it was not begun".into()));
+        }
         if options.gc {
             info!("a NEO cluster drops old revisions only, and no objects");
         }
         let id = self.order(until.min(last))?;
         self.wait_for_pack(id, options)?;
+        self.cluster.current.note_pack();
         let packed = Packed::default();
         (options.packed)(&packed);
         Ok(Some(packed))
