@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import transaction
 from harness import mariadb
+from harness.certificates import Authority
 from harness.damage import fill
 from harness.neo import Cluster, needs_neo
 from harness.neo_databases import (
@@ -26,7 +27,7 @@ from harness.neo_databases import (
     set_value,
     values_of,
 )
-from harness.process import ServerFailed
+from harness.process import ServerFailed, free_port
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import POSKeyError, StorageError
@@ -228,6 +229,55 @@ def test_passwords_are_not_shown(serve, open_database, maria, tmp_path):
         assert b"geheim" not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
         assert "geheim" not in server.log_path.read_text()
         server.stop()
+
+
+def test_a_server_with_tls_is_verified_and_one_without_is_refused(
+    serve, open_database, tmp_path, template
+):
+    authority, port = Authority("Example authority"), free_port()
+    ca, _ = authority.write(tmp_path, "ca")
+    other, _ = Authority("Another authority").write(tmp_path, "other")
+    certificate, key = authority.issue("database", is_server=True).write(tmp_path, "server")
+    own, own_key = authority.issue("zodium").write(tmp_path, "client")
+    options = [f"--ssl-ca={ca}", f"--ssl-cert={certificate}", f"--ssl-key={key}"]
+    maria = mariadb.MariaDB(tmp_path, options, template, port).start()
+    name = maria.database("keeper", "geheim")
+    maria.run("ALTER USER keeper@localhost REQUIRE X509")
+
+    def url(*query, host="localhost"):
+        return f"mysql://keeper:geheim@{host}:{port}/{name}?{'&'.join(query)}"
+
+    pair = [f"ssl-cert={own}", f"ssl_key={own_key}"]
+    for refused, reason in (
+        (url(f"ssl-ca={other}", *pair), "no authority in the file of ssl-ca"),
+        (url(f"ssl-ca={ca}", *pair, host="127.0.0.1"), "ssl-mode=VERIFY_CA"),
+        (url(f"ssl-ca={ca}"), "Access denied"),
+        (url(), "Access denied"),
+        (url(f"ssl-ca={ca}", pair[0]), "belong together"),
+        (url(f"ssl-ca={tmp_path / 'absent'}"), "cannot read .*absent"),
+    ):
+        with pytest.raises(ServerFailed, match=reason):
+            serve(refused)
+    server = serve(url(f"ssl-ca={ca}", *pair))
+    set_value(open_database(server), a=1)
+    accepted = maria.run(
+        "SELECT DISTINCT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
+        " WHERE VARIABLE_NAME = 'SSL_FINISHED_ACCEPTS'"
+    )
+    assert int(accepted[0][0]) > 0
+    server.stop()
+    file = tmp_path / "my.cnf"
+    file.write_text(f"[client]\nssl-ca = {ca}\nssl-cert = {own}\nssl-key = {own_key}\n")
+    server = serve(url(f"defaults_file={file}", "ssl-mode=VERIFY_CA", host="127.0.0.1"))
+    assert values_of(open_database(server)) == {"a": 1}
+    server.stop()
+    maria.run("ALTER USER keeper@localhost REQUIRE NONE")
+    maria.stop()
+    maria.options.append("--skip-ssl")
+    maria.start()
+    with pytest.raises(ServerFailed, match="offers no TLS"):
+        serve(url(f"ssl-ca={ca}", *pair))
+    maria.stop()
 
 
 def commit_until(database, acknowledged, done):

@@ -51,12 +51,14 @@ def installed_once(folder):
 
 
 class MariaDB:
-    def __init__(self, folder, options=(), template=None):
-        """`template` is a folder that is installed once, and copied."""
+    def __init__(self, folder, options=(), template=None, port=None):
+        """`template` is installed once, and copied.  With a port the server listens there."""
         self.folder = folder
         self.socket = folder / "mariadb.sock"
         self.log = folder / "mariadb.log"
         self.options = [*OPTIONS, *options]
+        listens = [f"--port={port}", "--bind-address=127.0.0.1"]
+        self.network = listens if port else ["--skip-networking"]
         self.process = None
         self.count = 0
         user, data = f"--user={getpass.getuser()}", f"--datadir={folder / 'mariadb'}"
@@ -68,7 +70,7 @@ class MariaDB:
 
     def start(self):
         words = ["mariadbd", "--no-defaults", *self.place, f"--socket={self.socket}"]
-        words += ["--skip-networking", *self.options]
+        words += [*self.network, *self.options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
         end = time.monotonic() + START_SECONDS

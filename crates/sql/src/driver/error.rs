@@ -41,6 +41,9 @@ impl Error {
 
 /// The text of an error, without the statement and its values.
 fn shown(error: &mysql::Error) -> String {
+    if let Some(text) = super::maria::tls_shown(error) {
+        return text;
+    }
     match error {
         mysql::Error::MySqlError(error) => format!("error {}: {}", error.code, error.message),
         mysql::Error::IoError(error) => format!("lost the connection: {error}"),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::option_file::{self, OptionFile};
+use super::tls::{MariaTls, TlsOptions};
 
 /// The port of MariaDB.
 const PORT: u16 = 3306;
@@ -29,6 +30,7 @@ pub struct MariaAddress {
     engine: MariaEngine,
     /// The name that a new database's cluster gets.
     cluster: Option<String>,
+    tls: Option<MariaTls>,
 }
 
 /// One server, or one node of a cluster.
@@ -68,6 +70,7 @@ struct Parts {
     cluster: Option<String>,
     engine: MariaEngine,
     file: Option<PathBuf>,
+    tls: TlsOptions,
 }
 
 impl MariaEngine {
@@ -112,9 +115,9 @@ impl MariaAddress {
 
     /// The database of `mysql://[user[:password]@]host[:port][,host...]/database[?name=value...]`.
     ///
-    /// Names: `unix_socket`, `defaults_file`, `engine`, `cluster`. Percent signs begin the codes of
-    /// other characters. What is not there comes from the option file, and the password from the
-    /// environment.
+    /// Names: `unix_socket`, `defaults_file`, `engine`, `cluster`, and `ssl-ca`, `ssl-cert`,
+    /// `ssl-key` and `ssl-mode`. Percent signs begin the codes of other characters. What is not
+    /// there comes from the option file, and the password from the environment.
     ///
     /// # Errors
     /// When the text is no such URL, or the option file cannot be read.
@@ -202,12 +205,19 @@ impl MariaAddress {
     pub(super) fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
+
+    pub(super) fn tls(&self) -> Option<&MariaTls> {
+        self.tls.as_ref()
+    }
 }
 
 impl Parts {
     fn set(&mut self, option: &str) -> Result<(), MariaAddressError> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let value = decoded(value)?;
+        if self.tls.set(&name.replace('_', "-"), &expanded(&value)).or_else(refused)? {
+            return Ok(());
+        }
         match name {
             "unix_socket" => self.hosts = vec![Host::Socket(expanded(&value))],
             "defaults_file" => self.file = Some(expanded(&value).into()),
@@ -219,7 +229,7 @@ impl Parts {
             _ => {
                 return refused(format!(
                     "{name:?} is unknown in the URL of a database; known are unix_socket, \
-                     defaults_file, engine and cluster"
+                     defaults_file, engine, cluster, ssl-ca, ssl-cert, ssl-key and ssl-mode"
                 ));
             }
         }
@@ -252,6 +262,7 @@ impl Parts {
             database: self.database,
             engine: self.engine,
             cluster: self.cluster,
+            tls: self.tls.or(file.tls).complete().or_else(refused)?,
         })
     }
 }
@@ -414,6 +425,25 @@ mod tests {
         assert_eq!(found.hosts, [Host::Tcp("h".to_owned(), 5)]);
         let url = format!("mysql://v@g/d?defaults_file={}", file.display());
         let found = MariaAddress::of_url(&url).unwrap();
+        assert!(found.tls().is_none());
         assert_eq!((found.user(), found.hosts()), ("v", &[Host::Tcp("g".to_owned(), PORT)][..]));
+    }
+    #[test]
+    fn tls_is_asked_for_by_the_url_or_by_the_option_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("my.cnf");
+        let authority = file.display();
+        std::fs::write(&file, format!("[client]\nssl_ca = {authority}\n")).unwrap();
+        for (query, is_there) in [
+            (format!("ssl-ca={authority}"), true),
+            (format!("ssl_ca={authority}"), true),
+            (format!("defaults_file={authority}"), true),
+            (format!("defaults_file={authority}&ssl-mode=DISABLED"), false),
+        ] {
+            let found = MariaAddress::of_url(&format!("mysql://h/d?{query}")).unwrap();
+            assert_eq!(found.tls().is_some(), is_there, "{query}");
+        }
+        let error = MariaAddress::of_url("mysql://h/d?ssl-key=/absent").unwrap_err();
+        assert!(error.to_string().contains("give both"), "{error}");
     }
 }

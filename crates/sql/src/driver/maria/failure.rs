@@ -2,6 +2,7 @@
 
 use mysql::{DriverError, Error as ServerError};
 
+use super::tls;
 use crate::driver::Error;
 
 /// Another transaction was in the way: a deadlock, or in Galera, another node's commit.
@@ -43,6 +44,9 @@ pub(super) fn not_ready() -> Error {
 /// What to do after an error.
 pub(super) fn of(error: &Error) -> Failure {
     let Error::Server(error) = error else { return Failure::Lasting };
+    if tls::is_refusal(error) {
+        return Failure::Lasting;
+    }
     match &**error {
         ServerError::MySqlError(error) => match error.code {
             DEADLOCK | LOCK_WAIT => Failure::Again,

@@ -7,6 +7,7 @@ mod fence;
 mod option_file;
 mod server;
 mod session;
+mod tls;
 mod transaction;
 mod translated;
 
@@ -15,4 +16,5 @@ pub(crate) use connection::MariaConnection;
 pub(super) use failure::may_pass;
 pub(crate) use server::MariaServer;
 pub(crate) use session::MariaPurpose;
+pub(super) use tls::shown as tls_shown;
 pub(crate) use translated::Translated;

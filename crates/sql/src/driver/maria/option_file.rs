@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use super::tls::TlsOptions;
+
 /// The groups that are read. A later line in the file counts.
 const GROUPS: [&str; 3] = ["client", "client-mariadb", "zodium"];
 
@@ -14,6 +16,7 @@ pub(super) struct OptionFile {
     pub(super) host: Option<String>,
     pub(super) port: Option<u16>,
     pub(super) socket: Option<String>,
+    pub(super) tls: TlsOptions,
 }
 
 /// Reads a file. Other options of it are those of other programs.
@@ -31,7 +34,10 @@ pub(super) fn read(path: &Path) -> io::Result<OptionFile> {
                 "host" => found.host = Some(value),
                 "port" => found.port = value.parse().ok(),
                 "socket" => found.socket = Some(value),
-                _ => {}
+                name => {
+                    let set = found.tls.set(&name.replace('_', "-"), &value);
+                    set.map_err(io::Error::other)?;
+                }
             }
         }
     }

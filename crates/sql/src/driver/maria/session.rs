@@ -7,6 +7,7 @@ use mysql::{Conn, OptsBuilder};
 
 use super::address::{Host, MariaAddress};
 use super::failure;
+use super::tls::MariaTls;
 use crate::driver::{Error, Result};
 
 /// The server must take packets of that size, as NEO/py asks: values of 16 MiB, escaped.
@@ -87,6 +88,7 @@ fn options(address: &MariaAddress, host: &Host) -> OptsBuilder {
         .tcp_keepalive_time_ms(Some(SILENCE_MS))
         .tcp_user_timeout_ms(Some(SILENCE_MS))
         .prefer_socket(false)
+        .ssl_opts(address.tls().map(MariaTls::options))
         .stmt_cache_size(STATEMENTS);
     match host {
         Host::Tcp(name, port) => options.ip_or_hostname(Some(name)).tcp_port(*port),
