@@ -64,8 +64,8 @@ def client(kind, masters, name, count):
 
 
 def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time of a process: its clock, since /proc counts in hundredths of a second."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 class Side:

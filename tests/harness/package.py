@@ -1,7 +1,8 @@
 """The Python package `zodium`, built for tests.
 
 Key decision: built as a debug library beside what `cargo test` builds anyway, and laid out in
-target/python; nothing is installed.
+target/python; nothing is installed.  ZODIUM_TEST_PACKAGE=FOLDER, to which a wheel was
+unpacked, has benchmarks use that one.
 """
 
 import fcntl
@@ -29,6 +30,8 @@ BUILD = ["cargo", "build", "-q", "--workspace", "--lib", "--test", "hostile"]
 @functools.cache
 def build():
     """The folder that holds the package, for sys.path and PYTHONPATH; built once in a process."""
+    if given := os.environ.get("ZODIUM_TEST_PACKAGE"):
+        return Path(given)
     subprocess.run(BUILD, cwd=ROOT, check=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
