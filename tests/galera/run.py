@@ -1,10 +1,12 @@
 """Three Galera nodes on this machine, and a server whose node in use is killed under commits.
 
     python tests/galera/run.py [--kills N] [--clients N]
+    python tests/galera/run.py --rate [--clients N]
 
 Clients commit through `zodium serve mysql://NODE,NODE,NODE/...`.  Again and again the node
 that the server uses is killed with SIGKILL, and started again.  The end of each run compares
-what was acknowledged with what is there, and prints the pauses of the commits.
+what was acknowledged with what is there, and prints the pauses of the commits.  With --rate
+nothing is killed: zodium-bench measures commits beside those on one MariaDB server of its own.
 
 Key decision: it is a run of minutes, so it is no part of `make test`.  As root the nodes run as
 the user `mysql`, since Galera's copy of state fails as root.
@@ -28,7 +30,7 @@ from ZEO.ClientStorage import ClientStorage
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.process import HOST, ServerProcess, command_words, free_port
-from harness.servers import COMMAND
+from harness.servers import BINARY, COMMAND
 
 PROVIDER = "/usr/lib/galera/libgalera_smm.so"
 JOIN_SECONDS = 120
@@ -36,7 +38,8 @@ USER = "mysql" if os.getuid() == 0 else None
 
 
 class Node:
-    def __init__(self, folder, number, ports):
+    def __init__(self, folder, number, ports, is_plain=False):
+        """A node of a cluster, or with `is_plain` a server of its own."""
         self.folder = folder / f"node{number}"
         self.folder.mkdir()
         if USER:
@@ -54,12 +57,17 @@ class Node:
             *(f"--port={self.port}", f"--bind-address={HOST}", "--max-allowed-packet=64M"),
             *(f"--pid-file={self.folder / 'pid'}", "--innodb-buffer-pool-size=64M"),
             *("--binlog-format=ROW", "--default-storage-engine=InnoDB"),
-            *("--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", f"--wsrep-provider={PROVIDER}"),
+            "--innodb-autoinc-lock-mode=2",
+        ]
+        self.is_plain = is_plain
+        cluster = [
+            *("--wsrep-on=ON", f"--wsrep-provider={PROVIDER}"),
             *("--wsrep-cluster-name=zodium", f"--wsrep-cluster-address=gcomm://{peers}"),
             *(f"--wsrep-node-name=n{number}", f"--wsrep-node-address={HOST}:{own[1]}"),
             *("--wsrep-sst-method=rsync", f"--wsrep-sst-receive-address={HOST}:{own[3]}"),
             f"--wsrep-provider-options={provider}",
         ]
+        self.words += [] if is_plain else cluster
         install = ["mariadb-install-db", "--no-defaults", "--skip-test-db", self.data]
         install.append("--auth-root-authentication-method=normal")
         self.run_as(install, subprocess.run, check=True, capture_output=True)
@@ -70,10 +78,11 @@ class Node:
 
     def start(self, is_first=False):
         words = [*self.words, "--wsrep-new-cluster"] if is_first else self.words
+        wanted = "1" if self.is_plain else "Synced"
         with open(self.folder / "log", "ab") as log:
             self.process = self.run_as(words, subprocess.Popen, stdout=log, stderr=log)
         end = time.monotonic() + JOIN_SECONDS
-        while self.status() != "Synced":
+        while self.status() != wanted:
             if self.process.poll() is not None or time.monotonic() > end:
                 sys.exit(f"a node does not join: see {self.folder / 'log'}")
             time.sleep(0.2)
@@ -83,6 +92,8 @@ class Node:
         return subprocess.run(words, capture_output=True, text=True).stdout.split()
 
     def status(self):
+        if self.is_plain:
+            return "".join(self.run("SELECT 1"))
         return "".join(self.run("SHOW STATUS LIKE 'wsrep_local_state_comment'")[1:])
 
     def is_in_use(self):
@@ -92,6 +103,10 @@ class Node:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def make_database(self):
+        self.run("CREATE DATABASE neo; CREATE USER zodium@localhost")
+        self.run("GRANT ALL ON neo.* TO zodium@localhost")
 
 
 class Client(threading.Thread):
@@ -126,32 +141,49 @@ class Client(threading.Thread):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--clients", type=int, help="4, or 16 with --rate")
+    parser.add_argument("--rate", action="store_true", help="measure commits, and kill nothing")
     options = parser.parse_args()
+    options.clients = options.clients or (16 if options.rate else 4)
     # Commits that fail are counted.
     logging.basicConfig(handlers=[logging.NullHandler()])
     folder = Path(tempfile.mkdtemp(prefix="zodium-galera-"))
     folder.chmod(0o755)
-    ports = [[free_port() for _ in range(4)] for _ in range(3)]
-    nodes = [Node(folder, number, ports) for number in range(3)]
-    server = None
+    ports = [[free_port() for _ in range(4)] for _ in range(4)]
+    nodes = [Node(folder, number, ports[:3]) for number in range(3)]
+    plain = [Node(folder, 3, ports, is_plain=True)] if options.rate else []
+    servers = []
     try:
-        for number, node in enumerate(nodes):
+        for number, node in enumerate([*nodes, *plain]):
             node.start(is_first=number == 0)
-        nodes[0].run("CREATE DATABASE neo; CREATE USER zodium@localhost")
-        nodes[0].run("GRANT ALL ON neo.* TO zodium@localhost")
-        hosts = ",".join(f"{HOST}:{node.port}" for node in nodes)
-        port = free_port()
-        url = f"mysql://zodium@{hosts}/neo"
-        server = ServerProcess(command_words(COMMAND, [], path=url, port=port), port, folder)
-        run(options, nodes, server)
+        for cluster in filter(None, (nodes, plain)):
+            cluster[0].make_database()
+            hosts = ",".join(f"{HOST}:{node.port}" for node in cluster)
+            servers.append(serve(f"mysql://zodium@{hosts}/neo", folder))
+        if options.rate:
+            measure(options, *servers)
+        else:
+            run(options, nodes, *servers)
     finally:
-        if server:
+        for server in servers:
             server.kill()
-        for node in nodes:
+        for node in [*nodes, *plain]:
             if node.process and node.process.poll() is None:
                 node.kill()
     shutil.rmtree(folder)
+
+
+def serve(url, folder):
+    port = free_port()
+    return ServerProcess(command_words(COMMAND, [], path=url, port=port), port, folder)
+
+
+def measure(options, galera, plain):
+    bench = [str(Path(BINARY).with_name("zodium-bench")), "commit", "--format", "table"]
+    bench += ["--clients", str(options.clients), "--modes", "add", "--no-floor"]
+    for name, server in (("galera", galera), ("mariadb", plain)):
+        bench += ["--peer", f"{name}=zeo://{HOST}:{server.port}"]
+    subprocess.run(bench, check=True)
 
 
 def run(options, nodes, server):
