@@ -237,6 +237,14 @@ def test_admins_with_tls(cluster):
     assert "TLS" in done.stderr
 
 
+@pytest.mark.parametrize("own_masters", [(), (1,)], ids=["master of NEO/py", "our master"])
+def test_another_node_is_not_taken_for_an_admin(cluster, own_masters):
+    cluster = cluster(own_masters=own_masters)
+    done = cluster.ctl("print", "ids", admin=cluster.masters)
+    assert done.returncode == 1
+    assert "is it the address of the cluster's admin?" in done.stderr
+
+
 def test_admins_tell_each_other_of_backups(cluster):
     """Both kinds of admins, on both sides."""
     upstream = cluster(monitors=["zodium_backup"], partitions=2)

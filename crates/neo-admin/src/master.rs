@@ -39,7 +39,7 @@ impl Admin {
             self.primary_lost(asked);
         }
         if self.own.state != Some(ClusterState::Stopping) {
-            self.dial_master(DIAL_PAUSE);
+            self.dial_master(self.masters.pause(DIAL_PAUSE));
         }
     }
 

@@ -84,6 +84,16 @@ pub enum AskError {
         /// Why, in their words.
         text: String,
     },
+    /// Another node answers there.
+    #[error(
+        "{address} does not know the request {question}; is it the address of the cluster's admin?"
+    )]
+    NoAdmin {
+        /// Where it was looked for.
+        address: Address,
+        /// The name of the message.
+        question: &'static str,
+    },
     /// An answer to another question.
     #[error("the admin has answered with {message}")]
     Unexpected {
@@ -121,9 +131,17 @@ impl AdminConnection {
         question: impl Into<Message<'a>>,
         take: impl FnOnce(&Message<'_>) -> Option<T>,
     ) -> Result<T, AskError> {
-        let id = self.ids.take();
-        self.send_message(id, question.into()).await?;
-        self.wait(id, take).await
+        let (id, question) = (self.ids.take(), question.into());
+        let name = question.name();
+        self.send_message(id, question).await?;
+        match self.wait(id, take).await {
+            Err(AskError::Refused { code: ErrorCode::ProtocolError, text })
+                if text.starts_with("unexpected") =>
+            {
+                Err(AskError::NoAdmin { address: self.address.clone(), question: name })
+            }
+            answered => answered,
+        }
     }
 
     /// Gives a command, whose success is an error message of the code ACK; its text.

@@ -1,23 +1,33 @@
 //! The masters of a cluster, as a node that looks for the primary one knows them.
 
-use tracing::info;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
 
 use crate::Message;
 use crate::handling::Refusal;
 use crate::messages::NotPrimaryMaster;
-use crate::values::{Address, NodeId, NodeType};
+use crate::values::{Address, ErrorCode, NodeId, NodeType};
+
+/// Longest pause before a master is dialled that refuses this node.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The masters, and which one to dial next.
 #[derive(Debug)]
 pub struct Masters {
     addresses: Vec<Address>,
     next: usize,
+    /// Refusals in a row.
+    refusals: u32,
+    /// The last refusal of each master that was logged, by the master's name.
+    logged: BTreeMap<String, String>,
 }
 
 impl Masters {
     /// The masters at these addresses.
     pub fn new(addresses: Vec<Address>) -> Masters {
-        Masters { addresses, next: 0 }
+        Masters { addresses, next: 0, refusals: 0, logged: BTreeMap::new() }
     }
 
     /// All that are known.
@@ -53,6 +63,28 @@ impl Masters {
         let primary = message.primary.and_then(|index| message.masters.get(index as usize));
         if let Some(primary) = primary {
             self.prefer(primary);
+        }
+    }
+
+    /// How long to wait before the next master is dialled: `least`, and longer after refusals in a
+    /// row, which an operator has to end.
+    pub fn pause(&self, least: Duration) -> Duration {
+        let longer = least.saturating_mul(1 << self.refusals.min(16));
+        longer.min(PAUSE_MAX.max(least))
+    }
+
+    /// Notes the refusal of a master. The same one is logged once.
+    fn refused(&mut self, master: &str, code: ErrorCode, reason: &str) {
+        let is_passing = code == ErrorCode::NotReady;
+        self.refusals = if is_passing { 0 } else { self.refusals.saturating_add(1) };
+        if self.logged.get(master).is_some_and(|logged| logged == reason) {
+            return debug!(master, %code, reason, "still not accepted by a master");
+        }
+        self.logged.insert(master.to_owned(), reason.to_owned());
+        match is_passing {
+            true => info!(master, %code, reason, "not accepted by a master, trying again"),
+            false => warn!(master, %code, reason, "refused by a master, trying again; check the \
+                names of the clusters and the addresses"),
         }
     }
 
@@ -92,15 +124,16 @@ impl Candidate {
                 let your_id = your_id.ok_or_else(|| {
                     Refusal::protocol("the identification was accepted by no master")
                 })?;
+                (masters.refusals, masters.logged) = Default::default();
                 Ok(Candidate::Primary { id: accepted.id, your_id })
             }
             Message::NotPrimaryMaster(message) => {
+                masters.refusals = 0;
                 masters.note(message);
                 Ok(Candidate::Other)
             }
             Message::Error(error) => {
-                info!(master, code = %error.code, reason = error.message, "not accepted by a \
-                    master, trying again");
+                masters.refused(master, error.code, error.message);
                 Ok(Candidate::Other)
             }
             other => Err(Refusal::unexpected(other)),
@@ -131,5 +164,22 @@ mod tests {
         masters.prefer(&address(3));
         assert_eq!([masters.take(), masters.take()], [Some(address(3)), Some(address(1))]);
         assert_eq!(Masters::new(Vec::new()).take(), None);
+    }
+    #[test]
+    fn masters_that_refuse_a_node_are_dialled_less_and_less_often() {
+        let mut masters = Masters::new(vec![address(1)]);
+        let least = Duration::from_millis(50);
+        let read = |masters: &mut Masters, code| {
+            let error = crate::messages::Error { code, message: "no" };
+            let read = Candidate::read(masters, "M", &error.into());
+            assert_eq!(read.unwrap(), Candidate::Other);
+            masters.pause(least).as_millis()
+        };
+        let wrong = ErrorCode::ProtocolError;
+        let pauses = [(); 6].map(|()| read(&mut masters, wrong));
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(read(&mut masters, ErrorCode::NotReady), 50, "that passes by itself");
+        assert_eq!(read(&mut masters, wrong), 100);
+        assert_eq!(masters.pause(Duration::from_secs(2)), Duration::from_secs(2));
     }
 }

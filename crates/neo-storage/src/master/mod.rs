@@ -34,7 +34,7 @@ impl Node {
             warn!("the connection to the primary master has ended, looking for another one");
             self.end_operation(Phase::Alone);
         }
-        self.dial_master(DIAL_PAUSE);
+        self.dial_master(self.masters.pause(DIAL_PAUSE));
     }
 
     pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {

@@ -173,7 +173,7 @@ fn open(node: &NodeOptions, location: &Location) -> Result<(NodeDatabase, Saved)
                 supervisor::starting("waiting for the database, which is in use", WAIT_EXTENSION);
                 std::thread::sleep(WAIT_PAUSE);
             }
-            opened => return opened.context("cannot open the database"),
+            opened => return opened.context("cannot start the node"),
         }
     }
 }

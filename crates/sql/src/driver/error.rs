@@ -1,5 +1,6 @@
 //! Why a statement failed.
 
+use mysql::DriverError;
 use thiserror::Error as ThisError;
 
 /// The outcome of a statement.
@@ -48,6 +49,9 @@ fn shown(error: &mysql::Error) -> String {
         mysql::Error::MySqlError(error) => format!("error {}: {}", error.code, error.message),
         mysql::Error::IoError(error) => format!("lost the connection: {error}"),
         mysql::Error::CodecError(error) => format!("lost the connection: {error}"),
+        mysql::Error::DriverError(DriverError::CouldNotConnect(Some((address, reason, _)))) => {
+            format!("cannot connect to {address}: {reason}; is the server running there?")
+        }
         mysql::Error::FromValueError(_) | mysql::Error::FromRowError(_) => {
             "a row has values of unexpected types".to_owned()
         }
