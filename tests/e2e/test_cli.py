@@ -245,6 +245,15 @@ def warnings_of_exposure(server):
     return [line for line in server.log().splitlines() if "without TLS beyond" in line]
 
 
+@pytest.mark.parametrize("host, is_exposed", [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_neo_node_beyond_this_machine_without_tls_is_warned_of(binary, host, is_exposed):
+    words = [binary, "neo", "master", "--cluster", "c", "--bind", f"{host}:{free_port()}"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as node:
+        line = node.stderr.readline()
+        node.terminate()
+        assert ("without TLS beyond" in line) == is_exposed, line
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])
 def test_an_address_beyond_this_machine_without_tls_is_warned_of(tmp_path, binary, host):
     """One line for all such addresses."""

@@ -53,7 +53,7 @@ fn prepare<K: LightKind>(
     let tls = common.tls()?;
     let bind = common.bind()?;
     let masters = common.masters(K::MAY_BE_ALONE.then(|| bind.into()))?;
-    let (listener, address) = listen(bind)?;
+    let (listener, address) = listen(bind, tls.is_some())?;
     info!(%address, cluster = common.cluster, "starting {} of a NEO cluster", K::ONE);
     let settings = K::settings(table, masters, address.into())?;
     Ok(ServeLight { settings, listener, tls, watch, masters_told: common.masters_told() })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use clap::error::ErrorKind;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::info;
+use tracing::{info, warn};
 use zodium_configuration::{Configuration, LogDestination, NeoNode, Warning, read_neo_conf};
 use zodium_neo::Address;
 use zodium_neo_server::{MastersTold, NodeTls};
@@ -136,10 +136,18 @@ impl Common<'_> {
 }
 
 /// Binds an address. The second value has the port, if the system chose it.
-pub(super) fn listen(bind: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+pub(super) fn listen(bind: SocketAddr, has_tls: bool) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(bind);
     let listener = listener.with_context(|| format!("cannot listen on {bind}"))?;
     let address = listener.local_addr()?;
+    if !has_tls && !address.ip().to_canonical().is_loopback() {
+        warn!(
+            %address,
+            "listening without TLS beyond this machine: every host that can connect can read and \
+             change the whole cluster. Set up TLS on all nodes (--ca, --cert, --key); on a trusted \
+             network, a firewall should let in only nodes and clients"
+        );
+    }
     Ok((listener, address))
 }
 

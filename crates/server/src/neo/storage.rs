@@ -73,7 +73,7 @@ fn prepare(
     if options.new_nid && !has_cells {
         bail!("--new-nid: the database is empty; it must be a copy of another node's");
     }
-    let (listener, address) = listen(bind)?;
+    let (listener, address) = listen(bind, tls.is_some())?;
     let given = node.nid.and_then(|nid| NodeId::of(NodeType::Storage, nid));
     if let (None, Some(given)) = (saved.node, given) {
         let kept = database.write(true, |database| database.set_node(given));
