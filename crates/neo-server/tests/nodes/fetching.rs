@@ -112,6 +112,19 @@ fn a_cell_is_packed_when_it_is_up_to_date_and_not_before() {
 }
 
 #[test]
+fn an_order_of_a_backup_that_is_told_early_is_carried_out_when_all_is_there() {
+    let mut bench = Bench::operating(1, &[vec![(1, UpToDate)]]);
+    bench.master_tells(StartOperation { backup: true });
+    bench.master_tells(NotifyPackSigned { approved: vec![Tid(71)], rejected: Vec::new() });
+    for tid in [70, 75] {
+        assert!(!bench.names().contains(&"AskPackOrders".to_owned()), "before {tid}");
+        let sources = Map(vec![(HERE, None)]);
+        bench.master_tells(Replicate { tid: Tid(tid), upstream: "upstream", sources });
+    }
+    assert_eq!(bench.names(), ["AskPackOrders"]);
+}
+
+#[test]
 fn a_store_that_other_cells_refuse_is_not_kept_by_one_that_was_out_of_date() {
     let (mut bench, source) = fetching();
     let id = bench.asked("AskFetchTransactions");

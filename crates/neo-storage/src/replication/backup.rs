@@ -87,6 +87,10 @@ impl Node {
             self.backup_tid = Some(tid);
             self.write(move |database| database.set_backup_tid(Some(tid)), |_, ()| {});
         }
+        if before < self.packing.last() && self.packing.last() <= tid {
+            // The order was told before all that it may look at was here.
+            self.look_for_packs();
+        }
     }
 
     /// Whether a partition of a backup cluster has all that a pack may look at.
