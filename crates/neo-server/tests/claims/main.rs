@@ -51,3 +51,10 @@ mod commits {
 
     zodium_storage_kit::check_storage!(open, without: super::OTHERWISE);
 }
+
+#[test]
+fn more_new_oids_than_a_master_gives_at_once_are_refused_before_it_is_asked() {
+    let (storage, _nodes) = open(Shape { storages: 1, partitions: 1, replicas: 0 });
+    assert_eq!(storage.new_oids((1 << 20) + 1), None);
+    assert_eq!(storage.new_oids(1 << 20), Some(1..=1 << 20), "the connection is the same");
+}
