@@ -124,6 +124,16 @@ def test_refused_handshakes_of_one_address_take_one_line_a_minute(site, start_tl
     assert 'peer="127.0.0.1" times=29' in rest
 
 
+def test_the_library_of_tls_logs_only_where_it_is_named(tmp_path, site, start_server, connect):
+    context = site.context(site.authority.issue("alice"))
+    for level, is_logged in (("debug", False), ("info,rustls=debug", True)):
+        options = [*site.options(), f"--log-level={level}"]
+        server = start_server(tmp_path / "Data.fs", *options)
+        connect(server, ssl=context, ssl_server_hostname="localhost").ping()
+        assert ("decided upon suite" in server.log()) == is_logged
+        server.stop()
+
+
 def test_a_client_without_tls_and_who_says_nothing_hold_nobody_up(site, start_tls, connect):
     server = start_tls()
     start = time.monotonic()

@@ -3,7 +3,7 @@
 mod destinations;
 
 use anyhow::{Context, Result};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
@@ -12,9 +12,14 @@ use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
 
+/// The library of TLS, which has a line for each hello that fails. Peers cause those, and ours are
+/// rate-limited.
+const UNLIMITED: &str = "rustls";
+
 /// Starts logging with these options. Warnings and errors are also kept for the status page.
 pub(crate) fn start(options: &LogOptions) -> Result<(Destinations, Messages)> {
-    let filter = EnvFilter::try_new(&options.level)
+    // A level that names it comes later, and counts.
+    let filter = EnvFilter::try_new(format!("{UNLIMITED}=off,{}", options.level))
         .with_context(|| format!("log level {:?} is not understood", options.level))?;
     let destinations = Destinations::open(&options.destinations)?;
     let messages = Messages::default();
@@ -26,7 +31,8 @@ pub(crate) fn start(options: &LogOptions) -> Result<(Destinations, Messages)> {
         LogFormat::Human => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let kept = messages.clone().with_filter(LevelFilter::WARN);
+    let kept = Targets::new().with_default(LevelFilter::WARN);
+    let kept = messages.clone().with_filter(kept.with_target(UNLIMITED, LevelFilter::OFF));
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(kept).init();
     Ok((destinations, messages))
 }
