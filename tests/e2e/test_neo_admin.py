@@ -7,6 +7,7 @@ import time
 
 import pytest
 from harness.monitor import Monitor
+from harness.neo import OwnCluster, wait_for
 from harness.process import HOST, free_port
 from harness.servers import BINARY
 
@@ -68,6 +69,29 @@ def test_an_admin_without_a_master_says_so(admin, options):
     gone = neo("ctl", "-a", address, "print", "cluster")
     assert gone.returncode == 1
     assert f"cannot connect to the admin at {address}" in gone.stderr
+
+
+def test_the_status_page_shows_the_cluster(tmp_path):
+    monitor = Monitor()
+    cluster = OwnCluster(tmp_path, storages=2, partitions=3, replicas=1)
+    cluster.admin = cluster.admin_node(cluster.admin_address, *monitor.options)
+    cluster.start()
+    try:
+        cluster.storages[1].kill()
+
+        def shown():
+            found = monitor.status()["cluster"]
+            return found if "DOWN" in [node["state"] for node in found["nodes"]] else None
+
+        found = wait_for(shown, "the storage is shown as down")
+    finally:
+        cluster.end()
+    assert (found["name"], found["partitions"], found["replicas"]) == (cluster.name, 3, 1)
+    nodes = {node["id"]: node for node in found["nodes"]}
+    assert [name for name, node in nodes.items() if node["is_primary"]] == ["M1"]
+    assert nodes["M1"]["address"] == cluster.masters
+    by_state = {node["state"]: node["cells"] for node in nodes.values() if node["cells"]}
+    assert by_state == {"RUNNING": [["UP_TO_DATE", 3]], "DOWN": [["OUT_OF_DATE", 3]]}
 
 
 def test_the_files_and_the_command_line_say_the_same(admin, tmp_path):

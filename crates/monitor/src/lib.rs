@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod health;
 mod history;
 mod messages;
@@ -22,6 +23,7 @@ mod snapshot;
 
 use std::pin::Pin;
 
+pub use cluster::{Cluster, ClusterNode};
 pub use health::{Health, Phase, StorageHealth, StorageState};
 pub use messages::Messages;
 pub use monitor::Monitor;

@@ -6,6 +6,7 @@
 use serde::{Serialize, Serializer};
 use zodium_types::Distribution;
 
+use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::resp::Resp;
 
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub connections: Vec<Connection>,
     /// A storage node of a NEO cluster, in place of storages.
     pub node: Option<Node>,
+    /// A NEO cluster, of its admin.
+    pub cluster: Option<Cluster>,
     /// The keys of Redis and Valkey clients, if they are served.
     pub resp: Option<Resp>,
 }

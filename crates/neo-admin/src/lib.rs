@@ -28,6 +28,6 @@ mod upstream;
 
 pub use admin::Admin;
 pub use settings::Settings;
-pub use status::Status;
+pub use status::{MemberStatus, Status};
 pub use zodium_neo::Output;
 use zodium_neo::handling;

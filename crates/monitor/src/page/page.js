@@ -451,6 +451,34 @@ function nodeCard(node) {
   return card;
 }
 
+function clusterCard(cluster) {
+  const card = element("article", null, "card");
+  const title = element("h3", cluster.name);
+  const isGood = cluster.state === "RUNNING" || cluster.state === "BACKINGUP";
+  title.append(element("span", cluster.state || "unknown", "pill " + (isGood ? "good" : "bad")));
+  const primary = cluster.nodes.find((node) => node.is_primary);
+  const storages = cluster.nodes.filter((node) => node.kind === "STORAGE");
+  const counts = {};
+  for (const [state, number] of storages.flatMap((node) => node.cells)) {
+    counts[state] = (counts[state] || 0) + number;
+  }
+  const cellsText = (cells) => cells.map(([state, number]) => `${number} ${state}`).join(", ");
+  card.append(title, list([
+    ["Primary master", primary ? `${primary.id} at ${primary.address}` : "none"],
+    ["Partition table", cluster.table || "none"],
+    ["Partitions", `${cluster.partitions}, replicas ${cluster.replicas}`],
+    ["Cells", cellsText(Object.entries(counts)) || "none"],
+  ]));
+  card.append(table("Nodes of the cluster", [
+    ["Node", (n) => n.id || "–"],
+    ["Kind", (n) => n.kind + (n.is_primary ? " (primary)" : "")],
+    ["Address", (n) => n.address || "–"],
+    ["State", (n) => n.state],
+    ["Cells", (n) => cellsText(n.cells) || "–"],
+  ], cluster.nodes, ""));
+  return card;
+}
+
 function respCard(resp) {
   const card = element("article", null, "card");
   card.append(element("h3", "Keys of Redis and Valkey clients"));
@@ -474,6 +502,7 @@ function respCard(resp) {
 function showTables(status) {
   const cards = element("div", null, "cards");
   if (status.node) cards.append(nodeCard(status.node));
+  if (status.cluster) cards.append(clusterCard(status.cluster));
   if (status.resp) cards.append(respCard(status.resp));
   cards.append(...status.storages.map((storage) => storageCard(storage, status)));
   fill(byId("storages"), cards);

@@ -4,8 +4,9 @@ use std::io;
 
 use anyhow::Result;
 use zodium_configuration::{AdminOptions, Configuration, NeoNode};
+use zodium_monitor::{Cluster, ClusterNode};
 use zodium_neo::{Address, ClusterState, NodeId};
-use zodium_neo_admin::{Settings, Status};
+use zodium_neo_admin::{MemberStatus, Settings, Status};
 use zodium_neo_server::{ServeAdmin, serve_admin};
 
 use super::light_kind::LightKind;
@@ -70,6 +71,29 @@ impl LightKind for Admin {
 
     fn storages_down(status: &Status) -> u64 {
         status.storages_down
+    }
+
+    fn cluster(name: &str, status: &Status) -> Option<Cluster> {
+        let node = |member: &MemberStatus| ClusterNode {
+            id: member.id.map(|id| id.to_string()),
+            kind: member.kind.to_string(),
+            address: member.address.as_ref().map(ToString::to_string),
+            state: member.state.to_string(),
+            is_primary: member.is_primary,
+            cells: member
+                .cells
+                .iter()
+                .map(|(state, count)| (state.to_string(), *count as u64))
+                .collect(),
+        };
+        Some(Cluster {
+            name: name.to_owned(),
+            state: status.cluster_state.map(|state| state.to_string()),
+            table: status.table.map(|table| table.to_string()),
+            partitions: status.partitions as u64,
+            replicas: status.replicas.into(),
+            nodes: status.members.iter().map(node).collect(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use anyhow::Result;
+use zodium_monitor::Cluster;
 use zodium_neo::Address;
 use zodium_neo_server::ServeLight;
 
@@ -37,4 +38,10 @@ pub(super) trait LightKind: NodeKind {
 
     /// Storages of the cluster with cells that are not running.
     fn storages_down(status: &Self::Status) -> u64;
+
+    /// The cluster, if it knows all of it without cost.
+    fn cluster(name: &str, status: &Self::Status) -> Option<Cluster> {
+        let _ = (name, status);
+        None
+    }
 }

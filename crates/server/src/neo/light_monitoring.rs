@@ -53,7 +53,13 @@ impl<K: LightKind> Source for MonitoredLight<K> {
                 workers: 1,
                 workers_silent: 0,
             };
-            Snapshot { server, network: network(self.watch.links()), ..Snapshot::default() }
+            let cluster = K::cluster(&self.cluster, &self.watch.status());
+            Snapshot {
+                server,
+                cluster,
+                network: network(self.watch.links()),
+                ..Snapshot::default()
+            }
         })
     }
 }
