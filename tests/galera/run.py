@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import ZODB
+from BTrees.IOBTree import IOBTree
 from ZEO.ClientStorage import ClientStorage
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -124,7 +125,8 @@ class Client(threading.Thread):
             try:
                 with self.database.transaction() as connection:
                     name = f"client{self.number}"
-                    connection.root().setdefault(name, connection.root().__class__())
+                    # Its objects stay small, and with them what a node copies when it joins.
+                    connection.root().setdefault(name, IOBTree())
                     connection.root()[name][self.count + 1] = os.urandom(200)
             except Exception as error:
                 self.failures.append(repr(error))
