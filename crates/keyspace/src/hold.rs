@@ -287,17 +287,35 @@ impl<'a> Hold<'a> {
         key: &[u8],
         change: impl FnOnce(&mut Vec<u8>),
     ) -> Result<usize, WrongType> {
-        let (now, uses) = (self.now, self.uses);
-        self.touch_if_there(key);
-        let (database, hash) = self.fresh(key);
-        if let Some(entry) = database.get(hash, key) {
-            entry.note_use(now, uses);
-            return database.change_string(hash, key, change).unwrap_or(Err(WrongType));
+        if self.entry(key).is_some() {
+            let changed = self.change(key, |record| record.change_string(change));
+            return changed.unwrap_or(Err(WrongType));
         }
         let mut value = Vec::new();
         change(&mut value);
         self.put_string(key, &value, None);
         Ok(value.len())
+    }
+
+    /// Sets the string of a key. Time and ties stay.
+    ///
+    /// # Errors
+    /// Its value is of another type.
+    pub fn replace_string(&mut self, key: &[u8], value: &[u8]) -> Result<(), WrongType> {
+        let replaced = self.change(key, |record| record.replace_string(value));
+        replaced.unwrap_or_else(|| {
+            self.put_string(key, value, None);
+            Ok(())
+        })
+    }
+
+    /// Changes what a key has that is there, and notes its use.
+    fn change<T>(&mut self, key: &[u8], change: impl FnOnce(&mut Record) -> T) -> Option<T> {
+        let (now, uses) = (self.now, self.uses);
+        self.touch_if_there(key);
+        let (database, hash) = self.fresh(key);
+        database.get(hash, key)?.note_use(now, uses);
+        database.change(hash, key, change)
     }
 
     /// Notes that a key has a new list or sorted set, or a stream a new entry, for commands that

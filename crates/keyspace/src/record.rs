@@ -177,6 +177,18 @@ impl Record {
         *self = new.record(self.as_ref());
     }
 
+    /// Sets the string, whose time stays.
+    ///
+    /// # Errors
+    /// It is no string.
+    pub(crate) fn replace_string(&mut self, value: &[u8]) -> Result<(), WrongType> {
+        match self.value() {
+            ValueRef::String(_) => self.set(New::String(value, self.expires_at())),
+            _ => return Err(WrongType),
+        }
+        Ok(())
+    }
+
     /// Changes the string; returns its length. The time stays.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::due::Due;
 use crate::record::New;
 use crate::unsynced::Unsynced;
 use crate::uses::Used;
-use crate::{DATABASES, EntryRef, Record, Table, Tie, Word, WrongType, random_below};
+use crate::{DATABASES, EntryRef, Record, Table, Tie, Word, random_below};
 
 /// A part of each database, and the keys of it that are watched.
 pub(crate) struct Stripe {
@@ -121,7 +121,7 @@ impl Database {
 
     /// Counts the bytes of a key anew.
     pub(crate) fn measure(&mut self, hash: u64, key: &[u8]) {
-        let _ = self.change(hash, key, |record, _| record.count_bytes());
+        let _ = self.change(hash, key, Record::count_bytes);
     }
 
     /// Changes what a key has that is there, but not when it expires.
@@ -129,11 +129,11 @@ impl Database {
         &mut self,
         hash: u64,
         key: &[u8],
-        change: impl FnOnce(&mut Record, &Cell<Used>) -> T,
+        change: impl FnOnce(&mut Record) -> T,
     ) -> Option<T> {
-        let (record, used) = self.table.entry_mut(hash, key)?;
+        let (record, _) = self.table.entry_mut(hash, key)?;
         let before = record.counted_bytes();
-        let result = change(record, used);
+        let result = change(record);
         let after = record.counted_bytes();
         if before != after {
             self.account(after, before);
@@ -206,16 +206,6 @@ impl Database {
         false
     }
 
-    /// Changes the string of a key that is there; returns its length.
-    pub(crate) fn change_string(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        change: impl FnOnce(&mut Vec<u8>),
-    ) -> Option<Result<usize, WrongType>> {
-        self.change(hash, key, |record, _| record.change_string(change))
-    }
-
     pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Record> {
         let (record, _) = self.table.remove(hash, key)?;
         self.account(0, record.counted_bytes());
@@ -226,7 +216,7 @@ impl Database {
     }
 
     pub(crate) fn expire_at(&mut self, hash: u64, key: &[u8], at: Option<u64>) -> bool {
-        let change = |record: &mut Record, _: &Cell<Used>| {
+        let change = |record: &mut Record| {
             let had_time = record.expires_at().is_some();
             record.set_expires_at(at);
             had_time

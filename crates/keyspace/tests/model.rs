@@ -129,7 +129,10 @@ fn apply(keyspace: &Keyspace, model: &mut Model, now: &mut u64, step: &Step) {
                 }
                 old.extend_from_slice(&bytes);
             };
-            let result = hold.change_string(&name(key), change);
+            let result = match replaces {
+                true => hold.replace_string(&name(key), &bytes).map(|()| bytes.len()),
+                false => hold.change_string(&name(key), change),
+            };
             hold.changed(&name(key));
             model.retain(|other, (_, at)| *other != key || is_there(*at, *now));
             let (there, _) = model.entry(key).or_insert((Seen::String(Vec::new()), None));

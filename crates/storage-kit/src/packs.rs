@@ -131,14 +131,19 @@ pub fn pack_without_gc_keeps_garbage(tester: &Tester) {
     assert!(exists(tester, 3));
 }
 
-pub fn pack_drops_deleted_objects(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
+/// Packs after one of two objects was deleted.
+fn pack_a_deletion(tester: &Tester) {
     tester.store(1, "one");
     tester.store(2, "two");
     tester.delete(1);
     pack(tester, Tid::MAX, false).unwrap();
+}
+
+pub fn pack_drops_deleted_objects(tester: &Tester) {
+    if !packable(tester) {
+        return;
+    }
+    pack_a_deletion(tester);
     assert!(!exists(tester, 1) && exists(tester, 2));
 }
 
@@ -146,10 +151,7 @@ pub fn packed_objects_are_not_counted(tester: &Tester) {
     if !packable(tester) {
         return;
     }
-    tester.store(1, "one");
-    tester.store(2, "two");
-    tester.delete(1);
-    pack(tester, Tid::MAX, false).unwrap();
+    pack_a_deletion(tester);
     assert_eq!(tester.storage.object_count(), 1);
 }
 

@@ -65,9 +65,5 @@ pub(super) fn sum(one: &[u8], other: &[u8]) -> Result<String, Fail> {
 
 /// Sets the string of a key, whose time stays.
 fn replace(call: &mut Call, key: &[u8], value: &[u8]) -> Outcome {
-    call.hold.change_string(key, |bytes| {
-        bytes.clear();
-        bytes.extend_from_slice(value);
-    })?;
-    Ok(())
+    Ok(call.hold.replace_string(key, value)?)
 }
