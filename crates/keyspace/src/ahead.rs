@@ -13,71 +13,47 @@ use parking_lot::MutexGuard;
 use crate::keyspace::Keyspace;
 use crate::stripe::Stripe;
 use crate::stripes::STRIPES;
-use crate::{DATABASES, Record};
+use crate::{DATABASES, Place, Record};
 
 /// Most keys that are looked up together: about as many accesses as a processor has under way.
-pub const AHEAD_KEYS_MAX: usize = 16;
-/// A smaller part of a database is in the caches of the processor anyway.
+pub const KEYS_AHEAD_MAX: usize = 16;
+/// A smaller stripe is in the caches of the processor anyway.
 const KEYS_MIN: usize = 256;
 /// Bytes of a line of the processor's caches.
 const LINE_BYTES: usize = 64;
 /// Lines of a key with its value that are accessed: the processor sees by itself that more follow.
 const RECORD_LINES_MAX: usize = 4;
 
-/// Keys of a database that commands will need soon.
-pub struct Ahead<'k> {
-    keyspace: &'k Keyspace,
-    database: usize,
-    /// The stripe of each key, and its hash within that.
-    places: [(usize, u64); AHEAD_KEYS_MAX],
-    len: usize,
-}
-
-impl<'k> Ahead<'k> {
-    /// No keys yet.
-    #[must_use]
-    pub fn new(keyspace: &'k Keyspace, database: usize) -> Ahead<'k> {
-        let database = database.min(DATABASES - 1);
-        Ahead { keyspace, database, places: [(0, 0); AHEAD_KEYS_MAX], len: 0 }
-    }
-
-    /// Adds a key, unless there are [`AHEAD_KEYS_MAX`].
-    pub fn add(&mut self, key: &[u8]) {
-        if let Some(place) = self.places.get_mut(self.len) {
-            *place = self.keyspace.place(key);
-            self.len += 1;
+impl Keyspace {
+    /// Has the processor fetch what some keys of a database lead to, up to [`KEYS_AHEAD_MAX`];
+    /// whether that was worth it. Changes nothing, and waits for no lock: keys of locked stripes
+    /// are left out.
+    pub fn look_ahead(&self, database: usize, places: &[Place]) -> bool {
+        let places = &places[..places.len().min(KEYS_AHEAD_MAX)];
+        let Some(first) = places.first() else { return false };
+        // All stripes have about as many keys.
+        if !self.has_keys(first.stripe, KEYS_MIN) {
+            return false;
         }
-    }
-
-    /// Has the processor fetch what the keys lead to; `false` if the database is so small that it
-    /// pays for nothing. Changes nothing, and waits for no lock: keys of locked stripes are left
-    /// out.
-    #[must_use]
-    pub fn fetch(&self) -> bool {
-        let places = &self.places[..self.len];
         // All locks are taken before the first access: each of them waits for the accesses before.
         let mut guards: [Option<MutexGuard<'_, Stripe>>; STRIPES] = [const { None }; STRIPES];
-        for (stripe, _) in places {
-            if guards[*stripe].is_none() {
-                guards[*stripe] = self.keyspace.try_lock_one(*stripe);
+        for place in places {
+            let guard = &mut guards[place.stripe];
+            if guard.is_none() {
+                *guard = self.try_lock_one(place.stripe);
             }
         }
-        let tables = places.iter().filter_map(|(stripe, hash)| {
-            let guard = guards[*stripe].as_ref()?;
-            Some((&guard.databases[self.database].table, *hash))
-        });
-        let mut groups = [None; AHEAD_KEYS_MAX];
-        for ((table, hash), group) in tables.zip(&mut groups) {
-            if table.len() < KEYS_MIN {
-                return false;
-            }
-            *group = table.group_of(hash).map(|group| (group, hash));
+        let mut groups = [None; KEYS_AHEAD_MAX];
+        for (place, group) in places.iter().zip(&mut groups) {
+            let Some(stripe) = &guards[place.stripe] else { continue };
+            let table = &stripe.databases[database.min(DATABASES - 1)].table;
+            *group = table.group_of(place.hash).map(|group| (group, place.hash));
         }
-        let mut items = [None; AHEAD_KEYS_MAX];
+        let mut items = [None; KEYS_AHEAD_MAX];
         for ((group, hash), item) in groups.iter().flatten().zip(&mut items) {
             *item = group.tagged(*hash);
         }
-        let mut records = [None; AHEAD_KEYS_MAX];
+        let mut records = [None; KEYS_AHEAD_MAX];
         for (item, bytes) in items.iter().flatten().zip(&mut records) {
             *bytes = Record::packed_bytes(&item.key);
         }
@@ -106,23 +82,22 @@ mod tests {
         keyspace
     }
 
-    fn fetch(keyspace: &Keyspace, keys: impl Iterator<Item = usize>) -> bool {
-        let mut ahead = Ahead::new(keyspace, 0);
-        keys.for_each(|number| ahead.add(number.to_string().as_bytes()));
-        ahead.fetch()
+    fn look_ahead(keyspace: &Keyspace, keys: impl Iterator<Item = usize>) -> bool {
+        let places: Vec<_> = keys.map(|key| keyspace.place(key.to_string().as_bytes())).collect();
+        keyspace.look_ahead(0, &places)
     }
 
     #[test]
     fn keys_are_looked_up_in_large_databases_whatever_is_locked() {
         let large = filled(STRIPES * KEYS_MIN * 2);
         // Some are not there, and there are too many.
-        assert!(fetch(&large, (0..100).map(|number| number * 500)));
+        assert!(look_ahead(&large, (0..100).map(|number| number * 500)));
         let hold = large.lock(large.stripe(b"500"), now());
-        assert!(fetch(&large, [500, 1000, 500].into_iter()));
+        assert!(look_ahead(&large, [500, 1000, 500].into_iter()));
         drop(hold);
         let hold = large.lock(Stripes::ALL, now());
-        assert!(fetch(&large, 0..100));
+        assert!(look_ahead(&large, 0..100));
         drop(hold);
-        assert!(!fetch(&filled(100), 0..100));
+        assert!(!look_ahead(&filled(100), 0..100));
     }
 }

@@ -111,7 +111,11 @@ impl<'a> EntryRef<'a> {
 
     /// Notes that it is used now, in milliseconds since 1970.
     pub(crate) fn note_use(self, now: u64, uses: Uses) {
-        self.used.set(self.used.get().again(now, uses));
+        // Mostly the same second as before: a line that is not written need not be written back.
+        let used = self.used.get().again(now, uses);
+        if used != self.used.get() {
+            self.used.set(used);
+        }
     }
 
     pub(crate) fn set_used(self, used: Used) {

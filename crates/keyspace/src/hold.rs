@@ -9,8 +9,8 @@ use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
 use crate::{
-    Entry, EntryRef, Keyspace, Kind, Record, Text, Tie, Totals, Uses, Value, ValueRef, Watcher,
-    Word, WrongType, random_below,
+    Entry, EntryRef, Keyspace, Kind, Place, Record, Text, Tie, Totals, Uses, Value, ValueRef,
+    Watcher, Word, WrongType, random_below,
 };
 
 /// Locked stripes. All keys that are asked for must be in them.
@@ -166,7 +166,7 @@ impl<'a> Hold<'a> {
     /// What the database has for a key.
     #[must_use]
     pub fn entry(&self, key: &[u8]) -> Option<EntryRef<'_>> {
-        let (number, hash) = self.keyspace.place(key);
+        let Place { stripe: number, hash } = self.keyspace.place(key);
         let stripe = self.guards.stripe(number);
         self.see(stripe.unsynced.of(hash, self.safe));
         let database = &stripe.databases[self.database];
@@ -357,7 +357,7 @@ impl<'a> Hold<'a> {
     pub fn tie(&mut self, key: &[u8], ties: Vec<Tie>) {
         if !ties.is_empty() {
             self.touch(key);
-            let (stripe, _) = self.keyspace.place(key);
+            let Place { stripe, .. } = self.keyspace.place(key);
             self.guards.stripe_mut(stripe).databases[self.database].tie(key, ties);
         }
     }
@@ -365,7 +365,7 @@ impl<'a> Hold<'a> {
     /// The ties of a key, for the same value under another name.
     #[must_use]
     pub fn ties(&self, key: &[u8]) -> Vec<Tie> {
-        let (stripe, _) = self.keyspace.place(key);
+        let Place { stripe, .. } = self.keyspace.place(key);
         self.guards.stripe(stripe).databases[self.database].ties(key).to_vec()
     }
 
@@ -375,7 +375,7 @@ impl<'a> Hold<'a> {
         if self.notes_altered {
             self.altered.push(key.into());
         }
-        let (number, hash) = self.keyspace.place(key);
+        let Place { stripe: number, hash } = self.keyspace.place(key);
         let stripe = self.guards.stripe_mut(number);
         stripe.mark(self.database, key);
         stripe.databases[self.database].measure(hash, key);
@@ -394,7 +394,7 @@ impl<'a> Hold<'a> {
 
     /// Has a watcher learn of changes of a key.
     pub fn watch(&mut self, key: &[u8], watcher: &Watcher) {
-        let (stripe, _) = self.keyspace.place(key);
+        let Place { stripe, .. } = self.keyspace.place(key);
         // A key that has expired already is not there: its removal changes nothing.
         self.fresh(key);
         self.guards.stripe_mut(stripe).watch(self.database, key, watcher);
@@ -402,7 +402,7 @@ impl<'a> Hold<'a> {
 
     /// Ends watching a key.
     pub fn unwatch(&mut self, key: &[u8], watcher: &Watcher) {
-        let (stripe, _) = self.keyspace.place(key);
+        let Place { stripe, .. } = self.keyspace.place(key);
         self.guards.stripe_mut(stripe).unwatch(self.database, key, watcher);
     }
 
@@ -502,7 +502,7 @@ impl<'a> Hold<'a> {
         (self.touches, self.is_whole_touched) = (self.touches + 1, true);
         self.is_all_altered = self.notes_altered;
         let flushed = self.guards.all_mut().map(|stripe| {
-            let place = |key: &[u8]| self.keyspace.place(key).1;
+            let place = |key: &[u8]| self.keyspace.place(key).hash;
             let table = &stripe.databases[database].table;
             stripe.mark_where(|watched, key| {
                 watched == database && table.get(place(key), key).is_some()
@@ -520,7 +520,7 @@ impl<'a> Hold<'a> {
         for stripe in self.guards.all_mut() {
             let is_there = |database: usize, key: &[u8]| {
                 let table = &stripe.databases[database].table;
-                table.get(self.keyspace.place(key).1, key).is_some()
+                table.get(self.keyspace.place(key).hash, key).is_some()
             };
             stripe.mark_where(|database, key| {
                 (database == one || database == other)
@@ -542,7 +542,7 @@ impl<'a> Hold<'a> {
         let touched = std::mem::take(&mut self.touched);
         if let Some(position) = logged {
             for Removed { key, .. } in &touched {
-                let (number, hash) = self.keyspace.place(key);
+                let Place { stripe: number, hash } = self.keyspace.place(key);
                 self.guards.stripe_mut(number).unsynced.note(hash, position, self.safe);
             }
             if self.is_whole_touched {
@@ -605,7 +605,7 @@ impl<'a> Hold<'a> {
 
     /// The part of the database that has a key, without that key if its time is past.
     fn fresh(&mut self, key: &[u8]) -> (&mut Database, u64) {
-        let (number, hash) = self.keyspace.place(key);
+        let Place { stripe: number, hash } = self.keyspace.place(key);
         self.see(self.guards.stripe(number).unsynced.of(hash, self.safe));
         let stripe = self.guards.stripe_mut(number);
         let database = &stripe.databases[self.database];

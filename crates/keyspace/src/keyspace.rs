@@ -14,7 +14,7 @@ use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;
 use crate::uses::SharedUses;
 use crate::{
-    EntryRef, Eviction, First, KeyChanges, Record, Removed, Stripes, Tie, Uses, random_below,
+    EntryRef, Eviction, First, KeyChanges, Place, Record, Removed, Stripes, Tie, Uses, random_below,
 };
 
 /// Number of databases.
@@ -92,7 +92,7 @@ impl Keyspace {
     /// The stripe of a key, in all databases.
     #[must_use]
     pub fn stripe(&self, key: &[u8]) -> Stripes {
-        Stripes::one(self.place(key).0)
+        Stripes::one(self.place(key).stripe)
     }
 
     /// The stripes of several keys.
@@ -140,6 +140,11 @@ impl Keyspace {
     /// Locks one stripe, unless another one holds it.
     pub(crate) fn try_lock_one(&self, number: usize) -> Option<MutexGuard<'_, Stripe>> {
         self.stripes.get(number)?.0.try_lock()
+    }
+
+    /// Whether a stripe has so many keys, in all databases.
+    pub(crate) fn has_keys(&self, stripe: usize, count: usize) -> bool {
+        self.tallies[stripe].keys(false) >= count
     }
 
     /// Removes the keys of ties, all at one moment: holds that begin later do not see them. Locks
@@ -244,7 +249,7 @@ impl Keyspace {
     ) -> Option<(Removed, Record)> {
         let Candidate { rank, database, ref key, .. } = *candidate;
         let mut stripe = self.try_lock_one(candidate.stripe)?;
-        let (_, hash) = self.place(key);
+        let Place { hash, .. } = self.place(key);
         let keys = stripe.databases.get_mut(database)?;
         let present = keys.get(hash, key)?.rank(eviction, now, self.uses())?;
         if present > rank {
@@ -289,7 +294,7 @@ impl Keyspace {
         }
         if let Some(Logged { position, safe }) = log(removed) {
             for Removed { key, .. } in removed {
-                stripe.unsynced.note(self.place(key).1, position, safe);
+                stripe.unsynced.note(self.place(key).hash, position, safe);
             }
         }
         if self.changed.is_noted() {
@@ -339,10 +344,12 @@ impl Keyspace {
     /// The number of parts.
     pub const PARTS: usize = STRIPES;
 
-    /// The stripe of a key, and its hash within that.
-    pub(crate) fn place(&self, key: &[u8]) -> (usize, u64) {
+    /// The place of a key.
+    #[must_use]
+    pub fn place(&self, key: &[u8]) -> Place {
         let hash = self.hasher.hash_one(key);
-        ((hash >> (64 - STRIPE_BITS)) as usize, hash.rotate_left(STRIPE_BITS))
+        let stripe = (hash >> (64 - STRIPE_BITS)) as usize;
+        Place { stripe, hash: hash.rotate_left(STRIPE_BITS) }
     }
 }
 

@@ -353,9 +353,7 @@ impl<K, V> Group<K, V> {
 
     /// The first entry that may have a hash, by its tag: no entry is accessed.
     pub(crate) fn tagged(&self, hash: u64) -> Option<&Item<K, V>> {
-        let wanted = tag(hash);
-        let place = self.tags.iter().position(|tag| *tag == wanted)?;
-        self.entries.get(place)
+        self.entries.get(Matches::of(&self.tags, tag(hash)).next()?)
     }
 
     /// Writes the tags anew, from a place on.
@@ -369,13 +367,11 @@ impl<K, V> Group<K, V> {
 
 impl<K: AsRef<[u8]>, V> Group<K, V> {
     fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        let wanted = tag(hash);
         let is_it = |item: &Item<K, V>| item.hash == kept(hash) && item.key.as_ref() == key;
-        let tagged = self.entries.iter().zip(&self.tags).enumerate();
-        for (place, (item, tag)) in tagged {
-            if *tag == wanted && is_it(item) {
-                return Some(place);
-            }
+        let mut tagged = Matches::of(&self.tags, tag(hash));
+        let found = tagged.find(|place| self.entries.get(*place).is_some_and(is_it));
+        if found.is_some() || self.entries.len() <= GROUP_ENTRIES_MAX {
+            return found;
         }
         let untagged = self.entries.iter().enumerate().skip(GROUP_ENTRIES_MAX);
         untagged.into_iter().find(|(_, item)| is_it(item)).map(|(place, _)| place)
@@ -386,6 +382,38 @@ impl<K, V> Item<K, V> {
     /// The bits of its hash that a table looks at.
     fn hash(&self) -> u64 {
         u64::from(self.hash) << HASH_BITS
+    }
+}
+
+/// The places of tags that may be equal to one, ascending; the first of them is.
+///
+/// All tags are compared at once. A loop that ends at the one which is equal would be predicted
+/// wrong, and the processor would not begin the next lookup before this one.
+struct Matches {
+    /// The highest bit of each byte that may be equal.
+    bits: u128,
+}
+
+impl Matches {
+    fn of(tags: &[u8; GROUP_ENTRIES_MAX], wanted: u8) -> Matches {
+        const LOWEST: u128 = u128::MAX / 0xff;
+        const HIGHEST: u128 = LOWEST << 7;
+        let differences = u128::from_le_bytes(*tags) ^ (LOWEST * u128::from(wanted));
+        // A byte that is zero borrows from the next one, which then may seem to be zero too.
+        Matches { bits: differences.wrapping_sub(LOWEST) & !differences & HIGHEST }
+    }
+}
+
+impl Iterator for Matches {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        if self.bits == 0 {
+            return None;
+        }
+        let place = self.bits.trailing_zeros() / u8::BITS;
+        self.bits &= self.bits - 1;
+        Some(place as usize)
     }
 }
 

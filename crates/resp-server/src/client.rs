@@ -203,6 +203,14 @@ impl Client {
         waits || self.is_loading.get() || self.is_held.get() || self.is_paused.get()
     }
 
+    /// Notes the command that it has sent.
+    pub(crate) fn note_command(&self, command: &Command) {
+        if !std::ptr::eq(self.command.get(), command.name) {
+            self.command.set(command.name);
+            self.shared.facts.lock().command = command.name;
+        }
+    }
+
     /// Whether RESP2 restricts the commands that it may send.
     pub(crate) fn is_restricted(&self) -> bool {
         self.version.get() == Version::Two && self.subscriptions.borrow().count() > 0

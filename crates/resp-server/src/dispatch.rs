@@ -114,10 +114,7 @@ fn admit(
              RESET are allowed in this context"
         )));
     }
-    if !std::ptr::eq(client.command.get(), command.name) {
-        client.command.set(command.name);
-        client.shared.facts.lock().command = command.name;
-    }
+    client.note_command(command);
     if local.server.monitors.load(Ordering::Relaxed) > 0 && !command.has(flags::SKIP_MONITOR) {
         feed_monitors(local, client, arguments);
     }

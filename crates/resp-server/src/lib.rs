@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-mod ahead;
+mod batch;
 mod call;
 mod client;
 mod commands;
@@ -28,6 +28,7 @@ mod parting;
 mod pause;
 mod pausing;
 mod publishing;
+mod quick;
 mod reply;
 mod scripting;
 mod server;

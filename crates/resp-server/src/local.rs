@@ -12,6 +12,7 @@ use zodium_keyspace::now;
 use zodium_net::{CloseReason, Inbox};
 
 use crate::Server;
+use crate::batch::Batch;
 use crate::client::Client;
 use crate::commands::Command;
 use crate::fail::Fail;
@@ -30,6 +31,8 @@ pub(crate) struct LocalServer {
     clients: RefCell<FxHashMap<u64, Rc<Client>>>,
     /// Letters that come; `None` if another service of this worker has them.
     inbox: Option<Inbox<Letter>>,
+    /// For the requests that a client has sent at once; `None` while it is in use.
+    pub(crate) batch: Cell<Option<Box<Batch>>>,
     /// Clients whose answers wait for the log.
     pub(crate) held: RefCell<Vec<u64>>,
 }
@@ -66,6 +69,7 @@ impl LocalServer {
             number,
             now: Cell::new(now()),
             clients: RefCell::default(),
+            batch: Cell::default(),
             held: RefCell::default(),
         });
         if local.inbox.is_none() {

@@ -9,10 +9,11 @@ use zodium_keyspace::now;
 use zodium_net::{CloseReason, Consumed, Link, Parked, Session};
 use zodium_resp::{RequestLimits, RequestReader, Step};
 
-use crate::ahead::LookAhead;
+use crate::batch::Batch;
 use crate::client::{Client, ClientShared, MovedClient};
 use crate::dispatch::{After, execute};
 use crate::local::LocalServer;
+use crate::quick;
 use crate::reply::Reply;
 
 /// From so many missing bytes on, the session is not called before they are there.
@@ -23,7 +24,6 @@ pub struct RespSession {
     local: Rc<LocalServer>,
     client: Rc<Client>,
     reader: RequestReader,
-    ahead: LookAhead,
 }
 
 impl RespSession {
@@ -45,7 +45,7 @@ impl RespSession {
         let client = Rc::new(client);
         local.enter(&client);
         local.server.clients.lock().insert(client.id(), Arc::clone(&client.shared));
-        RespSession { local, client, reader: RequestReader::default(), ahead: LookAhead::default() }
+        RespSession { local, client, reader: RequestReader::default() }
     }
 
     fn limits(&self) -> RequestLimits {
@@ -56,14 +56,8 @@ impl RespSession {
         }
     }
 
-    /// Executes the request that the reader has found. `Err` ends the link.
-    fn execute(&mut self, bytes: &[u8]) -> Result<(), CloseReason> {
-        let after = execute(&self.local, &self.client, self.reader.arguments(bytes));
-        self.reader.next();
-        match after {
-            After::Continue => Ok(()),
-            After::Close => Err(CloseReason::Done),
-        }
+    fn takes_requests(&self) -> bool {
+        !self.client.is_blocked() && !self.client.link.is_congested()
     }
 }
 
@@ -117,43 +111,38 @@ impl RespSession {
         if self.client.is_told() {
             self.local.take_letters();
         }
-        let mut consumed = 0;
         // A client that was killed while it moved to this worker.
         if self.client.shared.is_killed.load(Ordering::Relaxed) {
             return Err(CloseReason::Done);
         }
-        while !self.client.is_blocked() && !self.client.link.is_congested() {
+        let mut batch = self.local.batch.take().unwrap_or_default();
+        let outcome = self.take_batches(&mut batch, bytes);
+        self.local.batch.set(Some(batch));
+        outcome
+    }
+
+    fn take_batches(&mut self, batch: &mut Batch, bytes: &[u8]) -> Result<Consumed, CloseReason> {
+        let mut consumed = 0;
+        while self.takes_requests() {
             let (rest, limits) = (&bytes[consumed..], self.limits());
-            match self.reader.read(rest, &limits) {
-                Ok(Step::Request(count)) => {
-                    if self.ahead.is_due() && count < rest.len() {
-                        let database = self.client.database.get();
-                        self.ahead.look(&self.local.server.keyspace, database, rest, &limits);
-                    }
-                    if self.local.postpone(&self.client, self.reader.arguments(rest)) {
-                        // It is read again when the pause ends.
-                        self.reader.next();
-                        break;
-                    }
-                    self.execute(rest)?;
-                    consumed += count;
-                }
-                Ok(Step::Nothing(count)) => {
-                    self.reader.next();
-                    consumed += count;
-                }
-                Ok(Step::Incomplete(at_least)) => {
-                    let most = self.local.server.settings.request_bytes_max();
-                    if at_least > most {
-                        let peer = self.client.link.peer();
-                        tracing::warn!(peer, "a request is longer than {most} bytes");
-                        return Err(CloseReason::Refused);
-                    }
-                    return Ok(match at_least > rest.len() + MISSING_BYTES_MIN {
-                        true => Consumed::Need { consumed, at_least },
-                        false => Consumed::Bytes(consumed),
-                    });
-                }
+            let (keyspace, database) = (&self.local.server.keyspace, self.client.database.get());
+            let behind = batch.read(&mut self.reader, rest, &limits, keyspace, database);
+            let (executed, is_open) = self.execute(batch, rest);
+            consumed += batch.end_of(executed);
+            let (is_whole, is_first) = (executed == batch.len(), executed == 0);
+            batch.end(&mut self.reader, executed);
+            if !is_open {
+                return Err(CloseReason::Done);
+            }
+            if !is_whole {
+                break;
+            }
+            match behind {
+                Ok(Step::Request(_)) => {}
+                Ok(Step::Nothing(count)) => consumed += count,
+                Ok(Step::Incomplete(at_least)) => return self.wait_for(bytes, consumed, at_least),
+                // The requests before it may have changed the limits.
+                Err(_) if !is_first => {}
                 Err(error) => {
                     let mut output = self.client.link.output();
                     let mut reply = Reply::to_link(&mut output, self.client.version.get());
@@ -163,5 +152,44 @@ impl RespSession {
             }
         }
         Ok(Consumed::Bytes(consumed))
+    }
+
+    /// Executes the requests of a batch; how many, and whether the link stays open. The others have
+    /// to wait.
+    fn execute(&self, batch: &Batch, bytes: &[u8]) -> (usize, bool) {
+        for number in 0..batch.len() {
+            if number > 0 && !self.takes_requests() {
+                return (number, true);
+            }
+            let (arguments, place) = batch.request(number, bytes);
+            if self.local.postpone(&self.client, arguments) {
+                // It is read again when the pause ends.
+                return (number, true);
+            }
+            let is_done = quick::execute(&self.local, &self.client, arguments, place);
+            if !is_done && execute(&self.local, &self.client, arguments) == After::Close {
+                return (number, false);
+            }
+        }
+        (batch.len(), true)
+    }
+
+    /// What the session needs to go on with a request that is not whole.
+    fn wait_for(
+        &self,
+        bytes: &[u8],
+        consumed: usize,
+        at_least: usize,
+    ) -> Result<Consumed, CloseReason> {
+        let most = self.local.server.settings.request_bytes_max();
+        if at_least > most {
+            let peer = self.client.link.peer();
+            tracing::warn!(peer, "a request is longer than {most} bytes");
+            return Err(CloseReason::Refused);
+        }
+        Ok(match at_least > bytes.len() - consumed + MISSING_BYTES_MIN {
+            true => Consumed::Need { consumed, at_least },
+            false => Consumed::Bytes(consumed),
+        })
     }
 }

@@ -129,6 +129,92 @@ fn pipelines_are_answered_in_large_databases_as_single_requests_are() {
 }
 
 #[test]
+fn requests_that_come_together_see_what_those_before_them_have_changed() {
+    with_server(Some("secret"), |running| async move {
+        let mut peer = running.connect();
+        // Longer than a client may send that has not given the password.
+        let long = "x".repeat(20_000);
+        let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$20000\r\n{long}");
+        let answers = peer.ask(&format!("AUTH secret\r\n{set}\r\nSTRLEN l")).await;
+        assert_eq!(answers, "+OK +OK :20000");
+        let mut requests: Vec<_> = (0..40).map(|n| format!("SET k{n} {n}\r\nGET k{n}")).collect();
+        let mut answers: Vec<_> =
+            (0..40_usize).map(|n| format!("+OK ${} {n}", n.to_string().len())).collect();
+        for (request, answer) in [
+            ("MULTI\r\nSET a 1\r\nGET a\r\nEXEC", "+OK +QUEUED +QUEUED *2 +OK $1 1"),
+            ("CLIENT REPLY SKIP\r\nGET a\r\nGET a", "$1 1"),
+            ("SELECT 1\r\nGET a\r\nSELECT 0\r\nGET a", "+OK $-1 +OK $1 1"),
+            ("BLPOP none 0.01\r\nSET a 2\r\nGET a", "*-1 +OK $1 2"),
+            ("RPUSH list 1\r\nGET list\r\nSET list 1\r\nGET list", ":1 {} +OK $1 1"),
+            ("HELLO 3\r\nGET none", "{hello} _"),
+        ] {
+            requests.push(request.to_owned());
+            answers.push(answer.to_owned());
+        }
+        let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        let answers = answers.join(" ").replace("{}", wrong_type);
+        let (before, after) = answers.split_once("{hello}").unwrap();
+        let mut all = peer.ask(&requests.join("\r\n")).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        all = format!("{all} {}", peer.read().await).trim_end().to_owned();
+        assert!(all.starts_with(before) && all.ends_with(after), "{all}");
+    });
+}
+
+#[test]
+fn what_others_are_to_know_of_a_short_request_is_told_to_them() {
+    served(|running| async move {
+        let (mut one, mut other) = (running.connect(), running.connect());
+        one.expect(&[("SET a 1", "+OK"), ("GET a", "$1 1"), ("GET none", "$-1")]).await;
+        assert!(one.ask("INFO stats").await.contains("keyspace_hits:1 keyspace_misses:1 "));
+        assert!(one.ask("INFO commandstats").await.contains("cmdstat_get:calls=2,"));
+        one.expect(&[("SET a 2", "+OK")]).await;
+        assert!(other.ask("CLIENT LIST").await.contains("cmd=set "));
+        one.expect(&[("SET old 1 PX 5", "+OK")]).await;
+        std::thread::sleep(Duration::from_millis(10));
+        one.expect(&[("SET old 2", "+OK")]).await;
+        assert!(one.ask("INFO stats").await.contains("expired_keys:1 "));
+        // A client with a cache of its own.
+        assert!(other.ask("HELLO 3").await.starts_with('%'));
+        other.expect(&[("CLIENT TRACKING ON", "+OK"), ("GET a", "$1 2")]).await;
+        one.expect(&[("SET a 3", "+OK")]).await;
+        assert_eq!(other.read().await, ">2 $10 invalidate *1 $1 a");
+        other.expect(&[("CLIENT TRACKING OFF", "+OK")]).await;
+        // Events of keys, of one whose time is past too.
+        other
+            .expect(&[
+                ("CONFIG SET notify-keyspace-events Ex$", "+OK"),
+                ("SUBSCRIBE __keyevent@0__:set", ">3 $9 subscribe $18 __keyevent@0__:set :1"),
+                (
+                    "SUBSCRIBE __keyevent@0__:expired",
+                    ">3 $9 subscribe $22 __keyevent@0__:expired :2",
+                ),
+            ])
+            .await;
+        one.expect(&[("SET a 4 PX 5", "+OK")]).await;
+        std::thread::sleep(Duration::from_millis(10));
+        one.expect(&[("GET a", "$-1"), ("SET a 5", "+OK"), ("GET a", "$1 5")]).await;
+        let message = |channel: &str| format!(">3 $7 message ${} {channel} $1 a", channel.len());
+        let [set, expired] = ["__keyevent@0__:set", "__keyevent@0__:expired"].map(message);
+        assert_eq!(other.read().await, format!("{set} {set} {expired}"));
+        other.expect(&[("CONFIG SET notify-keyspace-events \"\"", "+OK")]).await;
+        // Clients that see all commands, and those that wait for the end of a pause.
+        let mut monitor = running.connect();
+        monitor.expect(&[("MONITOR", "+OK")]).await;
+        one.expect(&[("SET a 6", "+OK")]).await;
+        assert!(monitor.read().await.ends_with("\"SET\" \"a\" \"6\""));
+        drop(monitor);
+        other.expect(&[("CLIENT PAUSE 1000 WRITE", "+OK")]).await;
+        one.expect(&[("GET a", "$1 6"), ("SET a 7", "")]).await;
+        other.expect(&[("CLIENT UNPAUSE", "+OK")]).await;
+        assert_eq!(one.read().await, "+OK");
+        other.expect(&[("CONFIG SET maxmemory 1", "+OK")]).await;
+        let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
+        one.expect(&[("GET a", "$1 7"), ("SET a 8", refusal)]).await;
+    });
+}
+
+#[test]
 fn commands_are_answered_in_both_versions() {
     served(|running| async move {
         let mut peer = running.connect();

@@ -1,0 +1,9 @@
+//! Where a key is.
+
+/// The place of a key, in all databases: its stripe, and its hash within that. A request finds it
+/// once, as that takes longer than to find a key by it in the caches of the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub(crate) stripe: usize,
+    pub(crate) hash: u64,
+}

@@ -1,0 +1,125 @@
+//! `GET key` and `SET key value`: most of the requests of most clients. They are executed without a
+//! [`zodium_keyspace::Hold`] while only their answers matter.
+//!
+//! Invariant: the answer and all effects are those of the general way. A request that may have
+//! others, such as a message to a client that watches keys, is left to that.
+
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
+
+use zodium_keyspace::{LockedKey, Place};
+use zodium_resp::Arguments;
+
+use crate::client::{Client, Replies};
+use crate::commands::{self, Command};
+use crate::local::LocalServer;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::stream::PREFIX;
+
+static GET: LazyLock<Option<&Command>> = LazyLock::new(|| commands::named(b"get"));
+static SET: LazyLock<Option<&Command>> = LazyLock::new(|| commands::named(b"set"));
+
+/// Executes a request, and appends the answer to the client's output; `false` if that is left to
+/// the general way. Nothing has happened then. `place` is that of its key.
+pub(crate) fn execute(
+    local: &LocalServer,
+    client: &Client,
+    arguments: Arguments,
+    place: Place,
+) -> bool {
+    let (server, name) = (&*local.server, arguments.word(0));
+    let command = match arguments.len() {
+        2 if name.eq_ignore_ascii_case(b"get") => *GET,
+        3 if name.eq_ignore_ascii_case(b"set") => *SET,
+        _ => None,
+    };
+    let (Some(command), key) = (command, arguments.word(1)) else { return false };
+    if !client.is_plain() || !server.is_plain(key) {
+        return false;
+    }
+    let (database, now) = (client.database.get(), local.now.get());
+    let Some(key) = server.keyspace.try_lock_key(place, database, key, now) else { return false };
+    match arguments.len() {
+        2 => get(local, client, command, &key),
+        _ => set(local, client, command, key, arguments.word(2)),
+    }
+}
+
+fn get(local: &LocalServer, client: &Client, command: &'static Command, key: &LockedKey) -> bool {
+    let server = &*local.server;
+    // A client that is to be told of changes enters the keys that it reads: the general way.
+    let Ok(found) = key.read_string(!client.keeps_uses.get()) else { return false };
+    client.note_command(command);
+    local.count_command();
+    local.count_found(if found.is_some() { (1, 0) } else { (0, 1) });
+    if let Some(keeper) = server.keeper.get() {
+        local.note_position(client, key.unsynced(keeper.safe()));
+    }
+    let outcome = local.counted(command, || {
+        let mut output = client.link.output();
+        let mut reply = Reply::to_link(&mut output, client.version.get());
+        match found {
+            Some(text) => reply.stored(text),
+            None => reply.null(),
+        }
+        Ok(())
+    });
+    outcome.is_ok()
+}
+
+fn set(
+    local: &LocalServer,
+    client: &Client,
+    command: &'static Command,
+    mut key: LockedKey,
+    value: &[u8],
+) -> bool {
+    let server = &*local.server;
+    // Looked at under the lock: clients that read the key, to be told of changes, hold it too.
+    if server.tells_changes() {
+        return false;
+    }
+    // That it has gone is told too.
+    if key.has_gone() {
+        return false;
+    }
+    client.note_command(command);
+    local.count_command();
+    server.statistics.changes.fetch_add(1, Ordering::Relaxed);
+    let outcome = local.counted(command, || {
+        key.put_string(value);
+        Reply::to_link(&mut client.link.output(), client.version.get()).ok();
+        Ok(())
+    });
+    outcome.is_ok()
+}
+
+impl Client {
+    /// Whether its requests are executed at once, and are answered.
+    fn is_plain(&self) -> bool {
+        self.is_authenticated.get()
+            && self.queue.borrow().is_none()
+            && self.replies.get() == Replies::On
+            && !self.is_caching.get()
+            && self.tracked.borrow().is_none()
+            && !self.is_restricted()
+    }
+}
+
+impl Server {
+    /// Whether a request for a key concerns nothing but the keyspace.
+    fn is_plain(&self, key: &[u8]) -> bool {
+        self.monitors.load(Ordering::Relaxed) == 0
+            && !self.running.is_any()
+            && !(key.starts_with(PREFIX) && self.storages.get().is_some())
+    }
+
+    /// Whether anything is to be done about a change besides the change.
+    fn tells_changes(&self) -> bool {
+        self.keeper.get().is_some()
+            || self.tracking.is_any()
+            || self.settings.events.load(Ordering::Relaxed) != 0
+            || self.settings.memory_max.load(Ordering::Relaxed) != 0
+    }
+}
