@@ -6,16 +6,22 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use crossbeam_skiplist::SkipMap;
-use zodium_keyspace::Keyspace;
+use zodium_keyspace::{KEYS_AHEAD_MAX, Keyspace, Place};
 
 /// A keyspace that threads share.
 pub(super) trait Keys: Sync {
+    /// Gets keys ready that are about to be read or set, up to [`TOGETHER`]: writes their places.
+    fn prepare(&self, _keys: &[&[u8]], _places: &mut [Place; TOGETHER]) {}
+
     /// Appends the value of a key to `out`; whether there is one. `now` is in milliseconds.
-    fn get(&self, key: &[u8], now: u64, out: &mut Vec<u8>) -> bool;
+    fn get(&self, key: &[u8], place: Place, now: u64, out: &mut Vec<u8>) -> bool;
 
     /// Sets the value of a key.
-    fn set(&self, key: &[u8], now: u64, value: &[u8]);
+    fn set(&self, key: &[u8], place: Place, now: u64, value: &[u8]);
 }
+
+/// Number of keys that are known at once, as in a pipeline.
+pub(super) const TOGETHER: usize = KEYS_AHEAD_MAX;
 
 /// Number of the locks of `shards`, as many as a keyspace has stripes.
 const SHARDS: usize = 64;
@@ -33,7 +39,8 @@ pub(super) fn all() -> Vec<(&'static str, Box<dyn Keys>)> {
         ("shards", Box::new(Sharded { shards, hasher: RandomState::new() })),
         ("epochs", Box::new(Epochs(SkipMap::new()))),
         ("hyaline", Box::new(Hyaline(papaya::HashMap::new()))),
-        ("zodium", Box::new(Striped(Keyspace::default()))),
+        ("zodium", Box::new(Striped { keyspace: Keyspace::default(), looks_ahead: false })),
+        ("zodium, by 16", Box::new(Striped { keyspace: Keyspace::default(), looks_ahead: true })),
     ]
 }
 
@@ -41,12 +48,12 @@ pub(super) fn all() -> Vec<(&'static str, Box<dyn Keys>)> {
 struct Locked(Mutex<Map>);
 
 impl Keys for Locked {
-    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
         let map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         copy(map.get(key), out)
     }
 
-    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+    fn set(&self, key: &[u8], _: Place, _: u64, value: &[u8]) {
         let value = Bytes::copy_from_slice(value);
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         map.insert(key.into(), value);
@@ -66,12 +73,12 @@ impl Sharded {
 }
 
 impl Keys for Sharded {
-    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
         let map = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
         copy(map.get(key), out)
     }
 
-    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+    fn set(&self, key: &[u8], _: Place, _: u64, value: &[u8]) {
         let value = Bytes::copy_from_slice(value);
         let mut map = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
         map.insert(key.into(), value);
@@ -82,13 +89,13 @@ impl Keys for Sharded {
 struct Epochs(SkipMap<Box<[u8]>, Bytes>);
 
 impl Keys for Epochs {
-    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
         // While a value is replaced, its key is missing for a moment.
         let mut tries = (0..TRIES_MAX).map(|_| self.0.get(key));
         tries.any(|entry| copy(entry.as_ref().map(|entry| entry.value()), out))
     }
 
-    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+    fn set(&self, key: &[u8], _: Place, _: u64, value: &[u8]) {
         self.0.insert(key.into(), Bytes::copy_from_slice(value));
     }
 }
@@ -97,27 +104,47 @@ impl Keys for Epochs {
 struct Hyaline(papaya::HashMap<Box<[u8]>, Bytes>);
 
 impl Keys for Hyaline {
-    fn get(&self, key: &[u8], _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
         copy(self.0.pin().get(key), out)
     }
 
-    fn set(&self, key: &[u8], _: u64, value: &[u8]) {
+    fn set(&self, key: &[u8], _: Place, _: u64, value: &[u8]) {
         self.0.pin().insert(key.into(), Bytes::copy_from_slice(value));
     }
 }
 
-/// The keyspace of our RESP server, as `GET` and `SET` use it.
-struct Striped(Keyspace);
+/// The keyspace of our RESP server, as short `GET` and `SET` use it.
+struct Striped {
+    keyspace: Keyspace,
+    /// Whether keys are looked up together, as those of a pipeline are.
+    looks_ahead: bool,
+}
 
 impl Keys for Striped {
-    fn get(&self, key: &[u8], now: u64, out: &mut Vec<u8>) -> bool {
-        let hold = self.0.lock(self.0.stripe(key), now);
+    fn prepare(&self, keys: &[&[u8]], places: &mut [Place; TOGETHER]) {
+        for (key, place) in keys.iter().zip(&mut *places) {
+            *place = self.keyspace.place(key);
+        }
+        if self.looks_ahead {
+            self.keyspace.look_ahead(0, places);
+        }
+    }
+
+    fn get(&self, key: &[u8], place: Place, now: u64, out: &mut Vec<u8>) -> bool {
+        if let Some(locked) = self.keyspace.try_lock_key(place, 0, key, now) {
+            let found = locked.read_string(true).ok().flatten();
+            return found.inspect(|text| out.extend_from_slice(text)).is_some();
+        }
+        let hold = self.keyspace.lock(self.keyspace.stripe(key), now);
         let found = hold.read_string(key).ok().flatten();
         found.inspect(|text| out.extend_from_slice(text)).is_some()
     }
 
-    fn set(&self, key: &[u8], now: u64, value: &[u8]) {
-        let mut hold = self.0.lock(self.0.stripe(key), now);
+    fn set(&self, key: &[u8], place: Place, now: u64, value: &[u8]) {
+        if let Some(mut locked) = self.keyspace.try_lock_key(place, 0, key, now) {
+            return locked.put_string(value);
+        }
+        let mut hold = self.keyspace.lock(self.keyspace.stripe(key), now);
         hold.put_string(key, value, None);
         hold.changed(key);
     }
@@ -134,12 +161,14 @@ mod tests {
     #[test]
     fn all_kinds_give_what_was_set() {
         for (name, keys) in all() {
-            let mut out = Vec::new();
+            let (mut out, mut places) = (Vec::new(), [Place::default(); TOGETHER]);
+            keys.prepare(&[b"key"], &mut places);
+            let [place, ..] = places;
             for (value, now) in [(b"one", 1000), (b"two", 1001)] {
-                keys.set(b"key", now, value);
+                keys.set(b"key", place, now, value);
                 for _ in 0..3 {
                     out.clear();
-                    assert!(keys.get(b"key", now, &mut out), "{name}");
+                    assert!(keys.get(b"key", place, now, &mut out), "{name}");
                     assert_eq!(out, value, "{name}");
                 }
             }

@@ -9,8 +9,9 @@ mod thread;
 use std::sync::Barrier;
 
 use anyhow::{Context, Result};
+use zodium_keyspace::Place;
 
-use self::kinds::Keys;
+use self::kinds::{Keys, TOGETHER};
 use self::thread::{Done, Plan, key};
 use crate::machine::Machine;
 use crate::options::RcuOptions;
@@ -42,7 +43,12 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     let value = vec![b'v'; options.value_size];
     let now = zodium_keyspace::now();
     for (_, keys) in &kinds {
-        (0..options.keys).for_each(|number| keys.set(&key(number), now, &value));
+        let mut places = [Place::default(); TOGETHER];
+        for number in 0..options.keys {
+            let key = key(number);
+            keys.prepare(&[&key], &mut places);
+            keys.set(&key, places[0], now, &value);
+        }
     }
     let cases = cases(options);
     let mut rows: Vec<Row> =
@@ -181,8 +187,9 @@ fn measurement(options: &RcuOptions) -> Measurement {
     measured.note(
         "mutex: one lock around a map. shards: 64 locks that readers share. epochs: a skip list \
          with epochs (crossbeam-skiplist). hyaline: a map with reference counts per batch \
-         (papaya). zodium: the keyspace of our RESP server, as GET and SET use it. There is no \
-         QSBR, as no kept crate has it.",
+         (papaya). zodium: the keyspace of our RESP server, as GET and SET use it; by 16: the keys \
+         of 16 requests are looked up together, as those of a pipeline are. There is no QSBR, as \
+         no kept crate has it.",
     );
     measured
 }

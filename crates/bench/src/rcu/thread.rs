@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rand::{RngExt, SeedableRng};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use zodium_keyspace::Place;
 
-use super::kinds::Keys;
+use super::kinds::{Keys, TOGETHER};
 use crate::result::Latencies;
 
-/// Operations between two looks at the clock, as a server looks once a batch.
-const BATCH: u32 = 64;
-/// One of so many operations is timed: to time costs about as much as an operation.
-const TIMED: u32 = 16;
+/// Batches of operations between two looks at the clock. One operation of a batch is timed: to time
+/// costs about as much as an operation.
+const BATCHES: u64 = 4;
 
 /// What all threads of a measurement do.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,7 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
     let names: Vec<[u8; 16]> = (0..plan.keys).map(key).collect();
     let value = vec![b'v'; plan.value_size];
     let mut out = Vec::with_capacity(plan.value_size);
+    let mut places = [Place::default(); TOGETHER];
     let mut latencies = Latencies::new()?;
     let mut operations = 0;
     start.wait();
@@ -59,22 +60,26 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
     let (before, began) = (Counters::read()?, Instant::now());
     while began.elapsed() < plan.duration {
         let now = zodium_keyspace::now();
-        for place in 0..BATCH {
-            let name = &names[random.random_range(0..names.len())];
-            let is_write = random.random_range(0..=plan.reads) == 0;
-            let timed = (place % TIMED == 0).then(Instant::now);
-            if is_write {
-                keys.set(name, now, &value);
-            } else {
-                out.clear();
-                ensure!(keys.get(name, now, &mut out), "a key is missing");
-                std::hint::black_box(&out);
-            }
-            if let Some(timed) = timed {
-                latencies.record(timed.elapsed());
+        for _ in 0..BATCHES {
+            let names: [&[u8]; TOGETHER] =
+                std::array::from_fn(|_| &names[random.random_range(0..names.len())][..]);
+            keys.prepare(&names, &mut places);
+            for (number, (name, place)) in names.iter().zip(places).enumerate() {
+                let is_write = random.random_range(0..=plan.reads) == 0;
+                let timed = (number == 0).then(Instant::now);
+                if is_write {
+                    keys.set(name, place, now, &value);
+                } else {
+                    out.clear();
+                    ensure!(keys.get(name, place, now, &mut out), "a key is missing");
+                    std::hint::black_box(&out);
+                }
+                if let Some(timed) = timed {
+                    latencies.record(timed.elapsed());
+                }
             }
         }
-        operations += u64::from(BATCH);
+        operations += BATCHES * TOGETHER as u64;
     }
     let (elapsed, after) = (began.elapsed(), Counters::read()?);
     Ok(Done {
