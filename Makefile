@@ -363,7 +363,8 @@ else
 	$(foreach kind,$(CHOSEN),$(call run-kind,$(kind)))
 	@files=; for kind in $(KINDS); do \
 	  if [ -f $(RESULTS)/$$kind.json ]; then files="$$files $(RESULTS)/$$kind.json"; fi; done; \
-	$(BENCHMARKS) report $$files -o $(RESULTS)/report.html
+	$(BENCHMARKS) report $$files -o $(RESULTS)/report.html && \
+	$(BENCHMARKS) report $$files -o $(RESULTS)/report.md
 endif
 
 neo-kills: programs $(VENV)/ready ## Kill primary masters of NEO under commits, 100 times; NEO_KILLS='--kills 10' for fewer

@@ -49,14 +49,16 @@ impl Machine {
 
     /// One line for people.
     pub(crate) fn description(&self) -> String {
-        let kind = if self.is_virtual { " (virtual)" } else { "" };
-        let mut text = format!(
-            "{} x {}{kind}, {}, load average {} before",
-            self.cores, self.cpu, self.kernel, self.load_average
-        );
+        let mut text = format!("{}, load average {} before", self.system(), self.load_average);
         for version in &self.versions {
             text += &format!("; {version}");
         }
         text
+    }
+
+    /// Its processors and its kernel.
+    pub(crate) fn system(&self) -> String {
+        let kind = if self.is_virtual { " (virtual)" } else { "" };
+        format!("{} x {}{kind}, {}", self.cores, self.cpu, self.kernel)
     }
 }

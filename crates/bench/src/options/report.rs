@@ -11,7 +11,7 @@ pub(crate) struct ReportOptions {
     #[arg(required = true, value_name = "FILE.json")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The page to write
-    #[arg(short, long, value_name = "FILE.html", default_value = "report.html")]
+    /// The page to write: in HTML, or only its tables in Markdown if the name ends with .md
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     pub(crate) output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `zodium-bench report`: shows result files as one self-contained page.
+//! `zodium-bench report`: shows result files as one self-contained page, or as tables in Markdown.
 //!
 //! Charts are inline SVG, with colours from the page's style sheet. So the same page fits light and
 //! dark mode and paper, which images drawn by a plotting library do not.
@@ -20,10 +20,11 @@ use crate::result::{Chart, Document, FORMAT, Measurement};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Reads the files and writes the page.
+/// Reads the files and writes the page; the name of the page says in which format.
 pub(crate) fn run(options: &ReportOptions) -> Result<()> {
     let documents = options.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
-    let page = page(&documents);
+    let is_markdown = options.output.extension().is_some_and(|extension| extension == "md");
+    let page = if is_markdown { markdown(&documents) } else { page(&documents) };
     let cannot = || format!("cannot write {}", options.output.display());
     std::fs::write(&options.output, page).with_context(cannot)?;
     println!("{}", options.output.display());
@@ -38,6 +39,27 @@ fn read(path: &Path) -> Result<Document> {
     let format = document.format;
     ensure!(format == FORMAT, "{name} is of format {format}, not {FORMAT}: measure again");
     Ok(document)
+}
+
+/// The tables without the charts.
+fn markdown(documents: &[Document]) -> String {
+    let mut text = "# All results of one run\n".to_owned();
+    let mut machine = String::new();
+    for document in documents {
+        let described = document.machine.system();
+        if described != machine {
+            let _ = writeln!(text, "\nOn {described}:");
+            machine = described;
+        }
+        for measured in &document.measurements {
+            let (title, table) = (&measured.title, measured.table().markdown());
+            let _ = write!(text, "\n## {title}\n\n{table}");
+            for note in &measured.notes {
+                let _ = writeln!(text, "\n{note}");
+            }
+        }
+    }
+    text
 }
 
 fn page(documents: &[Document]) -> String {
@@ -158,6 +180,14 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+    }
+
+    #[test]
+    fn markdown_has_the_table_of_each_measurement() {
+        let text = markdown(&[document(), document()]);
+        assert_eq!(text.matches("\n## ").count(), 2, "{text}");
+        assert_eq!(text.matches("\nOn ").count(), 1, "{text}");
+        assert!(text.contains("| zodium "), "{text}");
     }
 
     #[test]
