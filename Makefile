@@ -306,8 +306,9 @@ SMALL := --object-bytes 400 --objects 10000 --cells 1x64,16x64 --zodium-option=-
 UNCACHED = --peer 'uncached=$(CURDIR)/$(BINARY) serve {path} -a 127.0.0.1:{port} --msgpack \
   --cache-size 0 --log-level warn'
 
-KINDS := system syscalls messenger load load-polled load-site load-small load-cold read-all read-all-site \
-  commit conflict client client-site client-iterate pack start start-large idle
+KINDS = system syscalls messenger load load-polled load-site load-small load-cold read-all read-all-site \
+  commit conflict client client-site client-iterate pack start start-large idle keyspace \
+  $(if $(VALKEY),resp)
 of-system := system
 of-syscalls := syscalls
 of-messenger := messenger --rounds 3 --seconds 0.3 --warm-up 0.1
@@ -329,6 +330,8 @@ of-pack := pack $(BESIDE) --rounds 3 --seconds 2
 of-start = start $(BESIDE) $(KEPT) $(UNCACHED) --rounds 3
 of-start-large := start $(KEPT) --objects 10M --source memory,disk --rounds 3
 of-idle := idle $(BESIDE) --rounds 1
+of-keyspace := rcu --rounds 3 --seconds 0.2
+of-resp = resp --valkey $(VALKEY) --rounds 3
 
 empty :=
 define newline
