@@ -39,7 +39,13 @@ impl Stripes {
 
     /// Their numbers, ascending: the order in which all lock them.
     pub fn numbers(self) -> impl Iterator<Item = usize> {
-        (0..STRIPES).filter(move |number| self.0 & (1 << number) != 0)
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let number = left.trailing_zeros() as usize;
+            // Without its lowest bit; of nothing, nothing.
+            left &= left.wrapping_sub(1);
+            (number < STRIPES).then_some(number)
+        })
     }
 }
 

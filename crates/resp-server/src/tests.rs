@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::LocalSet;
+use zodium_disk::{Disk, MemoryDisk};
 use zodium_net::{Host, Limits};
 
-use crate::{Options, RespService, Server};
+use crate::{KeeperOptions, Options, RespService, Server};
 
 /// A server with one worker, on paused time.
 struct Running {
@@ -68,13 +69,17 @@ impl Peer {
 fn with_server<F: Future<Output = ()>>(password: Option<&str>, test: impl FnOnce(Running) -> F) {
     let password = password.map(str::to_owned);
     let options = Options { workers: 1, password, port: 6379, may_shut_down: false };
+    with(Arc::new(Server::new(options)), test);
+}
+
+fn with<F: Future<Output = ()>>(server: Arc<Server>, test: impl FnOnce(Running) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let service = RespService::new(Arc::new(Server::new(options)), 0);
+        let service = RespService::new(server, 0);
         test(Running { host: Rc::new(Host::new(service, Arc::default(), None)) }).await;
     });
 }
@@ -421,5 +426,44 @@ fn keys_expire_without_a_read() {
         std::thread::sleep(Duration::from_millis(30));
         tokio::time::sleep(Duration::from_millis(200)).await;
         peer.expect(&[("DBSIZE", ":1"), ("TTL b", ":-1"), ("TTL a", ":-2")]).await;
+    });
+}
+
+#[test]
+fn a_long_log_is_read_by_several_threads_as_it_was_written() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
+    let open = || {
+        let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+        let (disk, sync) = (Arc::clone(&disk), "no".to_owned());
+        server.keep(&KeeperOptions { disk, path: "/keys".into(), sync }).unwrap();
+        server
+    };
+    let request = |step: usize| {
+        let (one, other) = (step * 7919 % 211, step * 104_729 % 211);
+        match step % 8 {
+            0 => format!("MSET k{one} {step} k{other} {step}"),
+            1 => format!("COPY k{one} k{other} REPLACE"),
+            2 => format!("DEL k{one}"),
+            3 => format!("APPEND k{one} x"),
+            _ => format!("SET k{one} {step}"),
+        }
+    };
+    let keys: Vec<_> = (0..211).map(|key| format!("k{key}")).collect();
+    let all = format!("MGET {}", keys.join(" "));
+    let (written, ask) = (Rc::new(std::cell::OnceCell::new()), all.clone());
+    let told = Rc::clone(&written);
+    let server = open();
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        for first in (0..8000).step_by(1000) {
+            let requests: Vec<_> = (first..first + 1000).map(request).collect();
+            peer.ask(&requests.join("\r\n")).await;
+        }
+        told.set(peer.ask(&ask).await).unwrap();
+    });
+    server.close_log();
+    drop(server);
+    with(open(), |running| async move {
+        assert_eq!(running.connect().ask(&all).await, *written.get().unwrap());
     });
 }

@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+/// Bytes of a kept request that are reserved at once.
+const BYTES_RESERVED: usize = 64;
+/// Most places of a kept request that are reserved at once.
+const PLACES_RESERVED_MAX: usize = 16;
+
 /// The arguments of a request, the command's name included. A cheap copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
@@ -70,7 +75,12 @@ impl OwnedRequest {
 
 impl<'a> FromIterator<&'a [u8]> for OwnedRequest {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(words: I) -> OwnedRequest {
-        let mut request = OwnedRequest::default();
+        let words = words.into_iter();
+        // Room for a short command: each growth costs an allocation.
+        let mut request = OwnedRequest {
+            bytes: Vec::with_capacity(BYTES_RESERVED),
+            places: Vec::with_capacity(words.size_hint().1.unwrap_or(0).min(PLACES_RESERVED_MAX)),
+        };
         for word in words {
             let start = request.bytes.len();
             request.bytes.extend_from_slice(word);

@@ -5,6 +5,8 @@
 use zodium_keyspace::{Tie, ValueRef};
 use zodium_resp::{Arguments, OwnedRequest};
 
+use crate::commands::{self, Keys};
+
 const COMMAND: u8 = 1;
 const VALUE: u8 = 2;
 const REMOVAL: u8 = 3;
@@ -43,6 +45,38 @@ pub(crate) fn read(record: &[u8]) -> Option<(u64, Vec<Item<'_>>)> {
         items.push(bytes.item()?);
     }
     Some((now, items))
+}
+
+/// The only key that a record is about, for most of them; `None` if there are several, or if that
+/// is not quickly seen.
+pub(crate) fn only_key(record: &[u8]) -> Option<&[u8]> {
+    let mut bytes = Bytes(record);
+    bytes.long()?;
+    let kind = bytes.byte()?;
+    bytes.database()?;
+    let key = match kind {
+        COMMAND => {
+            let words = bytes.count()?;
+            let command = commands::named(bytes.bytes()?)?;
+            if words < 2 || !matches!(command.keys, Keys::Range(1, 1, _)) {
+                return None;
+            }
+            let key = bytes.bytes()?;
+            for _ in 2..words {
+                bytes.bytes()?;
+            }
+            key
+        }
+        VALUE => {
+            let key = bytes.bytes()?;
+            bytes.long()?;
+            bytes.bytes()?;
+            key
+        }
+        REMOVAL => bytes.bytes()?,
+        _ => return None,
+    };
+    bytes.0.is_empty().then_some(key)
 }
 
 /// Appends the time that a record begins with.
@@ -224,8 +258,37 @@ mod tests {
         };
         assert_eq!((since[0], commands.len()), ((&b"main"[..], 9), 2));
         assert!(matches!(items[4], Item::Unparked(b"t")));
+        assert_eq!(only_key(&record), None);
         let ends: Vec<usize> =
             (0..record.len()).filter(|end| read(&record[..*end]).is_some()).collect();
         assert_eq!(ends.len(), 5, "records that end behind an item");
+    }
+
+    #[test]
+    fn the_only_key_of_a_record_is_seen_without_reading_all_of_it() {
+        let record = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut record = Vec::new();
+            write_time(&mut record, 12);
+            write(&mut record);
+            record
+        };
+        let command = |words: &[&[u8]]| {
+            let request: OwnedRequest = words.iter().copied().collect();
+            record(&|out| write_command(out, 3, request.arguments()))
+        };
+        let set = command(&[b"SET", b"key", b"value", b"PX", b"5"]);
+        assert_eq!(only_key(&set), Some(&b"key"[..]));
+        assert!((0..set.len()).all(|end| only_key(&set[..end]).is_none()));
+        assert_eq!(only_key(&command(&[b"incr", b"key"])), Some(&b"key"[..]));
+        let value = ValueRef::String(zodium_keyspace::Text::Packed(b"value"));
+        let value = record(&|out| write_entry(out, 1, b"key", value, None, &[]));
+        assert_eq!(only_key(&value), Some(&b"key"[..]));
+        assert_eq!(only_key(&record(&|out| write_removal(out, 1, b"key"))), Some(&b"key"[..]));
+        for several in [&[&b"del"[..], b"one", b"two"][..], &[b"rename", b"one", b"two"], &[b"get"]]
+        {
+            assert_eq!(only_key(&command(several)), None, "{several:?}");
+        }
+        let twice = [&set[..], &set[8..]].concat();
+        assert_eq!(only_key(&twice), None);
     }
 }

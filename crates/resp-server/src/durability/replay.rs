@@ -43,6 +43,11 @@ impl Server {
     /// Executes the records of a chunk that are a thread's.
     fn replay_share(&self, chunk: &Chunk, share: &Share, recovery: &Mutex<Recovery>) {
         for record in chunk.records() {
+            // Most records are of one key. The other threads need not read them.
+            let only = items::only_key(record).map(|key| self.keyspace.stripe(key));
+            if only.and_then(|stripe| share.of(stripe)).is_some_and(|of| of != share.thread) {
+                continue;
+            }
             let Some((now, items)) = items::read(record) else {
                 if share.thread == 0 {
                     // Its sum was right.
