@@ -16,7 +16,7 @@ use zodium_resp::{Arguments, OwnedRequest, Version};
 
 use crate::call::{Blocking, Call};
 use crate::client::ClientShared;
-use crate::commands::{Command, Run};
+use crate::commands::{Awaits, Command, Run};
 use crate::durability::Instead;
 use crate::reply::Reply;
 use crate::{Letter, Server};
@@ -131,22 +131,21 @@ impl Waiting {
     }
 }
 
-/// The keys that a command waits for. One that moves an element waits for its source only.
+/// The keys that a command waits for.
 fn keys_waited_for<'a>(
     command: &Command,
     arguments: Arguments<'a>,
 ) -> impl Iterator<Item = &'a [u8]> {
-    let moves = matches!(command.name, "blmove" | "brpoplpush");
-    command.keys_of(arguments).take(if moves { 1 } else { usize::MAX })
+    let is_of_first = command.awaits == Awaits::SourceList;
+    command.keys_of(arguments).take(if is_of_first { 1 } else { usize::MAX })
 }
 
 /// Whether a value may be what a command waits for: it is not tried again for one of another type.
-/// A reader of a group of a stream is told of any change.
 fn may_serve(command: &Command, value: Option<ValueRef<'_>>) -> bool {
-    match (command.name.as_bytes(), value) {
-        ([b'b', b'z', ..], value) => matches!(value, Some(ValueRef::SortedSet(_))),
-        ([b'b', ..], value) => matches!(value, Some(ValueRef::List(_))),
-        _ => true,
+    match command.awaits {
+        Awaits::List | Awaits::SourceList => matches!(value, Some(ValueRef::List(_))),
+        Awaits::SortedSet => matches!(value, Some(ValueRef::SortedSet(_))),
+        Awaits::Any => true,
     }
 }
 

@@ -70,6 +70,7 @@ pub(crate) struct Command {
     pub(crate) flags: u32,
     pub(crate) keys: Keys,
     pub(crate) run: Run,
+    pub(crate) awaits: Awaits,
     pub(crate) subcommands: Vec<Command>,
 }
 
@@ -95,6 +96,19 @@ pub(crate) enum Keys {
     All,
     /// Those that the client watches.
     Watched,
+}
+
+/// What has to come into being for a command that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// A list, at any of its keys.
+    List,
+    /// A list at its first key: it moves an element to the other one.
+    SourceList,
+    /// A sorted set, at any of its keys.
+    SortedSet,
+    /// Any change of any of its keys: a reader of a group of a stream is told of all.
+    Any,
 }
 
 /// What executes a command.

@@ -14,11 +14,11 @@ static GROUPS: LazyLock<Vec<(&'static str, Vec<Command>)>> = LazyLock::new(|| {
 
 /// The commands of some rows, with their subcommands. `next` is the number of the next command.
 fn numbered(rows: &'static [Row], next: &mut usize) -> Vec<Command> {
-    let command = |&Row { name, arity, flags, keys, run, subcommands }: &Row| {
+    let command = |&Row { name, arity, flags, keys, run, awaits, subcommands }: &Row| {
         let number = *next;
         *next += 1;
         let subcommands = numbered(subcommands, next);
-        Command { number, name, arity, flags, keys, run, subcommands }
+        Command { number, name, arity, flags, keys, run, awaits, subcommands }
     };
     rows.iter().map(command).collect()
 }

@@ -9,10 +9,10 @@ use super::flags::{
     NO_SCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
 };
 use super::{
-    Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics, dumping,
-    expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing, ranges, scans,
-    score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims, stream_groups,
-    stream_info, stream_reads, streams, strings, substrings, tracking, tying,
+    Awaits, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
+    dumping, expiring, hashes, info, introspection, keys, lcs, list_moves, lists, publishing,
+    ranges, scans, score_algebra, scripts, serving, sets, sort, sorted_sets, stream_claims,
+    stream_groups, stream_info, stream_reads, streams, strings, substrings, tracking, tying,
 };
 use crate::{durability, pausing, transaction, zexec};
 
@@ -66,15 +66,21 @@ pub(super) struct Row {
     pub(super) flags: u32,
     pub(super) keys: Keys,
     pub(super) run: Run,
+    pub(super) awaits: Awaits,
     pub(super) subcommands: &'static [Row],
 }
 
 /// A command: its name, the number of its arguments, its flags, its keys, and its function.
 const fn row(name: &'static str, arity: i32, flags: u32, keys: Keys, run: Run) -> Row {
-    Row { name, arity, flags, keys, run, subcommands: &[] }
+    Row { name, arity, flags, keys, run, awaits: Awaits::Any, subcommands: &[] }
 }
 
 impl Row {
+    /// The same, which waits for something.
+    const fn awaiting(self, awaits: Awaits) -> Row {
+        Row { awaits, ..self }
+    }
+
     /// The same, with subcommands.
     const fn with(self, subcommands: &'static [Row]) -> Row {
         Row { subcommands, ..self }
@@ -183,11 +189,14 @@ const LISTS: &[Row] = &[
     row("lmove", 5, ADDS, FIRST_TWO, Data(list_moves::lmove)),
     row("rpoplpush", 3, ADDS, FIRST_TWO, Data(list_moves::rpoplpush)),
     row("lmpop", -4, WRITE | MOVABLE_KEYS, Counted(1), Data(list_moves::lmpop)),
-    row("blpop", -3, WAITS, ALL_BUT_LAST, Data(list_moves::blpop)),
-    row("brpop", -3, WAITS, ALL_BUT_LAST, Data(list_moves::brpop)),
-    row("blmove", 6, ADDS | BLOCKING, FIRST_TWO, Data(list_moves::blmove)),
-    row("brpoplpush", 4, ADDS | BLOCKING, FIRST_TWO, Data(list_moves::brpoplpush)),
-    row("blmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(list_moves::blmpop)),
+    row("blpop", -3, WAITS, ALL_BUT_LAST, Data(list_moves::blpop)).awaiting(Awaits::List),
+    row("brpop", -3, WAITS, ALL_BUT_LAST, Data(list_moves::brpop)).awaiting(Awaits::List),
+    row("blmove", 6, ADDS | BLOCKING, FIRST_TWO, Data(list_moves::blmove))
+        .awaiting(Awaits::SourceList),
+    row("brpoplpush", 4, ADDS | BLOCKING, FIRST_TWO, Data(list_moves::brpoplpush))
+        .awaiting(Awaits::SourceList),
+    row("blmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(list_moves::blmpop))
+        .awaiting(Awaits::List),
 ];
 
 const SETS: &[Row] = &[
@@ -222,10 +231,13 @@ const SORTED_SETS: &[Row] = &[
     row("zrandmember", -2, READONLY, FIRST, Data(sorted_sets::zrandmember)),
     row("zpopmin", -2, WRITES_FAST, FIRST, Data(sorted_sets::zpopmin)),
     row("zpopmax", -2, WRITES_FAST, FIRST, Data(sorted_sets::zpopmax)),
-    row("bzpopmin", -3, WRITES_FAST | BLOCKING, ALL_BUT_LAST, Data(sorted_sets::bzpopmin)),
-    row("bzpopmax", -3, WRITES_FAST | BLOCKING, ALL_BUT_LAST, Data(sorted_sets::bzpopmax)),
+    row("bzpopmin", -3, WRITES_FAST | BLOCKING, ALL_BUT_LAST, Data(sorted_sets::bzpopmin))
+        .awaiting(Awaits::SortedSet),
+    row("bzpopmax", -3, WRITES_FAST | BLOCKING, ALL_BUT_LAST, Data(sorted_sets::bzpopmax))
+        .awaiting(Awaits::SortedSet),
     row("zmpop", -4, WRITE | MOVABLE_KEYS, Counted(1), Data(sorted_sets::zmpop)),
-    row("bzmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(sorted_sets::bzmpop)),
+    row("bzmpop", -5, WAITS | MOVABLE_KEYS, Counted(2), Data(sorted_sets::bzmpop))
+        .awaiting(Awaits::SortedSet),
     row("zrange", -4, READONLY, FIRST, Data(ranges::zrange)),
     row("zrangestore", -5, ADDS, FIRST_TWO, Data(ranges::zrangestore)),
     row("zrevrange", -4, READONLY, FIRST, Data(ranges::zrevrange)),
