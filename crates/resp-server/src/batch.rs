@@ -62,6 +62,10 @@ impl Batch {
                     start += count;
                     self.len += 1;
                 }
+                Ok(Step::Nothing(count)) => {
+                    reader.next();
+                    break Ok(Step::Nothing(count));
+                }
                 behind => break behind,
             }
         };
