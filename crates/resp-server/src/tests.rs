@@ -363,6 +363,13 @@ fn clients_that_wait_are_served_in_order_after_the_command_that_pushed() {
         assert_eq!(waiting[0].ask("BZPOPMIN zset 1\r\nPING").await, "");
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(waiting[0].read().await, "*-1 +PONG");
+        pusher
+            .expect(&[
+                ("BLPOP none 0x7FFFFFFFFFFFFF", "-ERR timeout is out of range"),
+                ("BLPOP none one", "-ERR timeout is not a float or out of range"),
+                ("BLPOP none -1", "-ERR timeout is negative"),
+            ])
+            .await;
         assert_eq!(waiting[0].ask("MULTI\r\nBLPOP list2 0\r\nEXEC").await, "+OK +QUEUED *1 *-1");
     });
 }

@@ -1,9 +1,9 @@
 //! Numbers in strings: `INCR` and the like.
 
-use zodium_resp::{add_decimals, format_double, parse_hexadecimal, parse_integer};
+use zodium_resp::{add_decimals, format_double, parse_integer};
 
 use super::strings::read;
-use crate::call::{Call, double};
+use crate::call::{Call, c_double};
 use crate::events::Class;
 use crate::fail::{Fail, NAN, NO_FLOAT, NO_INTEGER, OVERFLOW, Outcome};
 
@@ -54,8 +54,8 @@ pub(super) fn sum(one: &[u8], other: &[u8]) -> Result<String, Fail> {
     if let Some(sum) = add_decimals(one, other) {
         return Ok(sum);
     }
-    let number = |text: &[u8]| parse_hexadecimal(text).map_or_else(|| double(text), Ok);
-    let sum = number(one)? + number(other).map_err(|_| NO_FLOAT)?;
+    let number = |text: &[u8]| c_double(text).ok_or(NO_FLOAT);
+    let sum = number(one)? + number(other)?;
     if !sum.is_finite() {
         return Err(NAN);
     }

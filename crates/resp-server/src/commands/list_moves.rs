@@ -3,13 +3,13 @@
 use zodium_keyspace::{List, Word};
 
 use super::lists::{End, take};
-use crate::call::{Call, Options, is, positive};
+use crate::call::{Call, Options, c_double, is, positive};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 
 /// A time to wait, in seconds; 0 for ever.
 pub(super) fn timeout(word: &[u8]) -> Result<f64, Fail> {
-    let seconds = zodium_resp::parse_double(word).filter(|seconds| seconds.is_finite());
+    let seconds = c_double(word).filter(|seconds| seconds.is_finite());
     let seconds = seconds.ok_or(Fail::fixed("ERR timeout is not a float or out of range"))?;
     if seconds < 0.0 {
         return Err(Fail::fixed("ERR timeout is negative"));
