@@ -25,26 +25,32 @@ const LINE_BYTES: usize = 64;
 const RECORD_LINES_MAX: usize = 4;
 
 impl Keyspace {
-    /// Has the processor fetch what some keys of a database lead to, up to [`KEYS_AHEAD_MAX`];
-    /// whether that was worth it. Changes nothing, and waits for no lock: keys of locked stripes
-    /// are left out.
-    pub fn look_ahead(&self, database: usize, places: &[Place]) -> bool {
-        let places = &places[..places.len().min(KEYS_AHEAD_MAX)];
-        let Some(first) = places.first() else { return false };
+    /// Whether it is worth to look ahead: there are more keys than the caches hold anyway.
+    #[must_use]
+    pub fn pays_to_look_ahead(&self) -> bool {
         // All stripes have about as many keys.
-        if !self.has_keys(first.stripe, KEYS_MIN) {
-            return false;
-        }
+        self.has_keys(0, KEYS_MIN)
+    }
+
+    /// Has the processor fetch what some keys of a database lead to, up to [`KEYS_AHEAD_MAX`];
+    /// returns how many it has found. Changes nothing, and waits for no lock: keys of locked
+    /// stripes are left out.
+    pub fn look_ahead(
+        &self,
+        database: usize,
+        places: impl Iterator<Item = Place> + Clone,
+    ) -> usize {
+        let places = places.take(KEYS_AHEAD_MAX);
         // All locks are taken before the first access: each of them waits for the accesses before.
         let mut guards: [Option<MutexGuard<'_, Stripe>>; STRIPES] = [const { None }; STRIPES];
-        for place in places {
+        for place in places.clone() {
             let guard = &mut guards[place.stripe];
             if guard.is_none() {
                 *guard = self.try_lock_one(place.stripe);
             }
         }
         let mut groups = [None; KEYS_AHEAD_MAX];
-        for (place, group) in places.iter().zip(&mut groups) {
+        for (place, group) in places.zip(&mut groups) {
             let Some(stripe) = &guards[place.stripe] else { continue };
             let table = &stripe.databases[database.min(DATABASES - 1)].table;
             *group = table.group_of(place.hash).map(|group| (group, place.hash));
@@ -62,7 +68,7 @@ impl Keyspace {
                 black_box(line.first().copied());
             }
         }
-        true
+        items.iter().flatten().count()
     }
 }
 
@@ -82,22 +88,21 @@ mod tests {
         keyspace
     }
 
-    fn look_ahead(keyspace: &Keyspace, keys: impl Iterator<Item = usize>) -> bool {
-        let places: Vec<_> = keys.map(|key| keyspace.place(key.to_string().as_bytes())).collect();
-        keyspace.look_ahead(0, &places)
+    fn look_ahead(keyspace: &Keyspace, keys: impl Iterator<Item = usize> + Clone) -> usize {
+        keyspace.look_ahead(0, keys.map(|key| keyspace.place(key.to_string().as_bytes())))
     }
 
     #[test]
     fn keys_are_looked_up_in_large_databases_whatever_is_locked() {
         let large = filled(STRIPES * KEYS_MIN * 2);
+        assert!(large.pays_to_look_ahead() && !filled(100).pays_to_look_ahead());
         // Some are not there, and there are too many.
-        assert!(look_ahead(&large, (0..100).map(|number| number * 500)));
+        assert_eq!(look_ahead(&large, (0..100).map(|number| number * 500)), KEYS_AHEAD_MAX);
         let hold = large.lock(large.stripe(b"500"), now());
-        assert!(look_ahead(&large, [500, 1000, 500].into_iter()));
+        assert!(look_ahead(&large, [500, 1000, 500].into_iter()) <= 1);
         drop(hold);
         let hold = large.lock(Stripes::ALL, now());
-        assert!(look_ahead(&large, 0..100));
+        assert_eq!(look_ahead(&large, 0..100), 0);
         drop(hold);
-        assert!(!look_ahead(&filled(100), 0..100));
     }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Batch {
     readers: [RequestReader; REQUESTS_MAX],
     /// Where each is among the bytes: its begin and its end.
     bounds: [(usize, usize); REQUESTS_MAX],
-    /// Where the key of each is.
-    places: [Place; REQUESTS_MAX],
+    /// Where the key of each is, if it was looked up.
+    places: [Option<Place>; REQUESTS_MAX],
     len: usize,
 }
 
@@ -25,7 +25,7 @@ impl Default for Batch {
         Batch {
             readers: std::array::from_fn(|_| RequestReader::default()),
             bounds: [(0, 0); REQUESTS_MAX],
-            places: [Place::default(); REQUESTS_MAX],
+            places: [None; REQUESTS_MAX],
             len: 0,
         }
     }
@@ -53,11 +53,6 @@ impl Batch {
             let rest = &bytes[start..];
             match reader.read(rest, limits) {
                 Ok(Step::Request(count)) => {
-                    // Most commands have their only key there. What is none is looked up for
-                    // nothing.
-                    let word = reader.arguments(rest).word(1);
-                    let key = if word.len() > KEY_BYTES_MAX { &[] } else { word };
-                    self.places[self.len] = keyspace.place(key);
                     self.bounds[self.len] = (start, start + count);
                     start += count;
                     self.len += 1;
@@ -69,10 +64,24 @@ impl Batch {
                 behind => break behind,
             }
         };
-        if self.len > 1 {
-            keyspace.look_ahead(database, &self.places[..self.len]);
-        }
+        self.look_ahead(bytes, keyspace, database);
         behind
+    }
+
+    /// Looks the keys of the requests up. Most commands have their only key as the second word;
+    /// what is none is looked up for nothing.
+    fn look_ahead(&mut self, bytes: &[u8], keyspace: &Keyspace, database: usize) {
+        self.places = [None; REQUESTS_MAX];
+        if self.len < 2 || !keyspace.pays_to_look_ahead() {
+            return;
+        }
+        for number in 0..self.len {
+            let (arguments, _) = self.request(number, bytes);
+            let key = arguments.word(1);
+            let is_key = (1..=KEY_BYTES_MAX).contains(&key.len());
+            self.places[number] = is_key.then(|| keyspace.place(key));
+        }
+        keyspace.look_ahead(database, self.places.iter().flatten().copied());
     }
 
     /// Number of requests.
@@ -81,8 +90,12 @@ impl Batch {
     }
 
     /// The arguments of a request, among the bytes that it was read of, and the place of its second
-    /// word.
-    pub(crate) fn request<'a>(&'a self, number: usize, bytes: &'a [u8]) -> (Arguments<'a>, Place) {
+    /// word, if that was looked up.
+    pub(crate) fn request<'a>(
+        &'a self,
+        number: usize,
+        bytes: &'a [u8],
+    ) -> (Arguments<'a>, Option<Place>) {
         let (start, _) = self.bounds[number];
         (self.readers[number].arguments(&bytes[start..]), self.places[number])
     }

@@ -21,12 +21,12 @@ static GET: LazyLock<Option<&Command>> = LazyLock::new(|| commands::named(b"get"
 static SET: LazyLock<Option<&Command>> = LazyLock::new(|| commands::named(b"set"));
 
 /// Executes a request, and appends the answer to the client's output; `false` if that is left to
-/// the general way. Nothing has happened then. `place` is that of its key.
+/// the general way. Nothing has happened then. `place` is that of its key, if that is known.
 pub(crate) fn execute(
     local: &LocalServer,
     client: &Client,
     arguments: Arguments,
-    place: Place,
+    place: Option<Place>,
 ) -> bool {
     let (server, name) = (&*local.server, arguments.word(0));
     let command = match arguments.len() {
@@ -38,6 +38,7 @@ pub(crate) fn execute(
     if !client.is_plain() || !server.is_plain(key) {
         return false;
     }
+    let place = place.unwrap_or_else(|| server.keyspace.place(key));
     let (database, now) = (client.database.get(), local.now.get());
     let Some(key) = server.keyspace.try_lock_key(place, database, key, now) else { return false };
     match arguments.len() {
@@ -48,7 +49,7 @@ pub(crate) fn execute(
 
 fn get(local: &LocalServer, client: &Client, command: &'static Command, key: &LockedKey) -> bool {
     let server = &*local.server;
-    // A client that is to be told of changes enters the keys that it reads: the general way.
+    // A value of another type is an error, of the general way.
     let Ok(found) = key.read_string(!client.keeps_uses.get()) else { return false };
     client.note_command(command);
     local.count_command();
@@ -76,12 +77,9 @@ fn set(
     value: &[u8],
 ) -> bool {
     let server = &*local.server;
-    // Looked at under the lock: clients that read the key, to be told of changes, hold it too.
-    if server.tells_changes() {
-        return false;
-    }
-    // That it has gone is told too.
-    if key.has_gone() {
+    // Looked at under the lock: clients that read the key, to be told of changes, hold it too. That
+    // a key has gone is told as well.
+    if server.tells_changes() || key.has_gone() {
         return false;
     }
     client.note_command(command);

@@ -126,7 +126,7 @@ impl Keys for Striped {
             *place = self.keyspace.place(key);
         }
         if self.looks_ahead {
-            self.keyspace.look_ahead(0, places);
+            self.keyspace.look_ahead(0, places[..keys.len()].iter().copied());
         }
     }
 
