@@ -600,7 +600,7 @@ impl<'a> Hold<'a> {
 
     /// Whether a key of a part of a database is not there any more.
     fn is_gone(&self, database: &Database, entry: EntryRef<'_>) -> bool {
-        entry.is_expired(self.now) || database.is_cut(entry.key(), self.moment)
+        database.is_gone(entry, self.now, self.moment)
     }
 
     /// The part of the database that has a key, without that key if its time is past.

@@ -46,7 +46,7 @@ impl LockedKey<'_> {
     }
 
     fn is_gone(&self, entry: EntryRef<'_>) -> bool {
-        entry.is_expired(self.now) || self.database().is_cut(self.key, self.moment)
+        self.database().is_gone(entry, self.now, self.moment)
     }
 
     /// Its string; `None` if the key is not there.

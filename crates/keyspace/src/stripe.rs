@@ -275,6 +275,11 @@ impl Database {
         self.ties(key).iter().any(|tie| tie.is_cut(moment))
     }
 
+    /// Whether a key is not there any more: its time is past, or a tie was cut until a moment.
+    pub(crate) fn is_gone(&self, entry: EntryRef<'_>, now: u64, moment: u64) -> bool {
+        entry.is_expired(now) || self.is_cut(entry.key(), moment)
+    }
+
     fn untie(&mut self, key: &[u8]) {
         if !self.ties.is_empty() {
             self.ties.remove(key);
