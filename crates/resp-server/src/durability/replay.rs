@@ -57,7 +57,7 @@ impl Server {
                 }
                 continue;
             };
-            let stripes = self.stripes_of_items(&items);
+            let stripes = only.unwrap_or_else(|| self.stripes_of_items(&items));
             match share.of(stripes) {
                 Some(thread) if thread == share.thread => {
                     self.replay_record(now, &items, stripes, recovery);
