@@ -52,11 +52,7 @@ fn markdown(documents: &[Document]) -> String {
             machine = described;
         }
         for measured in &document.measurements {
-            let (title, table) = (&measured.title, measured.table().markdown());
-            let _ = write!(text, "\n## {title}\n\n{table}");
-            for note in &measured.notes {
-                let _ = writeln!(text, "\n{note}");
-            }
+            text += &measured.markdown("## ");
         }
     }
     text

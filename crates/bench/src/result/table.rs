@@ -22,16 +22,22 @@ impl Document {
     pub(crate) fn tables(&self) -> String {
         let mut text = format!("{}\n", self.machine.description());
         for measured in &self.measurements {
-            let _ = write!(text, "\n{}\n\n{}", measured.title, measured.table().markdown());
-            for note in &measured.notes {
-                let _ = writeln!(text, "\n{note}");
-            }
+            text += &measured.markdown("");
         }
         text
     }
 }
 
 impl Measurement {
+    /// Its title behind a mark, its table, and its notes.
+    pub(crate) fn markdown(&self, mark: &str) -> String {
+        let mut text = format!("\n{mark}{}\n\n{}", self.title, self.table().markdown());
+        for note in &self.notes {
+            let _ = writeln!(text, "\n{note}");
+        }
+        text
+    }
+
     pub(crate) fn table(&self) -> Table {
         let groups = self.groups();
         let has = |named: Named| self.samples.iter().any(|sample| !named(sample).is_empty());
