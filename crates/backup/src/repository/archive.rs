@@ -180,23 +180,23 @@ impl<'r> Archiver<'r> {
         let point = point.write(self.repository)?;
         let kind = self.pending.take().map(|pending| pending.kind);
         self.newest = point.clone();
+        // Nothing was read since the point was made: both kinds have all that is fresh.
+        let transactions = self.writer.forget_fresh();
         match kind {
             Some(Kind::Continued { chunk, is_own }) => {
-                self.writer.forget_fresh();
                 self.continued_bytes += chunk.bytes;
                 self.continued.push(point);
                 if is_own {
                     self.own.push(chunk.hash);
                 }
-                Ok(chunk.transactions)
             }
             Some(Kind::Complete(chunks)) => {
                 self.continued_bytes = 0;
                 self.remove_covered(&chunks)?;
-                Ok(0)
             }
-            None => Ok(0),
+            None => {}
         }
+        Ok(transactions)
     }
 
     /// Removes the points that a complete one with these chunks covers. What is left after an error
@@ -208,9 +208,18 @@ impl<'r> Archiver<'r> {
         for point in covered.iter().rev() {
             point.remove(self.repository)?;
         }
-        let used: FxHashSet<&Hash> = chunks.iter().flat_map(Chunk::objects).collect();
+        let objects = |chunks: &[Chunk]| -> FxHashSet<Hash> {
+            chunks.iter().flat_map(Chunk::objects).cloned().collect()
+        };
+        let used = objects(chunks);
+        // The second reading has found them stored; its point decides.
+        let reread = self.rereading.as_ref().map(|writer| objects(&writer.chunks));
+        let is_reread = |hash: &Hash| reread.as_ref().is_some_and(|reread| reread.contains(hash));
+        let unused = own.into_iter().filter(|hash| !used.contains(hash));
+        let (undecided, unused): (_, Vec<Hash>) = unused.partition(is_reread);
+        self.own = undecided;
         let store = self.repository.store();
-        own.iter().filter(|hash| !used.contains(hash)).try_for_each(|hash| store.remove(hash))
+        unused.iter().try_for_each(|hash| store.remove(hash))
     }
 }
 

@@ -50,11 +50,9 @@ impl Filling {
         self.last
     }
 
-    pub(super) fn clear(&mut self) {
-        self.content.clear();
-        self.blobs.clear();
-        (self.first, self.last, self.transactions) = (None, None, 0);
-        (self.after, self.cut) = (None, None);
+    /// Transactions that begin in it.
+    pub(super) fn transactions(&self) -> u64 {
+        self.transactions
     }
 
     /// Stores it as a chunk, with the bytes that were written; `None` if it is empty. What `known`

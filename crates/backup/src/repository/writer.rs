@@ -237,9 +237,9 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// Forgets what was read since the last time: a restore point has it.
-    pub(super) fn forget_fresh(&mut self) {
-        self.fresh.iter_mut().for_each(Filling::clear);
+    /// Forgets what was read since the last time, as a restore point has it; its transactions.
+    pub(super) fn forget_fresh(&mut self) -> u64 {
+        self.fresh.as_mut().map_or(0, |fresh| std::mem::take(fresh).transactions())
     }
 }
 

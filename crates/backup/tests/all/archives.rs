@@ -1,6 +1,7 @@
 //! Archives of a storage in memory, in a place in memory that fails: any transaction can be
 //! restored, and of two writers one writes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use zodium_backup::BackupError;
 use zodium_backup::places::Place;
 use zodium_backup::repository::{Archiver, KeepRules, Key, prune, verify};
 use zodium_memorystorage::MemoryStorage;
-use zodium_storage::Read;
+use zodium_storage::{Pack, PackOptions, Read};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::memory::{Memory, log, plan, repository, restored, source, write};
@@ -59,6 +60,62 @@ fn a_point_whose_answer_was_lost_is_no_other_writer() {
         assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
         verify(&repository, false).unwrap();
     }
+}
+
+/// A complete point has what was read before a chunk of it could not be stored.
+#[test]
+fn a_complete_point_after_an_error_has_each_transaction_once() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    commit(&storage, 1, b"a");
+    let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    commit(&storage, 1, b"b");
+    archiver.step(&source(&storage), 1).unwrap();
+    commit(&storage, 1, b"c");
+    memory.failure.store(1, Ordering::Relaxed);
+    assert!(archiver.step(&source(&storage), 1).is_err());
+    archiver.complete(1).unwrap();
+    assert_eq!(archiver.newest().last(), storage.last_tid());
+    commit(&storage, 1, b"d");
+    assert_eq!(archiver.step(&source(&storage), 1).unwrap().transactions, 1);
+    assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
+}
+
+/// The data of an object that refers to no other one, with a state of so many bytes.
+fn object_of(bytes: u32) -> Vec<u8> {
+    [b"N.B", &bytes.to_le_bytes()[..], &vec![7; bytes as usize], b"."].concat()
+}
+
+/// A chunk of the newest transactions may be one of the packed storage, too: a complete point in
+/// the middle of the second reading must leave it there.
+#[test]
+fn what_is_being_read_again_keeps_its_chunks() {
+    const ENDS_A_CHUNK: u32 = 300_000;
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    commit(&storage, 0, &object_of(ENDS_A_CHUNK));
+    let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    let garbage = commit(&storage, 77, &object_of(10));
+    archiver.step(&source(&storage), 1).unwrap();
+    commit(&storage, 0, &object_of(ENDS_A_CHUNK));
+    archiver.step(&source(&storage), 1).unwrap();
+    // More than one slice of a second reading.
+    for oid in 0..2 {
+        let records: Vec<_> =
+            (0..5).map(|place| (Oid(5 * oid + place), object_of(900_000))).collect();
+        commit_all(&storage, &records);
+    }
+    while !archiver.step(&source(&storage), 1).unwrap().is_caught_up {}
+    let cancelled = Arc::default();
+    let options = PackOptions { gc: true, ..PackOptions::new(&cancelled) };
+    storage.pack(garbage, &options).unwrap();
+
+    archiver.begin_rereading();
+    assert!(!archiver.reread(&source(&storage), 1).unwrap());
+    archiver.complete(1).unwrap();
+    while !archiver.reread(&source(&storage), 1).unwrap() {}
+    verify(&repository, false).unwrap();
+    assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
 }
 
 /// What happens to an archive.
