@@ -31,16 +31,42 @@ const TRIES_MAX: usize = 1_000_000;
 
 type Map = HashMap<Box<[u8]>, Bytes>;
 
-/// All kinds, by name.
-pub(super) fn all() -> Vec<(&'static str, Box<dyn Keys>)> {
+/// A kind, and what its threads use.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// One that all threads share, or one for each.
+    keys: Vec<Box<dyn Keys>>,
+}
+
+impl Kind {
+    fn shared(name: &'static str, keys: impl Keys + 'static) -> Kind {
+        Kind { name, keys: vec![Box::new(keys)] }
+    }
+
+    /// All keyspaces of it.
+    pub(super) fn all_keys(&self) -> impl Iterator<Item = &dyn Keys> {
+        self.keys.iter().map(|keys| &**keys)
+    }
+
+    /// What the thread with this number uses.
+    pub(super) fn keys_of(&self, thread: usize) -> &dyn Keys {
+        &*self.keys[thread % self.keys.len()]
+    }
+}
+
+/// All kinds, for as many threads.
+pub(super) fn all(threads: usize) -> Vec<Kind> {
     let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+    let striped = |looks_ahead| Striped { keyspace: Keyspace::default(), looks_ahead };
+    let own = (0..threads).map(|_| Box::new(striped(false)) as Box<dyn Keys>).collect();
     vec![
-        ("mutex", Box::new(Locked(Mutex::default()))),
-        ("shards", Box::new(Sharded { shards, hasher: RandomState::new() })),
-        ("epochs", Box::new(Epochs(SkipMap::new()))),
-        ("hyaline", Box::new(Hyaline(papaya::HashMap::new()))),
-        ("zodium", Box::new(Striped { keyspace: Keyspace::default(), looks_ahead: false })),
-        ("zodium, by 16", Box::new(Striped { keyspace: Keyspace::default(), looks_ahead: true })),
+        Kind::shared("mutex", Locked(Mutex::default())),
+        Kind::shared("shards", Sharded { shards, hasher: RandomState::new() }),
+        Kind::shared("epochs", Epochs(SkipMap::new())),
+        Kind::shared("hyaline", Hyaline(papaya::HashMap::new())),
+        Kind::shared("zodium", striped(false)),
+        Kind::shared("zodium, by 16", striped(true)),
+        Kind { name: "zodium, own", keys: own },
     ]
 }
 
@@ -160,7 +186,8 @@ mod tests {
 
     #[test]
     fn all_kinds_give_what_was_set() {
-        for (name, keys) in all() {
+        for kind in all(2) {
+            let (name, keys) = (kind.name, kind.keys_of(3));
             let (mut out, mut places) = (Vec::new(), [Place::default(); TOGETHER]);
             keys.prepare(&[b"key"], &mut places);
             let [place, ..] = places;

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use anyhow::{Context, Result};
 use zodium_keyspace::Place;
 
-use self::kinds::{Keys, TOGETHER};
+use self::kinds::{Kind, TOGETHER};
 use self::thread::{Done, Plan, key};
 use crate::machine::Machine;
 use crate::options::RcuOptions;
@@ -39,10 +39,11 @@ struct Row {
 pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     let machine = Machine::here();
     machine.warn();
-    let kinds = kinds::all();
+    let threads = options.threads.iter().max().copied().unwrap_or(1);
+    let kinds = kinds::all(threads.into());
     let value = vec![b'v'; options.value_size];
     let now = zodium_keyspace::now();
-    for (_, keys) in &kinds {
+    for keys in kinds.iter().flat_map(Kind::all_keys) {
         let mut places = [Place::default(); TOGETHER];
         for number in 0..options.keys {
             let key = key(number);
@@ -56,8 +57,8 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     for _ in 0..options.rounds {
         let mut rows = rows.iter_mut();
         for case in &cases {
-            for ((_, keys), row) in kinds.iter().zip(&mut rows) {
-                row.add(measure(&**keys, options, *case)?);
+            for (kind, row) in kinds.iter().zip(&mut rows) {
+                row.add(measure(kind, options, *case)?);
             }
         }
     }
@@ -65,8 +66,8 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     let mut measured = measurement(options);
     let mut rows = rows.iter();
     for case in &cases {
-        for ((name, _), row) in kinds.iter().zip(&mut rows) {
-            output.take(&mut measured, row.sample(name, *case));
+        for (kind, row) in kinds.iter().zip(&mut rows) {
+            output.take(&mut measured, row.sample(kind.name, *case));
         }
     }
     output.finish(measured);
@@ -85,7 +86,7 @@ fn cases(options: &RcuOptions) -> Vec<Case> {
 }
 
 /// Has the threads of a case read and write for its time.
-fn measure(keys: &dyn Keys, options: &RcuOptions, case: Case) -> Result<Vec<Done>> {
+fn measure(kind: &Kind, options: &RcuOptions, case: Case) -> Result<Vec<Done>> {
     let plan = Plan {
         reads: case.reads,
         keys: options.keys,
@@ -98,7 +99,9 @@ fn measure(keys: &dyn Keys, options: &RcuOptions, case: Case) -> Result<Vec<Done
         let numbers = 0..usize::from(case.threads);
         let start = &start;
         let threads: Vec<_> = numbers
-            .map(|number| scope.spawn(move || thread::run(keys, plan, number, start)))
+            .map(|number| {
+                scope.spawn(move || thread::run(kind.keys_of(number), plan, number, start))
+            })
             .collect();
         threads
             .into_iter()
@@ -188,8 +191,9 @@ fn measurement(options: &RcuOptions) -> Measurement {
         "mutex: one lock around a map. shards: 64 locks that readers share. epochs: a skip list \
          with epochs (crossbeam-skiplist). hyaline: a map with reference counts per batch \
          (papaya). zodium: the keyspace of our RESP server, as GET and SET use it; by 16: the keys \
-         of 16 requests are looked up together, as those of a pipeline are. There is no QSBR, as \
-         no kept crate has it.",
+         of 16 requests are looked up together, as those of a pipeline are; own: each thread has a \
+         keyspace of its own, so that nothing but the machine limits it. There is no QSBR, as no \
+         kept crate has it.",
     );
     measured
 }
