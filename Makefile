@@ -297,7 +297,7 @@ simulate: ## Run simulated servers of ZEO and RESP, and NEO clusters, with ever 
 	done; \
 	exit $$failed
 
-# Each kind with what it is called with; a file of results for each. All together: 35 minutes.
+# Each kind with what it is called with; a file of results for each. All together: 45 minutes.
 BESIDE := --zeo-python $(VENV)/bin/python
 WIRES := --wires M5,Z5
 KEPT := --datasets $(RESULTS)/datasets
