@@ -3,7 +3,6 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -140,27 +139,29 @@ fn play_waiting(
     script: impl FnOnce(&UnixListener) + Send,
     act: impl FnOnce(&Client, &Log),
 ) {
+    play_with(|options| Options { wait_timeout, ..options }, script, act);
+}
+
+/// Like [`play`], with a client that has other options.
+fn play_with(
+    options: impl FnOnce(Options) -> Options,
+    script: impl FnOnce(&UnixListener) + Send,
+    act: impl FnOnce(&Client, &Log),
+) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("zeo");
     let listener = UnixListener::bind(&path).unwrap();
     thread::scope(|scope| {
         let server = scope.spawn(|| script(&listener));
         let log = Arc::new(Log::default());
-        let client = connect(&path, &log, wait_timeout);
+        let watcher = Some(Arc::clone(&log) as Arc<dyn Watcher>);
+        let usual = Options::new(Address::Unix(path.clone()));
+        let usual = Options { watcher, wait_timeout: PATIENCE, ..usual };
+        let client = Client::connect(options(usual)).unwrap();
         act(&client, &log);
         server.join().unwrap();
         client.close();
     });
-}
-
-fn connect(path: &Path, log: &Arc<Log>, wait_timeout: Duration) -> Client {
-    let watcher = Arc::clone(log) as Arc<dyn Watcher>;
-    let options = Options {
-        watcher: Some(watcher),
-        wait_timeout,
-        ..Options::new(Address::Unix(path.to_owned()))
-    };
-    Client::connect(options).unwrap()
 }
 
 fn wait_until(what: impl Fn() -> bool) {
@@ -188,6 +189,21 @@ fn commits_that_come_while_a_client_is_let_in_are_told() {
         assert_eq!(*log.0.lock(), told);
         assert_eq!(client.last_tid(), Tid(12));
     });
+}
+
+#[test]
+fn a_server_that_only_answers_pings_stays_connected() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        // Far longer than the client waits for a silent server.
+        for _ in 0..12 {
+            let ping = peer.expect("ping");
+            peer.reply(&ping, Value::None);
+        }
+    };
+    let options = |options| Options { silence_max: 3 * SILENCE, ..options };
+    play_with(options, script, |client, _| assert!(client.is_connected()));
 }
 
 #[test]
