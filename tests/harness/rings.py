@@ -6,9 +6,11 @@ As a program it starts another one, to which the system refuses io_uring as a co
 
 import ctypes
 import errno
+import mmap
 import os
 import struct
 import sys
+import time
 from pathlib import Path
 
 SYSCALL_IO_URING_SETUP = 425  # on all architectures
@@ -36,34 +38,68 @@ def reads_of(process):
     count = 0
     for entry in Path(f"/proc/{process}/fd").iterdir():
         try:
-            if os.readlink(entry) != "anon_inode:[io_uring]":
-                continue
-            lines = Path(f"/proc/{process}/fdinfo/{entry.name}").read_text().splitlines()
+            if os.readlink(entry) == "anon_inode:[io_uring]":
+                count += tail_of(Path(f"/proc/{process}/fdinfo/{entry.name}"))
         except FileNotFoundError:  # a connection that has just ended
             continue
-        count += sum(int(line.split()[1]) for line in lines if line.startswith("SqTail:"))
     return count
 
 
-def evict(path):
-    """Takes a file out of memory; whether its first bytes, at least, would be read from the disk.
+def tail_of(ring, seconds=20):
+    """How many operations a ring was handed. The system does not tell while the ring is in use."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for line in ring.read_text().splitlines():
+            if line.startswith("SqTail:"):
+                return int(line.split()[1])
+        time.sleep(0.001)
+    raise TimeoutError(f"{ring} does not tell")
 
-    Some file systems keep all their files there, and some do not tell.
+
+def evict(path, tries=40):
+    """Takes a file out of memory; whether it would be read from the disk.
+
+    Some file systems keep all their files there, and some do not tell. Pages that the system still
+    works with stay at the first try, and a server that has just started reads some, too.
     """
     file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.preadv(file, [bytearray(1)], 0, os.RWF_NOWAIT)
+        for _ in range(tries):
+            os.fsync(file)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            time.sleep(0.05)
+            if not resident_pages(file) and is_on_disk(file):
+                return True
         return False
+    finally:
+        os.close(file)
+
+
+def is_on_disk(file):
+    """Whether the system says that a read would have to wait. The read begins then."""
+    try:
+        os.preadv(file, [bytearray(1)], 0, os.RWF_NOWAIT)
     except BlockingIOError:
         return True
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-        return False
-    finally:
-        os.close(file)
+    return False
+
+
+def resident_pages(file):
+    """How many pages of a file are in memory."""
+    with mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as view:
+        pages = ctypes.create_string_buffer(-(-len(view) // mmap.PAGESIZE))
+        start = ctypes.c_char.from_buffer(view)
+        failed = ctypes.CDLL(None, use_errno=True).mincore(
+            ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(view)), pages
+        )
+        # The view cannot be closed while this refers to it.
+        del start
+        if failed:
+            raise OSError(ctypes.get_errno(), "mincore")
+        return sum(page & 1 for page in pages.raw)
 
 
 def refuse():
