@@ -208,9 +208,6 @@ impl<'r> Archiver<'r> {
         for point in covered.iter().rev() {
             point.remove(self.repository)?;
         }
-        let objects = |chunks: &[Chunk]| -> FxHashSet<Hash> {
-            chunks.iter().flat_map(Chunk::objects).cloned().collect()
-        };
         let used = objects(chunks);
         // The second reading has found them stored; its point decides.
         let reread = self.rereading.as_ref().map(|writer| objects(&writer.chunks));
@@ -221,6 +218,11 @@ impl<'r> Archiver<'r> {
         let store = self.repository.store();
         unused.iter().try_for_each(|hash| store.remove(hash))
     }
+}
+
+/// The objects that chunks need.
+fn objects(chunks: &[Chunk]) -> FxHashSet<&Hash> {
+    chunks.iter().flat_map(Chunk::objects).collect()
 }
 
 /// The transaction after the last one; `None` if there is none.
