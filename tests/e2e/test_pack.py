@@ -242,13 +242,19 @@ def test_everybody_is_told_the_new_size(tmp_path, start_server, wire, seeded):
     # Reading and packing is all that a read-only session may do.
     assert other.call("pack", time.time()) is None
     size = path.stat().st_size
+
+    def infos(told):
+        return [args for _, _, name, args in told.notices if name == "info"]
+
+    # The client that packs is told before its answer. Those of other workers are told by these,
+    # which may be a moment later.
+    assert len(infos(other)) == 1
     deadline = time.monotonic() + 20
+    while not infos(client):
+        assert time.monotonic() < deadline
+        assert client.call("ping") is None
     for told in (client, other):
-        # Clients of other workers are told by these, which may be a moment later.
-        while not (infos := [args for _, _, name, args in told.notices if name == "info"]):
-            assert time.monotonic() < deadline
-            assert told.call("ping") is None
-        (info,) = infos
+        (info,) = infos(told)
         assert info[0]["size"] == size
         assert told.call("get_info")["size"] == size
     assert (tmp_path / "Data.fs.old").stat().st_size > size
