@@ -46,7 +46,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom tsan shared-lines bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom miri tsan shared-lines bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -249,9 +249,12 @@ coverage: ## Show which lines the Rust tests reach, target/llvm-cov/html/index.h
 	fi; \
 	cargo llvm-cov --workspace --no-report -q && cargo llvm-cov report --html && cargo llvm-cov report --summary-only
 
-loom: ## Check the lock-free index, the record cache and the metrics, interleaving by interleaving; LOOM=name
+loom: ## Check the index, the record cache, the metrics and the locks of readers, interleaving by interleaving; LOOM=name
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom \
-	  cargo test -p zodium-types -p zodium-filestorage --lib models::$(LOOM)
+	  cargo test -p zodium-types -p zodium-filestorage -p zodium-readlocks --lib models::$(LOOM)
+
+miri: ## Run the tests of the one crate with unsafe code in an interpreter that checks each access (Rust nightly)
+	CARGO_TARGET_DIR=target/miri cargo +nightly miri test -p zodium-readlocks
 
 # ThreadSanitizer needs an instrumented standard library: that of a target of its own, or one built
 # from its sources.

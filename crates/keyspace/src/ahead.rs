@@ -8,12 +8,10 @@
 
 use std::hint::black_box;
 
-use parking_lot::MutexGuard;
+use zodium_readlocks::Reader;
 
 use crate::keyspace::Keyspace;
-use crate::stripe::Stripe;
-use crate::stripes::STRIPES;
-use crate::{DATABASES, Place, Record};
+use crate::{DATABASES, Place, Record, Stripes};
 
 /// Most keys that are looked up together: about as many accesses as a processor has under way.
 pub const KEYS_AHEAD_MAX: usize = 16;
@@ -33,25 +31,22 @@ impl Keyspace {
     }
 
     /// Has the processor fetch what some keys of a database lead to, up to [`KEYS_AHEAD_MAX`];
-    /// returns how many it has found. Changes nothing, and waits for no lock: keys of locked
-    /// stripes are left out.
+    /// returns how many it has found. Changes nothing, and waits for no lock: keys of stripes that
+    /// are written to are left out.
     pub fn look_ahead(
         &self,
+        reader: &Reader,
         database: usize,
         places: impl Iterator<Item = Place> + Clone,
     ) -> usize {
         let places = places.take(KEYS_AHEAD_MAX);
-        // All locks are taken before the first access: each of them waits for the accesses before.
-        let mut guards: [Option<MutexGuard<'_, Stripe>>; STRIPES] = [const { None }; STRIPES];
-        for place in places.clone() {
-            let guard = &mut guards[place.stripe];
-            if guard.is_none() {
-                *guard = self.try_lock_one(place.stripe);
-            }
-        }
+        // All are announced before the first access: an announcement waits for the accesses before.
+        let wanted =
+            places.clone().fold(Stripes::NONE, |all, place| all | Stripes::one(place.stripe));
+        let guards = self.stripes.read_each(reader, wanted.bits());
         let mut groups = [None; KEYS_AHEAD_MAX];
         for (place, group) in places.zip(&mut groups) {
-            let Some(stripe) = &guards[place.stripe] else { continue };
+            let Some(stripe) = guards.get(place.stripe) else { continue };
             let table = &stripe.databases[database.min(DATABASES - 1)].table;
             *group = table.group_of(place.hash).map(|group| (group, place.hash));
         }
@@ -75,7 +70,8 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Stripes, now};
+    use crate::now;
+    use crate::stripes::STRIPES;
 
     fn filled(keys: usize) -> Keyspace {
         let keyspace = Keyspace::default();
@@ -89,7 +85,8 @@ mod tests {
     }
 
     fn look_ahead(keyspace: &Keyspace, keys: impl Iterator<Item = usize> + Clone) -> usize {
-        keyspace.look_ahead(0, keys.map(|key| keyspace.place(key.to_string().as_bytes())))
+        let reader = keyspace.reader();
+        keyspace.look_ahead(&reader, 0, keys.map(|key| keyspace.place(key.to_string().as_bytes())))
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! What a key has: on its own, or as it is read from a database.
 
-use std::cell::Cell;
-
-use crate::uses::Used;
+use crate::uses::{SharedUsed, Used};
 use crate::{Eviction, First, Kind, Record, Uses, Value, ValueRef, WrongType};
 
 /// A value, and when it ends.
@@ -40,11 +38,11 @@ impl Entry {
 pub struct EntryRef<'a> {
     record: &'a Record,
     /// Its uses: the last one, or how frequent they are.
-    used: &'a Cell<Used>,
+    used: &'a SharedUsed,
 }
 
 impl<'a> EntryRef<'a> {
-    pub(crate) fn new((record, used): (&'a Record, &'a Cell<Used>)) -> EntryRef<'a> {
+    pub(crate) fn new((record, used): (&'a Record, &'a SharedUsed)) -> EntryRef<'a> {
         EntryRef { record, used }
     }
 

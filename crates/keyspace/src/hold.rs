@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use parking_lot::MutexGuard;
+use zodium_readlocks::WriteGuard;
 
 use crate::record::New;
 use crate::stripe::{Database, Stripe};
@@ -80,9 +80,9 @@ pub struct Removed {
 }
 
 pub(crate) enum Guards<'a> {
-    One(usize, MutexGuard<'a, Stripe>),
+    One(usize, WriteGuard<'a, Stripe>),
     /// By number, ascending.
-    Many(Vec<(usize, MutexGuard<'a, Stripe>)>),
+    Many(Vec<(usize, WriteGuard<'a, Stripe>)>),
 }
 
 impl Guards<'_> {

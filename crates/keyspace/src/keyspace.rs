@@ -1,10 +1,11 @@
 //! The keyspace: all stripes, and locking them.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use zodium_readlocks::{ReadLocks, Reader, WriteGuard};
 
 use crate::changed_keys::ChangedKeys;
 use crate::eviction::{Candidate, Pool};
@@ -20,17 +21,12 @@ use crate::{
 /// Number of databases.
 pub const DATABASES: usize = 16;
 
-/// A lock on a line of its own, so that none slows down its neighbours.
-#[repr(align(128))]
-#[derive(Default)]
-struct Line(Mutex<Stripe>);
-
 /// Gets what a database has for a key, and the objects that it is tied to.
 pub type Visit<'a> = dyn FnMut(EntryRef<'_>, &[Tie]) + 'a;
 
 /// The data of a server.
 pub struct Keyspace {
-    stripes: Vec<Line>,
+    pub(crate) stripes: ReadLocks<Stripe>,
     /// Sums of each stripe, to be read without its lock.
     tallies: Vec<Arc<Tally>>,
     /// Keys that may go when memory is full. Stripes are only tried while it is locked.
@@ -74,10 +70,10 @@ impl Totals {
 
 impl Default for Keyspace {
     fn default() -> Keyspace {
-        let stripes: Vec<Line> = (0..STRIPES).map(|_| Line::default()).collect();
-        let tallies = stripes.iter().map(|stripe| Arc::clone(&stripe.0.lock().tally)).collect();
+        let stripes: Vec<Stripe> = (0..STRIPES).map(|_| Stripe::default()).collect();
+        let tallies = stripes.iter().map(|stripe| Arc::clone(&stripe.tally)).collect();
         Keyspace {
-            stripes,
+            stripes: ReadLocks::new(stripes),
             tallies,
             pool: Mutex::default(),
             uses: SharedUses::default(),
@@ -105,7 +101,7 @@ impl Keyspace {
     /// What the hold does happens at `now`, in milliseconds since 1970.
     #[must_use]
     pub fn lock(&self, stripes: Stripes, now: u64) -> Hold<'_> {
-        let lock = |number: usize| self.stripes[number].0.lock();
+        let lock = |number: usize| self.stripes.lock(number);
         let guards = match stripes.only() {
             Some(number) => Guards::One(number, lock(number)),
             None => {
@@ -121,8 +117,8 @@ impl Keyspace {
     #[must_use]
     pub fn try_lock(&self, stripes: Stripes, now: u64, until: Option<Instant>) -> Option<Hold<'_>> {
         let lock = |number: usize| match until {
-            Some(until) => self.stripes[number].0.try_lock_until(until),
-            None => self.stripes[number].0.try_lock(),
+            Some(until) => self.stripes.try_lock_until(number, until),
+            None => self.stripes.try_lock(number),
         };
         let guards = match stripes.only() {
             Some(number) => Guards::One(number, lock(number)?),
@@ -138,8 +134,14 @@ impl Keyspace {
     }
 
     /// Locks one stripe, unless another one holds it.
-    pub(crate) fn try_lock_one(&self, number: usize) -> Option<MutexGuard<'_, Stripe>> {
-        self.stripes.get(number)?.0.try_lock()
+    pub(crate) fn try_lock_one(&self, number: usize) -> Option<WriteGuard<'_, Stripe>> {
+        self.stripes.try_lock(number)
+    }
+
+    /// Permission of a thread to read strings beside others.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        self.stripes.reader()
     }
 
     /// Whether a stripe has so many keys, in all databases.
@@ -157,8 +159,8 @@ impl Keyspace {
     #[must_use]
     pub fn totals(&self, database: usize) -> Totals {
         let mut totals = Totals::default();
-        for stripe in &self.stripes {
-            totals.add(&stripe.0.lock().databases[database]);
+        for number in 0..STRIPES {
+            totals.add(&self.stripes.lock(number).databases[database]);
         }
         totals
     }
@@ -272,8 +274,8 @@ impl Keyspace {
         log: Logging,
     ) -> bool {
         let mut is_more = false;
-        for stripe in &self.stripes {
-            let mut stripe = stripe.0.lock();
+        for number in 0..STRIPES {
+            let mut stripe = self.stripes.lock(number);
             let first = removed.len();
             for (database, keys) in stripe.databases.iter_mut().enumerate() {
                 is_more |=
@@ -329,7 +331,7 @@ impl Keyspace {
         count: usize,
         visit: &mut Visit<'_>,
     ) -> Option<u64> {
-        let stripe = self.stripes[part].0.lock();
+        let stripe = self.stripes.lock(part);
         let database = &stripe.databases[database];
         let (mut next, mut visited) = (Some(position), 0);
         while let Some(position) = next.filter(|_| visited < count) {
@@ -347,7 +349,10 @@ impl Keyspace {
     /// The place of a key.
     #[must_use]
     pub fn place(&self, key: &[u8]) -> Place {
-        let hash = self.hasher.hash_one(key);
+        // Without the length, which `hash_one` adds: there is nothing but the key.
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        let hash = hasher.finish();
         let stripe = (hash >> (64 - STRIPE_BITS)) as usize;
         Place { stripe, hash: hash.rotate_left(STRIPE_BITS) }
     }

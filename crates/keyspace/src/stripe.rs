@@ -1,6 +1,5 @@
 //! What is behind one lock: a part of each database.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -9,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::due::Due;
 use crate::record::New;
 use crate::unsynced::Unsynced;
-use crate::uses::Used;
+use crate::uses::{SharedUsed, Used};
 use crate::{DATABASES, EntryRef, Record, Table, Tie, Word, random_below};
 
 /// A part of each database, and the keys of it that are watched.
@@ -25,7 +24,7 @@ pub(crate) struct Stripe {
 #[derive(Default)]
 pub(crate) struct Database {
     /// Records by their keys, and their uses.
-    pub(crate) table: Table<Record, Cell<Used>>,
+    pub(crate) table: Table<Record, SharedUsed>,
     due: Due,
     /// Number of keys that expire.
     pub(crate) volatile: usize,
@@ -192,7 +191,7 @@ impl Database {
         let Some((record, uses)) = self.table.entry_mut(hash, key) else {
             let record = new.record(key);
             self.account(record.counted_bytes(), 0);
-            self.table.insert(hash, record, Cell::new(used(Used::default())));
+            self.table.insert(hash, record, SharedUsed::new(used(Used::default())));
             self.count();
             return true;
         };

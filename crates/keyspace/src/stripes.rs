@@ -28,6 +28,11 @@ impl Stripes {
         self.0 == 0
     }
 
+    /// A bit for each.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
     /// The only one, if there is one.
     pub(crate) fn only(self) -> Option<usize> {
         self.0.is_power_of_two().then_some(self.0.trailing_zeros() as usize)

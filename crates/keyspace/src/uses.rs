@@ -4,7 +4,7 @@
 //! change of the policy leaves no word that is taken for the other kind. Times have another first
 //! byte from July 1971 on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::random_below;
 
@@ -87,6 +87,26 @@ impl Used {
 
 fn minute(now: u64) -> u16 {
     (now / 60_000) as u16
+}
+
+/// The uses of an entry, which readers note beside each other. That one of two simultaneous uses
+/// is lost does not matter.
+#[derive(Debug, Default)]
+pub(crate) struct SharedUsed(AtomicU32);
+
+impl SharedUsed {
+    pub(crate) fn new(used: Used) -> SharedUsed {
+        SharedUsed(AtomicU32::new(used.0))
+    }
+
+    // Relaxed: no other data depends on it.
+    pub(crate) fn get(&self) -> Used {
+        Used(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, used: Used) {
+        self.0.store(used.0, Ordering::Relaxed);
+    }
 }
 
 /// What all entries of a keyspace keep. Read by each hold, and hardly ever written.

@@ -1,7 +1,7 @@
 //! The requests that a client has sent at once: all are read before the first of them is executed,
 //! so that their keys are looked up together.
 
-use zodium_keyspace::{KEYS_AHEAD_MAX, Keyspace, Place};
+use zodium_keyspace::{KEYS_AHEAD_MAX, Keyspace, Place, Reader};
 use zodium_resp::{Arguments, FrameError, RequestLimits, RequestReader, Step};
 
 /// Most requests of a batch.
@@ -32,9 +32,9 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Reads requests at the front of `bytes`, and looks their keys up. `first` is the session's
-    /// reader, which may have read a part of the first one. Returns what is behind them: a
-    /// [`Step::Request`] says that there may be more of them.
+    /// Reads requests at the front of `bytes`. `first` is the session's reader, which may have read
+    /// a part of the first one. Returns what is behind them: a [`Step::Request`] says that there
+    /// may be more of them.
     ///
     /// [`Batch::end`] must follow.
     pub(crate) fn read(
@@ -42,13 +42,11 @@ impl Batch {
         first: &mut RequestReader,
         bytes: &[u8],
         limits: &RequestLimits,
-        keyspace: &Keyspace,
-        database: usize,
     ) -> Result<Step, FrameError> {
         std::mem::swap(first, &mut self.readers[0]);
         self.len = 0;
         let mut start = 0;
-        let behind = loop {
+        loop {
             let Some(reader) = self.readers.get_mut(self.len) else { break Ok(Step::Request(0)) };
             let rest = &bytes[start..];
             match reader.read(rest, limits) {
@@ -63,14 +61,18 @@ impl Batch {
                 }
                 behind => break behind,
             }
-        };
-        self.look_ahead(bytes, keyspace, database);
-        behind
+        }
     }
 
-    /// Looks the keys of the requests up. Most commands have their only key as the second word;
-    /// what is none is looked up for nothing.
-    fn look_ahead(&mut self, bytes: &[u8], keyspace: &Keyspace, database: usize) {
+    /// Looks up the keys of the requests, which were read from `bytes`. Most commands have their
+    /// only key as the second word; what is none is looked up for nothing.
+    pub(crate) fn look_ahead(
+        &mut self,
+        bytes: &[u8],
+        keyspace: &Keyspace,
+        reader: &Reader,
+        database: usize,
+    ) {
         self.places = [None; REQUESTS_MAX];
         if self.len < 2 || !keyspace.pays_to_look_ahead() {
             return;
@@ -81,7 +83,7 @@ impl Batch {
             let is_key = (1..=KEY_BYTES_MAX).contains(&key.len());
             self.places[number] = is_key.then(|| keyspace.place(key));
         }
-        keyspace.look_ahead(database, self.places.iter().flatten().copied());
+        keyspace.look_ahead(reader, database, self.places.iter().flatten().copied());
     }
 
     /// Number of requests.

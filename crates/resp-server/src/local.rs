@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustc_hash::FxHashMap;
-use zodium_keyspace::now;
+use zodium_keyspace::{Reader, now};
 use zodium_net::{CloseReason, Inbox};
 
 use crate::Server;
@@ -26,6 +26,8 @@ use crate::waiting::Waiter;
 pub(crate) struct LocalServer {
     pub(crate) server: Arc<Server>,
     pub(crate) number: usize,
+    /// Reads strings beside other workers.
+    pub(crate) reader: Reader,
     /// The time of the batch that is being handled, in milliseconds since 1970.
     pub(crate) now: Cell<u64>,
     clients: RefCell<FxHashMap<u64, Rc<Client>>>,
@@ -63,10 +65,12 @@ impl LocalServer {
     /// Starts the task that takes letters. Must be called within the worker's runtime.
     pub(crate) fn start(server: Arc<Server>, number: usize) -> Rc<LocalServer> {
         let inbox = server.take_inbox(number);
+        let reader = server.keyspace.reader();
         let local = Rc::new(LocalServer {
             server,
             inbox,
             number,
+            reader,
             now: Cell::new(now()),
             clients: RefCell::default(),
             batch: Cell::default(),

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
-use zodium_keyspace::{LockedKey, Place};
+use zodium_keyspace::{Place, ReadableKey, WritableKey};
 use zodium_resp::Arguments;
 
 use crate::client::{Client, Replies};
@@ -40,14 +40,18 @@ pub(crate) fn execute(
     }
     let place = place.unwrap_or_else(|| server.keyspace.place(key));
     let (database, now) = (client.database.get(), local.now.get());
-    let Some(key) = server.keyspace.try_lock_key(place, database, key, now) else { return false };
+    let keyspace = &server.keyspace;
     match arguments.len() {
-        2 => get(local, client, command, &key),
-        _ => set(local, client, command, key, arguments.word(2)),
+        2 => keyspace
+            .try_read_key(&local.reader, place, database, key, now)
+            .is_some_and(|key| get(local, client, command, &key)),
+        _ => keyspace
+            .try_lock_key(place, database, key, now)
+            .is_some_and(|key| set(local, client, command, key, arguments.word(2))),
     }
 }
 
-fn get(local: &LocalServer, client: &Client, command: &'static Command, key: &LockedKey) -> bool {
+fn get(local: &LocalServer, client: &Client, command: &'static Command, key: &ReadableKey) -> bool {
     let server = &*local.server;
     // A value of another type is an error, of the general way.
     let Ok(found) = key.read_string(!client.keeps_uses.get()) else { return false };
@@ -73,7 +77,7 @@ fn set(
     local: &LocalServer,
     client: &Client,
     command: &'static Command,
-    mut key: LockedKey,
+    mut key: WritableKey,
     value: &[u8],
 ) -> bool {
     let server = &*local.server;

@@ -125,8 +125,9 @@ impl RespSession {
         let mut consumed = 0;
         while self.takes_requests() {
             let (rest, limits) = (&bytes[consumed..], self.limits());
-            let (keyspace, database) = (&self.local.server.keyspace, self.client.database.get());
-            let behind = batch.read(&mut self.reader, rest, &limits, keyspace, database);
+            let behind = batch.read(&mut self.reader, rest, &limits);
+            let (keyspace, reader) = (&self.local.server.keyspace, &self.local.reader);
+            batch.look_ahead(rest, keyspace, reader, self.client.database.get());
             let (executed, is_open) = self.execute(batch, rest);
             consumed += batch.end_of(executed);
             let (is_whole, is_first) = (executed == batch.len(), executed == 0);

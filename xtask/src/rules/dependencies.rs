@@ -9,7 +9,7 @@ use crate::violation::Violation;
 const RULE: &str = "dependencies";
 
 /// Each crate with those it may use, which all stand above it. Its tests may use any above it.
-const MAY_USE: [(&str, &[&str]); 42] = [
+const MAY_USE: [(&str, &[&str]); 43] = [
     ("zodium-types", &[]),
     ("zodium-pickle", &["zodium-types"]),
     // The disk knows bytes, not objects.
@@ -77,7 +77,9 @@ const MAY_USE: [(&str, &[&str]); 42] = [
     ("zodium-zeo", &["zodium-types", "zodium-pickle"]),
     // RESP: the wire format, and the data behind it, which know nothing of each other.
     ("zodium-resp", &[]),
-    ("zodium-keyspace", &[]),
+    // Locks know nothing of what they are around.
+    ("zodium-readlocks", &[]),
+    ("zodium-keyspace", &["zodium-readlocks"]),
     // What keeps the data: a log of records that mean nothing to it, and RDB's form of values.
     ("zodium-keylog", &["zodium-disk"]),
     ("zodium-rdb", &["zodium-keyspace"]),

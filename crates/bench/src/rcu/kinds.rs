@@ -6,18 +6,31 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use crossbeam_skiplist::SkipMap;
-use zodium_keyspace::{KEYS_AHEAD_MAX, Keyspace, Place};
+use zodium_keyspace::{KEYS_AHEAD_MAX, Keyspace, Place, Reader};
 
 /// A keyspace that threads share.
 pub(super) trait Keys: Sync {
+    /// What a thread reads with, if it needs something of its own.
+    fn reader(&self) -> Option<Reader> {
+        None
+    }
+
     /// Gets keys ready that are about to be read or set, up to [`TOGETHER`]: writes their places.
-    fn prepare(&self, _keys: &[&[u8]], _places: &mut [Place; TOGETHER]) {}
+    fn prepare(&self, _: Option<&Reader>, _keys: &[&[u8]], _places: &mut [Place; TOGETHER]) {}
 
     /// Appends the value of a key to `out`; whether there is one. `now` is in milliseconds.
-    fn get(&self, key: &[u8], place: Place, now: u64, out: &mut Vec<u8>) -> bool;
+    fn get(&self, wanted: Wanted<'_>, now: u64, out: &mut Vec<u8>) -> bool;
 
     /// Sets the value of a key.
     fn set(&self, key: &[u8], place: Place, now: u64, value: &[u8]);
+}
+
+/// A key that a thread reads.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) place: Place,
+    pub(super) reader: Option<&'a Reader>,
 }
 
 /// Number of keys that are known at once, as in a pipeline.
@@ -60,6 +73,7 @@ pub(super) fn all(threads: usize) -> Vec<Kind> {
     let striped = |looks_ahead| Striped { keyspace: Keyspace::default(), looks_ahead };
     let own = (0..threads).map(|_| Box::new(striped(false)) as Box<dyn Keys>).collect();
     vec![
+        Kind::shared("nothing", Nothing),
         Kind::shared("mutex", Locked(Mutex::default())),
         Kind::shared("shards", Sharded { shards, hasher: RandomState::new() }),
         Kind::shared("epochs", Epochs(SkipMap::new())),
@@ -70,11 +84,23 @@ pub(super) fn all(threads: usize) -> Vec<Kind> {
     ]
 }
 
+/// No keyspace: what the thread itself costs.
+struct Nothing;
+
+impl Keys for Nothing {
+    fn get(&self, Wanted { key, .. }: Wanted<'_>, _: u64, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(key);
+        true
+    }
+
+    fn set(&self, _: &[u8], _: Place, _: u64, _: &[u8]) {}
+}
+
 /// One lock around a map.
 struct Locked(Mutex<Map>);
 
 impl Keys for Locked {
-    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, Wanted { key, .. }: Wanted<'_>, _: u64, out: &mut Vec<u8>) -> bool {
         let map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         copy(map.get(key), out)
     }
@@ -99,7 +125,7 @@ impl Sharded {
 }
 
 impl Keys for Sharded {
-    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, Wanted { key, .. }: Wanted<'_>, _: u64, out: &mut Vec<u8>) -> bool {
         let map = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
         copy(map.get(key), out)
     }
@@ -115,7 +141,7 @@ impl Keys for Sharded {
 struct Epochs(SkipMap<Box<[u8]>, Bytes>);
 
 impl Keys for Epochs {
-    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, Wanted { key, .. }: Wanted<'_>, _: u64, out: &mut Vec<u8>) -> bool {
         // While a value is replaced, its key is missing for a moment.
         let mut tries = (0..TRIES_MAX).map(|_| self.0.get(key));
         tries.any(|entry| copy(entry.as_ref().map(|entry| entry.value()), out))
@@ -130,7 +156,7 @@ impl Keys for Epochs {
 struct Hyaline(papaya::HashMap<Box<[u8]>, Bytes>);
 
 impl Keys for Hyaline {
-    fn get(&self, key: &[u8], _: Place, _: u64, out: &mut Vec<u8>) -> bool {
+    fn get(&self, Wanted { key, .. }: Wanted<'_>, _: u64, out: &mut Vec<u8>) -> bool {
         copy(self.0.pin().get(key), out)
     }
 
@@ -147,17 +173,23 @@ struct Striped {
 }
 
 impl Keys for Striped {
-    fn prepare(&self, keys: &[&[u8]], places: &mut [Place; TOGETHER]) {
+    fn reader(&self) -> Option<Reader> {
+        Some(self.keyspace.reader())
+    }
+
+    fn prepare(&self, reader: Option<&Reader>, keys: &[&[u8]], places: &mut [Place; TOGETHER]) {
         for (key, place) in keys.iter().zip(&mut *places) {
             *place = self.keyspace.place(key);
         }
-        if self.looks_ahead {
-            self.keyspace.look_ahead(0, places[..keys.len()].iter().copied());
+        if let Some(reader) = reader.filter(|_| self.looks_ahead) {
+            self.keyspace.look_ahead(reader, 0, places[..keys.len()].iter().copied());
         }
     }
 
-    fn get(&self, key: &[u8], place: Place, now: u64, out: &mut Vec<u8>) -> bool {
-        if let Some(locked) = self.keyspace.try_lock_key(place, 0, key, now) {
+    fn get(&self, wanted: Wanted<'_>, now: u64, out: &mut Vec<u8>) -> bool {
+        let Wanted { key, place, reader } = wanted;
+        let read = |reader| self.keyspace.try_read_key(reader, place, 0, key, now);
+        if let Some(locked) = reader.and_then(read) {
             let found = locked.read_string(true).ok().flatten();
             return found.inspect(|text| out.extend_from_slice(text)).is_some();
         }
@@ -186,16 +218,18 @@ mod tests {
 
     #[test]
     fn all_kinds_give_what_was_set() {
-        for kind in all(2) {
+        for kind in all(2).into_iter().filter(|kind| kind.name != "nothing") {
             let (name, keys) = (kind.name, kind.keys_of(3));
             let (mut out, mut places) = (Vec::new(), [Place::default(); TOGETHER]);
-            keys.prepare(&[b"key"], &mut places);
+            let reader = keys.reader();
+            keys.prepare(reader.as_ref(), &[b"key"], &mut places);
             let [place, ..] = places;
+            let wanted = Wanted { key: b"key", place, reader: reader.as_ref() };
             for (value, now) in [(b"one", 1000), (b"two", 1001)] {
                 keys.set(b"key", place, now, value);
                 for _ in 0..3 {
                     out.clear();
-                    assert!(keys.get(b"key", place, now, &mut out), "{name}");
+                    assert!(keys.get(wanted, now, &mut out), "{name}");
                     assert_eq!(out, value, "{name}");
                 }
             }

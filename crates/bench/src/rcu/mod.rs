@@ -47,7 +47,7 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
         let mut places = [Place::default(); TOGETHER];
         for number in 0..options.keys {
             let key = key(number);
-            keys.prepare(&[&key], &mut places);
+            keys.prepare(None, &[&key], &mut places);
             keys.set(&key, places[0], now, &value);
         }
     }

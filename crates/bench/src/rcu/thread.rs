@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use zodium_keyspace::Place;
 
-use super::kinds::{Keys, TOGETHER};
+use super::kinds::{Keys, TOGETHER, Wanted};
 use crate::result::Latencies;
 
 /// Batches of operations between two looks at the clock. One operation of a batch is timed: to time
@@ -55,6 +55,7 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
     let mut places = [Place::default(); TOGETHER];
     let mut latencies = Latencies::new()?;
     let mut operations = 0;
+    let reader = keys.reader();
     start.wait();
     pinned.context("cannot pin a thread to a processor")?;
     let (before, began) = (Counters::read()?, Instant::now());
@@ -63,7 +64,7 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
         for _ in 0..BATCHES {
             let names: [&[u8]; TOGETHER] =
                 std::array::from_fn(|_| &names[random.random_range(0..names.len())][..]);
-            keys.prepare(&names, &mut places);
+            keys.prepare(reader.as_ref(), &names, &mut places);
             for (number, (name, place)) in names.iter().zip(places).enumerate() {
                 let is_write = random.random_range(0..=plan.reads) == 0;
                 let timed = (number == 0).then(Instant::now);
@@ -71,7 +72,8 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
                     keys.set(name, place, now, &value);
                 } else {
                     out.clear();
-                    ensure!(keys.get(name, place, now, &mut out), "a key is missing");
+                    let wanted = Wanted { key: name, place, reader: reader.as_ref() };
+                    ensure!(keys.get(wanted, now, &mut out), "a key is missing");
                     std::hint::black_box(&out);
                 }
                 if let Some(timed) = timed {
