@@ -41,8 +41,7 @@ impl Keyspace {
     ) -> usize {
         let places = places.take(KEYS_AHEAD_MAX);
         // All are announced before the first access: an announcement waits for the accesses before.
-        let wanted =
-            places.clone().fold(Stripes::NONE, |all, place| all | Stripes::one(place.stripe));
+        let wanted = places.clone().fold(Stripes::NONE, |all, place| all | place.stripes());
         let guards = self.stripes.read_each(reader, wanted.bits());
         let mut groups = [None; KEYS_AHEAD_MAX];
         for (place, group) in places.zip(&mut groups) {

@@ -88,7 +88,7 @@ impl Keyspace {
     /// The stripe of a key, in all databases.
     #[must_use]
     pub fn stripe(&self, key: &[u8]) -> Stripes {
-        Stripes::one(self.place(key).stripe)
+        self.place(key).stripes()
     }
 
     /// The stripes of several keys.

@@ -57,6 +57,19 @@ impl Keyspace {
         Some(WritableKey(self.locked(stripe, place, database, key, now)))
     }
 
+    /// As [`Keyspace::try_lock_key`], but waits for other threads.
+    #[must_use]
+    pub fn lock_key<'a>(
+        &'a self,
+        place: Place,
+        database: usize,
+        key: &'a [u8],
+        now: u64,
+    ) -> WritableKey<'a> {
+        let stripe = self.stripes.lock(place.stripe);
+        WritableKey(self.locked(stripe, place, database, key, now))
+    }
+
     #[inline]
     fn locked<'a, G>(
         &self,
@@ -121,11 +134,12 @@ impl WritableKey<'_> {
         self.0.entry().is_some_and(|entry| self.0.is_gone(entry))
     }
 
-    /// Sets its string, which does not expire, and marks the watchers of the key. A new value has
-    /// no ties. The caller has looked that the key has not gone.
-    pub fn put_string(&mut self, value: &[u8]) {
+    /// Sets its string and when that expires, in milliseconds since 1970, and marks the watchers of
+    /// the key. A new value has no ties. If the key has gone, that is not noted: the caller has
+    /// looked, or it does not matter.
+    pub fn put_string(&mut self, value: &[u8], expires_at: Option<u64>) {
         let LockedKey { stripe, hash, database, key, now, uses, .. } = &mut self.0;
-        let new = New::String(value, None);
+        let new = New::String(value, expires_at);
         stripe.databases[*database].insert(*hash, key, new, |used| used.again(*now, *uses));
         stripe.mark(*database, key);
     }

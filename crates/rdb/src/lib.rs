@@ -23,7 +23,7 @@ mod ziplist;
 pub use error::RdbError;
 pub use file::{Item, RdbReader};
 pub use input::Input;
-pub use read_value::read_value;
+pub use read_value::{STRING, read_value};
 pub use sum::sum;
 pub use write_value::write_value;
 

@@ -8,13 +8,16 @@ use zodium_keyspace::{Hash, List, Set, SortedSet, Value, Word};
 use crate::listpack::{self, Element};
 use crate::{Input, RdbError, intset, read_stream, ziplist};
 
+/// The kind of a string.
+pub const STRING: u8 = 0;
+
 /// Reads a value of a kind, by its number. Collections are never empty, but for streams.
 ///
 /// # Errors
 /// The input ends, is damaged, or has a kind of value that is not known here.
 pub fn read_value<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbError> {
     let value = match kind {
-        0 => Value::String(Bytes::from(input.string()?)),
+        STRING => Value::String(Bytes::from(input.string()?)),
         1 => list(strings(input, 1)?),
         2 => set(strings(input, 1)?)?,
         3 => sorted_set(input, text_score)?,

@@ -90,7 +90,7 @@ fn set(
     local.count_command();
     server.statistics.changes.fetch_add(1, Ordering::Relaxed);
     let outcome = local.counted(command, || {
-        key.put_string(value);
+        key.put_string(value, None);
         Reply::to_link(&mut client.link.output(), client.version.get()).ok();
         Ok(())
     });

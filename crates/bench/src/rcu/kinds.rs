@@ -200,7 +200,7 @@ impl Keys for Striped {
 
     fn set(&self, key: &[u8], place: Place, now: u64, value: &[u8]) {
         if let Some(mut locked) = self.keyspace.try_lock_key(place, 0, key, now) {
-            return locked.put_string(value);
+            return locked.put_string(value, None);
         }
         let mut hold = self.keyspace.lock(self.keyspace.stripe(key), now);
         hold.put_string(key, value, None);

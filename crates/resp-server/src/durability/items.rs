@@ -3,6 +3,7 @@
 //! docs/format.md describes the bytes.
 
 use zodium_keyspace::{Tie, ValueRef};
+use zodium_rdb::STRING;
 use zodium_resp::{Arguments, OwnedRequest};
 
 use crate::commands::{self, Keys};
@@ -47,36 +48,64 @@ pub(crate) fn read(record: &[u8]) -> Option<(u64, Vec<Item<'_>>)> {
     Some((now, items))
 }
 
-/// The only key that a record is about, for most of them; `None` if there are several, or if that
-/// is not quickly seen.
-pub(crate) fn only_key(record: &[u8]) -> Option<&[u8]> {
+/// A record of one item, which is about one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneKey<'a> {
+    /// The time of the record.
+    pub(crate) now: u64,
+    pub(crate) database: usize,
+    pub(crate) key: &'a [u8],
+    pub(crate) change: Change<'a>,
+}
+
+/// What becomes of the only key of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    /// It gets this string, which does not expire.
+    String(&'a [u8]),
+    /// It has a string: the bytes that RDB writes for it behind its kind.
+    SavedString { expires_at: Option<u64>, string: &'a [u8] },
+    /// Something else, which its item tells.
+    Other,
+}
+
+/// What a record is about, if that is one key, as for most of them; `None` if there are several, or
+/// if that is not quickly seen.
+pub(crate) fn one_key(record: &[u8]) -> Option<OneKey<'_>> {
     let mut bytes = Bytes(record);
-    bytes.long()?;
-    let kind = bytes.byte()?;
-    bytes.database()?;
-    let key = match kind {
+    let (now, kind, database) = (bytes.long()?, bytes.byte()?, bytes.database()?);
+    let (key, change) = match kind {
         COMMAND => {
-            let words = bytes.count()?;
-            let command = commands::named(bytes.bytes()?)?;
-            if words < 2 || !matches!(command.keys, Keys::Range(1, 1, _)) {
+            let (words, name) = (bytes.count()?, bytes.bytes()?);
+            // Most commands are this one: it need not be looked up.
+            let is_set = words == 3 && name.eq_ignore_ascii_case(b"set");
+            let has_one_key = || {
+                let command = commands::named(name);
+                command.is_some_and(|command| matches!(command.keys, Keys::Range(1, 1, _)))
+            };
+            if words < 2 || !is_set && !has_one_key() {
                 return None;
             }
-            let key = bytes.bytes()?;
+            let (key, mut last) = (bytes.bytes()?, None);
             for _ in 2..words {
-                bytes.bytes()?;
+                last = Some(bytes.bytes()?);
             }
-            key
+            let string = last.filter(|_| is_set);
+            (key, string.map_or(Change::Other, Change::String))
         }
         VALUE => {
             let key = bytes.bytes()?;
-            bytes.long()?;
-            bytes.bytes()?;
-            key
+            let expires_at = Some(bytes.long()?).filter(|at| *at != 0);
+            let change = match bytes.bytes()? {
+                [STRING, string @ ..] => Change::SavedString { expires_at, string },
+                _ => Change::Other,
+            };
+            (key, change)
         }
-        REMOVAL => bytes.bytes()?,
+        REMOVAL => (bytes.bytes()?, Change::Other),
         _ => return None,
     };
-    bytes.0.is_empty().then_some(key)
+    bytes.0.is_empty().then_some(OneKey { now, database, key, change })
 }
 
 /// Appends the time that a record begins with.
@@ -258,10 +287,14 @@ mod tests {
         };
         assert_eq!((since[0], commands.len()), ((&b"main"[..], 9), 2));
         assert!(matches!(items[4], Item::Unparked(b"t")));
-        assert_eq!(only_key(&record), None);
+        assert_eq!(only_key_of(&record), None);
         let ends: Vec<usize> =
             (0..record.len()).filter(|end| read(&record[..*end]).is_some()).collect();
         assert_eq!(ends.len(), 5, "records that end behind an item");
+    }
+
+    fn only_key_of(record: &[u8]) -> Option<&[u8]> {
+        one_key(record).map(|one| one.key)
     }
 
     #[test]
@@ -277,18 +310,27 @@ mod tests {
             record(&|out| write_command(out, 3, request.arguments()))
         };
         let set = command(&[b"SET", b"key", b"value", b"PX", b"5"]);
-        assert_eq!(only_key(&set), Some(&b"key"[..]));
-        assert!((0..set.len()).all(|end| only_key(&set[..end]).is_none()));
-        assert_eq!(only_key(&command(&[b"incr", b"key"])), Some(&b"key"[..]));
+        assert_eq!(only_key_of(&set), Some(&b"key"[..]));
+        assert!((0..set.len()).all(|end| only_key_of(&set[..end]).is_none()));
+        assert!(matches!(one_key(&set), Some(OneKey { change: Change::Other, .. })));
+        let plain = command(&[b"SET", b"key", b"value"]);
+        let OneKey { now: 12, database: 3, change: Change::String(b"value"), .. } =
+            one_key(&plain).unwrap()
+        else {
+            panic!("{:?}", one_key(&plain))
+        };
+        let other = command(&[b"append", b"key", b"value"]);
+        assert!(matches!(one_key(&other), Some(OneKey { change: Change::Other, .. })));
+        assert_eq!(only_key_of(&command(&[b"incr", b"key"])), Some(&b"key"[..]));
         let value = ValueRef::String(zodium_keyspace::Text::Packed(b"value"));
         let value = record(&|out| write_entry(out, 1, b"key", value, None, &[]));
-        assert_eq!(only_key(&value), Some(&b"key"[..]));
-        assert_eq!(only_key(&record(&|out| write_removal(out, 1, b"key"))), Some(&b"key"[..]));
+        assert_eq!(only_key_of(&value), Some(&b"key"[..]));
+        assert_eq!(only_key_of(&record(&|out| write_removal(out, 1, b"key"))), Some(&b"key"[..]));
         for several in [&[&b"del"[..], b"one", b"two"][..], &[b"rename", b"one", b"two"], &[b"get"]]
         {
-            assert_eq!(only_key(&command(several)), None, "{several:?}");
+            assert_eq!(only_key_of(&command(several)), None, "{several:?}");
         }
         let twice = [&set[..], &set[8..]].concat();
-        assert_eq!(only_key(&twice), None);
+        assert_eq!(only_key_of(&twice), None);
     }
 }

@@ -1,8 +1,10 @@
 //! The log of a server, and what belongs to it.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -115,9 +117,18 @@ impl Server {
         let began = Instant::now();
         let sync = sync_named(&options.sync).unwrap_or_default();
         let recovery = Mutex::new(Recovery::default());
-        let log = Log::open(&options.disk, &options.path, sync, |chunk| {
-            self.replay(&chunk, &recovery);
-            Ok::<(), OpenError>(())
+        let log = thread::scope(|scope| {
+            // While the records of a chunk are executed, the next one is read.
+            let (chunks, read) = mpsc::sync_channel(1);
+            let opening = scope.spawn(move || {
+                Log::open(&options.disk, &options.path, sync, |chunk| {
+                    // An error would be a panic of the other thread, which ends this one too.
+                    chunks.send(chunk).ok();
+                    Ok::<(), OpenError>(())
+                })
+            });
+            read.iter().for_each(|chunk| self.replay(&chunk, &recovery));
+            opening.join().unwrap_or_else(|panic| resume_unwind(panic))
         })?;
         let (bytes, _) = log.lengths();
         self.settings.keep(&options.path, &options.sync);

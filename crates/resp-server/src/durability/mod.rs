@@ -14,6 +14,7 @@ mod keeper;
 mod recovery;
 mod replay;
 mod saving;
+mod strings;
 
 pub use import::{DumpedKey, ImportError};
 pub use keeper::{KeeperOptions, LoadReport};

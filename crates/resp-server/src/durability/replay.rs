@@ -11,6 +11,7 @@ use zodium_resp::{OwnedRequest, Version};
 
 use super::items::{self, Item};
 use super::recovery::Recovery;
+use super::strings::Strings;
 use crate::Server;
 use crate::call::{Blocking, Call};
 use crate::commands::{self, Command, Keys, Run};
@@ -42,12 +43,17 @@ impl Server {
 
     /// Executes the records of a chunk that are a thread's.
     fn replay_share(&self, chunk: &Chunk, share: &Share, recovery: &Mutex<Recovery>) {
+        let mut strings = Strings::new(&self.keyspace);
         for record in chunk.records() {
             // Most records are of one key. The other threads need not read them.
-            let only = items::only_key(record).map(|key| self.keyspace.stripe(key));
-            if only.and_then(|stripe| share.of(stripe)).is_some_and(|of| of != share.thread) {
+            let one = items::one_key(record).map(|one| (self.keyspace.place(one.key), one));
+            let only = one.map(|(place, _)| place.stripes());
+            if only.and_then(|stripe| share.of(stripe)).is_some_and(|of| of != share.thread)
+                || one.is_some_and(|(place, one)| strings.take(&self.keyspace, place, one))
+            {
                 continue;
             }
+            strings.put(&self.keyspace);
             let Some((now, items)) = items::read(record) else {
                 if share.thread == 0 {
                     // Its sum was right.
@@ -71,6 +77,7 @@ impl Server {
                 }
             }
         }
+        strings.put(&self.keyspace);
     }
 
     fn stripes_of_items(&self, items: &[Item]) -> Stripes {
