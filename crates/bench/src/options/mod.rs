@@ -30,7 +30,7 @@ pub(crate) use self::messenger::{MessengerOptions, MessengerServerOptions, Varia
 pub(crate) use self::neo::{NeoOptions, NeoPart};
 pub(crate) use self::pack::PackOptions;
 pub(crate) use self::probe::{SyscallOptions, SystemOptions};
-pub(crate) use self::rcu::RcuOptions;
+pub(crate) use self::rcu::{KindName, RcuOptions};
 pub(crate) use self::read_all::{Checksum, ReadAllOptions};
 pub(crate) use self::report::ReportOptions;
 pub(crate) use self::resp::RespOptions;

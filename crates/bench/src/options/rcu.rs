@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::OutputOptions;
 use super::values::{count, seconds};
@@ -40,6 +40,10 @@ pub(crate) struct RcuOptions {
     )]
     pub(crate) pinned: Vec<bool>,
 
+    /// Kinds to measure [default: all]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', help_heading = "Measuring")]
+    pub(crate) kinds: Vec<KindName>,
+
     /// Duration of each kind in each case and round
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
           help_heading = "Measuring")]
@@ -61,4 +65,26 @@ pub(crate) struct RcuOptions {
 
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+}
+
+/// A kind of keyspace.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum KindName {
+    /// None: what the threads themselves cost
+    Nothing,
+    /// One lock around a map
+    Mutex,
+    /// 64 maps, each behind a lock that readers share
+    Shards,
+    /// A skip list with epochs
+    Epochs,
+    /// A map whose readers are counted per batch
+    Hyaline,
+    /// The keyspace of our RESP server
+    Zodium,
+    /// The same, with the keys of 16 requests looked up together
+    #[value(name = "zodium-by-16")]
+    ZodiumBy16,
+    /// The same, one for each thread
+    ZodiumOwn,
 }

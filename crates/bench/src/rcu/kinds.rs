@@ -5,8 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
+use clap::ValueEnum;
 use crossbeam_skiplist::SkipMap;
 use zodium_keyspace::{KEYS_AHEAD_MAX, Keyspace, Place, Reader};
+
+use crate::options::KindName;
 
 /// A keyspace that threads share.
 pub(super) trait Keys: Sync {
@@ -67,21 +70,32 @@ impl Kind {
     }
 }
 
-/// All kinds, for as many threads.
-pub(super) fn all(threads: usize) -> Vec<Kind> {
-    let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-    let striped = |looks_ahead| Striped { keyspace: Keyspace::default(), looks_ahead };
-    let own = (0..threads).map(|_| Box::new(striped(false)) as Box<dyn Keys>).collect();
-    vec![
-        Kind::shared("nothing", Nothing),
-        Kind::shared("mutex", Locked(Mutex::default())),
-        Kind::shared("shards", Sharded { shards, hasher: RandomState::new() }),
-        Kind::shared("epochs", Epochs(SkipMap::new())),
-        Kind::shared("hyaline", Hyaline(papaya::HashMap::new())),
-        Kind::shared("zodium", striped(false)),
-        Kind::shared("zodium, by 16", striped(true)),
-        Kind { name: "zodium, own", keys: own },
-    ]
+/// Kinds by their names, all if there are none, for as many threads.
+pub(super) fn chosen(names: &[KindName], threads: usize) -> Vec<Kind> {
+    let names = if names.is_empty() { KindName::value_variants() } else { names };
+    names.iter().map(|name| Kind::new(*name, threads)).collect()
+}
+
+impl Kind {
+    fn new(name: KindName, threads: usize) -> Kind {
+        let striped = |looks_ahead| Striped { keyspace: Keyspace::default(), looks_ahead };
+        match name {
+            KindName::Nothing => Kind::shared("nothing", Nothing),
+            KindName::Mutex => Kind::shared("mutex", Locked(Mutex::default())),
+            KindName::Shards => {
+                let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+                Kind::shared("shards", Sharded { shards, hasher: RandomState::new() })
+            }
+            KindName::Epochs => Kind::shared("epochs", Epochs(SkipMap::new())),
+            KindName::Hyaline => Kind::shared("hyaline", Hyaline(papaya::HashMap::new())),
+            KindName::Zodium => Kind::shared("zodium", striped(false)),
+            KindName::ZodiumBy16 => Kind::shared("zodium by 16", striped(true)),
+            KindName::ZodiumOwn => {
+                let own = (0..threads).map(|_| Box::new(striped(false)) as Box<dyn Keys>);
+                Kind { name: "zodium own", keys: own.collect() }
+            }
+        }
+    }
 }
 
 /// No keyspace: what the thread itself costs.
@@ -218,7 +232,7 @@ mod tests {
 
     #[test]
     fn all_kinds_give_what_was_set() {
-        for kind in all(2).into_iter().filter(|kind| kind.name != "nothing") {
+        for kind in chosen(&[], 2).into_iter().filter(|kind| kind.name != "nothing") {
             let (name, keys) = (kind.name, kind.keys_of(3));
             let (mut out, mut places) = (Vec::new(), [Place::default(); TOGETHER]);
             let reader = keys.reader();

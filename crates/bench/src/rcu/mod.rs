@@ -40,7 +40,7 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     let machine = Machine::here();
     machine.warn();
     let threads = options.threads.iter().max().copied().unwrap_or(1);
-    let kinds = kinds::all(threads.into());
+    let kinds = kinds::chosen(&options.kinds, threads.into());
     let value = vec![b'v'; options.value_size];
     let now = zodium_keyspace::now();
     for keys in kinds.iter().flat_map(Kind::all_keys) {

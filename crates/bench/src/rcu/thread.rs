@@ -62,8 +62,10 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
     while began.elapsed() < plan.duration {
         let now = zodium_keyspace::now();
         for _ in 0..BATCHES {
-            let names: [&[u8]; TOGETHER] =
-                std::array::from_fn(|_| &names[random.random_range(0..names.len())][..]);
+            // Copied, as keys are that come from a client: else the kinds wait for this table.
+            let names: [[u8; 16]; TOGETHER] =
+                std::array::from_fn(|_| names[random.random_range(0..names.len())]);
+            let names = names.each_ref().map(|name| &name[..]);
             keys.prepare(reader.as_ref(), &names, &mut places);
             for (number, (name, place)) in names.iter().zip(places).enumerate() {
                 let is_write = random.random_range(0..=plan.reads) == 0;
