@@ -29,8 +29,11 @@ pub(crate) struct GroupCommitDelay {
 }
 
 impl GroupCommitDelay {
-    /// Records that a batch was written and synced.
-    pub(crate) fn note_batch(&mut self, took: Duration) {
+    /// Records that a batch of so many transactions was written and synced; of none, nothing was.
+    pub(crate) fn note_batch(&mut self, transactions: usize, took: Duration) {
+        if transactions == 0 {
+            return;
+        }
         self.mean = (self.mean * (MEMORY - 1) + took) / MEMORY;
     }
 
@@ -66,7 +69,7 @@ mod tests {
         assert_eq!(delay.time_max(), None);
         let mut after = |micros, batches| {
             for _ in 0..batches {
-                delay.note_batch(Duration::from_micros(micros));
+                delay.note_batch(1, Duration::from_micros(micros));
             }
             delay.time_max()
         };
@@ -76,12 +79,16 @@ mod tests {
         assert!((190..=200).contains(&waited.as_micros()), "{waited:?}");
         assert_eq!(after(1_000_000, 3), Some(TIME_MAX));
         assert_eq!(after(10, 200), None);
+        // Rounds of no transaction say nothing of the disk.
+        after(800, 100);
+        (0..100).for_each(|_| delay.note_batch(0, Duration::from_micros(10)));
+        assert!(delay.time_max().is_some());
     }
 
     #[test]
     fn waiting_in_vain_is_given_up_and_tried_again() {
         let mut delay = GroupCommitDelay::default();
-        (0..100).for_each(|_| delay.note_batch(Duration::from_millis(1)));
+        (0..100).for_each(|_| delay.note_batch(1, Duration::from_millis(1)));
         let waits = |delay: &mut GroupCommitDelay, all_came| {
             let waits = delay.time_max().is_some();
             if waits {

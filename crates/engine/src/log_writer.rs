@@ -60,9 +60,8 @@ impl LogWriter {
             }
             self.gather();
             let began = Instant::now();
-            if self.step(Instant::now) > 0 {
-                self.delay.note_batch(began.elapsed());
-            }
+            let transactions = self.step(Instant::now);
+            self.delay.note_batch(transactions, began.elapsed());
         }
         // The log decides about these blobs when it is opened again.
         database.undecided.lock().drain(..).for_each(StagedBlobs::leave);

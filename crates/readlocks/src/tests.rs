@@ -122,6 +122,8 @@ fn words_are_used_again_and_more_readers_take_mutexes() {
         for reader in &readers {
             assert!(locks.try_read(reader, 1).is_some());
         }
+        let both = [0, 1].map(|reader| locks.try_read(&readers[reader], 1));
+        assert!(both.iter().all(Option::is_some), "they have words");
     }
     drop(locks.lock(1));
     assert!(locks.try_read(&locks.reader(), 1).is_some());

@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::{encode_frame, split_frame};
 use zodium_zeo::codec::{
-    Encoding, Message, MessageId, decode_message, encode_invalidation, encode_load_reply,
-    encode_reply,
+    Encoding, Message, MessageId, decode_message, encode_error, encode_invalidation,
+    encode_load_reply, encode_reply,
 };
 
 const ENCODING: Encoding = Encoding::Msgpack;
@@ -66,6 +66,12 @@ impl Peer {
     fn reply(&mut self, id: &MessageId, value: Value<'_>) {
         let mut out = BytesMut::new();
         encode_reply(ENCODING, &mut out, id, &value).unwrap();
+        self.send(&out);
+    }
+
+    fn fail(&mut self, id: &MessageId, exception: &str) {
+        let mut out = BytesMut::new();
+        encode_error(ENCODING, &mut out, id, exception, &Value::tuple([])).unwrap();
         self.send(&out);
     }
 
@@ -418,4 +424,57 @@ fn a_long_transaction_is_read_on_when_those_behind_it_fill_the_memory() {
             assert_eq!(reader.next_transaction().unwrap(), None);
         },
     );
+}
+
+/// Two records of one transaction, of which a stock server has forgotten the place after the first.
+#[test]
+fn a_transaction_that_was_cut_off_is_read_on_behind_what_was_returned() {
+    let record = |oid| {
+        let data = Value::from(b"data");
+        Value::tuple([Oid(oid).into(), Tid(1).into(), data, Value::None])
+    };
+    let head = || {
+        let empty = || Value::from(b"");
+        Value::tuple([Tid(1).into(), " ".into(), empty(), empty(), Value::dict::<&str>([])])
+    };
+    let (returned, is_returned) = mpsc::channel();
+    let script = move |listener: &UnixListener| {
+        let mut server = Peer::accept(listener);
+        server.admit(Tid(10), |_| ());
+        let start = server.expect("iterator_start");
+        server.reply(&start, 0.into());
+        let first = server.expect("iterator_next");
+        server.reply(&first, head());
+        let records = server.expect("iterator_record_start");
+        server.reply(&records, 1.into());
+        // The client looks for further transactions meanwhile.
+        let second = server.expect("iterator_next");
+        let asked = server.expect("iterator_record_next");
+        server.reply(&asked, record(1));
+        is_returned.recv().unwrap();
+        let asked = server.expect("iterator_record_next");
+        server.reply(&second, Value::None);
+        server.fail(&asked, "builtins.ValueError");
+        for (name, answer) in [
+            ("iterator_start", 2.into()),
+            ("iterator_next", head()),
+            ("iterator_record_start", 3.into()),
+            ("iterator_record_next", record(1)),
+            ("iterator_record_next", record(2)),
+            ("iterator_record_next", Value::None),
+        ] {
+            let asked = server.expect(name);
+            server.reply(&asked, answer);
+        }
+        server.expect("iterator_gc");
+    };
+    play(script, |client, _| {
+        let mut reader = client.read_log(None, None).unwrap();
+        assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(1));
+        assert_eq!(reader.next_record().unwrap().unwrap().oid, Oid(1));
+        returned.send(()).unwrap();
+        assert_eq!(reader.next_record().unwrap().unwrap().oid, Oid(2));
+        assert_eq!(reader.next_record().unwrap(), None);
+        assert_eq!(reader.next_transaction().unwrap(), None);
+    });
 }

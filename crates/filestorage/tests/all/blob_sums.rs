@@ -84,6 +84,15 @@ fn check(disk: &MemoryDisk, data: bool) -> (Vec<Damage>, CheckedBlobs) {
 /// The same, while `meanwhile` is called at each step.
 fn check_while(disk: &MemoryDisk, data: bool, meanwhile: &dyn Fn()) -> (Vec<Damage>, CheckedBlobs) {
     let directory = BlobDirectory::open(Arc::new(disk.clone()), Path::new(BLOBS), true).unwrap();
+    check_directory(disk, &directory, data, meanwhile)
+}
+
+fn check_directory(
+    disk: &MemoryDisk,
+    directory: &BlobDirectory,
+    data: bool,
+    meanwhile: &dyn Fn(),
+) -> (Vec<Damage>, CheckedBlobs) {
     let options = CheckOptions {
         path: data_file().to_owned(),
         references: false,
@@ -92,7 +101,7 @@ fn check_while(disk: &MemoryDisk, data: bool, meanwhile: &dyn Fn()) -> (Vec<Dama
         progress: &|_, _| meanwhile(),
     };
     let mut found = Vec::new();
-    let blobs = Some(BlobsToCheck { directory: &directory, data });
+    let blobs = Some(BlobsToCheck { directory, data });
     let checked = check_with_blobs(disk, &options, blobs, &mut |damage| found.push(damage.clone()));
     (found, checked.unwrap().blobs.unwrap())
 }
@@ -127,6 +136,22 @@ fn blobs_of_a_file_that_is_replaced_during_the_check_are_not_compared() {
     let replace = || disk.put(data_file(), bytes.clone());
     let (damages, found) = check_while(&disk, false, &replace);
     assert_eq!((damages.len(), found.missing, found.is_replaced), (0, 0, true));
+}
+
+#[test]
+fn a_blob_whose_length_cannot_be_told_is_not_missing() {
+    let disk = MemoryDisk::new();
+    let storage = open(&disk);
+    commit_blobs(&storage, &disk, tid(1), &[(1, New::Sent(b"one")), (2, New::Sent(b"two"))]);
+    commit_blobs(&storage, &disk, tid(2), &[(1, New::Sent(b"more"))]);
+    disk.remove(&storage.blobs().unwrap().path_of(Oid(2), tid(1))).unwrap();
+    drop(storage);
+    let failing = FaultyDisk::new(disk.clone());
+    let directory = BlobDirectory::open(Arc::new(failing.clone()), Path::new(BLOBS), true).unwrap();
+    failing.fail_from(Operation::Read, 1, ErrorKind::PermissionDenied);
+    let (damages, found) = check_directory(&disk, &directory, false, &|| ());
+    assert_eq!((damages.len(), found.missing, found.records), (1, 1, 3), "{damages:?}");
+    assert_eq!(damages[0].oid, Some(Oid(2)));
 }
 
 #[test]
