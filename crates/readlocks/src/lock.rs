@@ -13,7 +13,7 @@ pub(crate) struct Lock<T> {
     value: Value<T>,
 }
 
-/// Number of readers that have taken the mutex since the last writer.
+/// Number of readers that have taken the mutex since the lock was closed.
 pub(crate) struct Reads(pub(crate) usize);
 
 impl<T> Lock<T> {

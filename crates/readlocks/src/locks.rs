@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::guards::{Entered, ReadGuard, ReadGuards, WriteGuard};
 use crate::lock::{Lock, Reads};
@@ -11,6 +11,10 @@ use crate::sync::MutexGuard;
 
 /// Most locks that are read with one announcement: bits of a word.
 pub const LOCKS_MAX: usize = 64;
+
+/// How long a reader waits for a mutex: for others that read or write one value. Others may hold
+/// it as long as a script runs.
+const MOMENT: Duration = Duration::from_micros(50);
 
 /// Locks around values, by number.
 ///
@@ -84,8 +88,8 @@ impl<T> ReadLocks<T> {
 
     fn close<'a>(&'a self, number: usize, mut reads: MutexGuard<'a, Reads>) -> WriteGuard<'a, T> {
         let lock = &self.locks[number];
-        reads.0 = 0;
         if lock.close() {
+            reads.0 = 0;
             self.readers.wait_for(number);
         }
         // SAFETY: no reader is within, and none enters: the lock is closed until the guard opens
@@ -93,7 +97,7 @@ impl<T> ReadLocks<T> {
         unsafe { WriteGuard::new(lock, &self.readers, reads) }
     }
 
-    /// Reads one; `None` if another thread holds its mutex.
+    /// Reads one; `None` if another thread holds its mutex for longer than a moment.
     ///
     /// # Panics
     /// There is no lock with this number, or the reader is that of other locks.
@@ -110,20 +114,23 @@ impl<T> ReadLocks<T> {
             // SAFETY: the lock was open after the announcement.
             return Some(unsafe { ReadGuard::new(lock, entered) });
         }
-        self.try_read_locked(lock)
+        Some(self.read_locked(lock, lock.mutex().try_lock_for(MOMENT)?))
     }
 
     /// Reads by the mutex.
     #[cold]
-    fn try_read_locked<'a>(&'a self, lock: &'a Lock<T>) -> Option<ReadGuard<'a, T>> {
-        let mut reads = lock.mutex().try_lock()?;
+    fn read_locked<'a>(
+        &'a self,
+        lock: &'a Lock<T>,
+        mut reads: MutexGuard<'a, Reads>,
+    ) -> ReadGuard<'a, T> {
         reads.0 += 1;
         // A writer's look at all words is paid by as many readers.
         if reads.0 + 1 >= self.readers.count() {
             lock.open();
         }
         // SAFETY: the guard holds the mutex.
-        Some(unsafe { ReadGuard::new(lock, Entered::Locked { _reads: reads }) })
+        unsafe { ReadGuard::new(lock, Entered::Locked { _reads: reads }) }
     }
 
     /// Reads several at once: those of a set that no other thread holds the mutex of. Bit N of the
@@ -142,7 +149,10 @@ impl<T> ReadLocks<T> {
         }
         let closed = self.chosen(wanted & !open);
         let locked = closed
-            .filter_map(|(number, lock)| Some((number, self.try_read_locked(lock)?)))
+            .filter_map(|(number, lock)| {
+                let reads = lock.mutex().try_lock()?;
+                Some((number, self.read_locked(lock, reads)))
+            })
             .collect();
         // SAFETY: the locks of `open` were open after the announcement.
         unsafe { ReadGuards::new(&self.locks, open, announced, locked) }

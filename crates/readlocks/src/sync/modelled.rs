@@ -46,6 +46,10 @@ impl<T> Mutex<T> {
         self.0.try_lock().ok()
     }
 
+    pub(crate) fn try_lock_for(&self, _: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+        self.try_lock()
+    }
+
     pub(crate) fn try_lock_until(&self, _: std::time::Instant) -> Option<MutexGuard<'_, T>> {
         self.try_lock()
     }
