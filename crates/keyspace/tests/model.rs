@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use zodium_keyspace::{
-    Entry, EntryRef, Keyspace, PACKED_BYTES_MAX, Removed, Set, Stripes, Text, Value, ValueRef,
-    Watcher, WrongType,
+    Entry, EntryRef, Keyspace, PACKED_BYTES_MAX, Reader, Removed, Set, Stripes, Text, Value,
+    ValueRef, Watcher, WrongType,
 };
 
 #[derive(Clone, Debug)]
@@ -248,6 +249,52 @@ fn no_thread_sees_half_a_change_of_two_keys() {
         for _ in 0..ROUNDS {
             let [one, two] = number(&keyspace, stripes);
             assert_eq!(one, two);
+        }
+    });
+}
+
+/// Readers of single strings take no lock while a stripe is open. A transaction of two keys happens
+/// for them at one moment too: a reader that has seen it in one key sees it in the other.
+#[test]
+fn a_string_that_is_read_after_another_one_is_not_older() {
+    const READS: usize = 200_000;
+    let keyspace = Keyspace::default();
+    let keys = [&b"one"[..], b"two"];
+    let stripes = keyspace.stripes(keys);
+    let set = |number: u64| {
+        let mut hold = keyspace.lock(stripes, 1);
+        // Of several lengths, so that strings move.
+        let text = format!("{number}{}", " ".repeat((number % 3) as usize * 100));
+        keys.iter().for_each(|key| hold.put_string(key, text.as_bytes(), None));
+    };
+    let read = |reader: &Reader, key: &[u8]| loop {
+        let Some(key) = keyspace.try_read_key(reader, keyspace.place(key), 0, key, 1) else {
+            continue;
+        };
+        let text = key.read_string(true).unwrap().unwrap();
+        return std::str::from_utf8(&text).unwrap().trim_end().parse::<u64>().unwrap();
+    };
+    set(0);
+    let reading = AtomicUsize::new(2);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (reader, mut last) = (keyspace.reader(), 0);
+                for round in 0..READS {
+                    let number = read(&reader, keys[round % 2]);
+                    assert!(last <= number, "{number} after {last}");
+                    last = number;
+                }
+                reading.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        for number in 1.. {
+            set(number);
+            // Some reads come between, so that stripes are opened.
+            (0..500).for_each(|_| std::hint::spin_loop());
+            if reading.load(Ordering::Relaxed) == 0 || number > 1_000_000 {
+                break;
+            }
         }
     });
 }
