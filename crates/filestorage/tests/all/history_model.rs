@@ -6,6 +6,7 @@
 //! serials, histories, walks over transactions and objects, the undo log, the sizes. All are asked
 //! then, and after a reopen: with the index, without it, and with that of an earlier time.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::support::{
@@ -15,7 +16,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, MemoryDisk};
 use zodium_filestorage::{FileStorage, OpenOptions};
-use zodium_storage::{Access, Load, Write as _};
+use zodium_storage::{Access, Load, Read as _, Write as _};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 #[test]
@@ -105,6 +106,11 @@ fn the_cache_counts_what_it_saves() {
     assert_eq!((statistics.hits, statistics.misses, statistics.entries), (3, 0, 1));
     assert_eq!(statistics.budget_bytes, 1 << 20);
     assert!((1000..statistics.budget_bytes).contains(&statistics.bytes));
+    // Looking up several at once counts those that are there.
+    storage.read_resident(&mut |revisions| {
+        revisions.look_up(&[Oid(1), Oid(2), Oid(1)], &mut |_, _| ControlFlow::Continue(()));
+    });
+    assert_eq!(storage.reader().cache_statistics().hits, 5);
 }
 
 #[test]
