@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use zodium_readlocks::{ReadLocks, Reader, WriteGuard};
+use zodium_readlocks::{ReadLocks, Reader};
 
 use crate::changed_keys::ChangedKeys;
 use crate::eviction::{Candidate, Pool};
@@ -133,11 +133,6 @@ impl Keyspace {
         Some(Hold::new(self, guards, now))
     }
 
-    /// Locks one stripe, unless another one holds it.
-    pub(crate) fn try_lock_one(&self, number: usize) -> Option<WriteGuard<'_, Stripe>> {
-        self.stripes.try_lock(number)
-    }
-
     /// Permission of a thread to read strings beside others.
     #[must_use]
     pub fn reader(&self) -> Reader {
@@ -235,7 +230,7 @@ impl Keyspace {
 
     /// A key of a stripe by chance that may go; `None` if the stripe is locked.
     fn sample_of(&self, stripe: usize, eviction: Eviction, now: u64) -> Option<Candidate> {
-        let locked = self.try_lock_one(stripe)?;
+        let locked = self.stripes.try_lock(stripe)?;
         let (database, entry) = locked.random(eviction.only_volatile)?;
         let rank = entry.rank(eviction, now, self.uses())?;
         Some(Candidate { rank, stripe, database, key: entry.key().into() })
@@ -250,7 +245,7 @@ impl Keyspace {
         log: Logging,
     ) -> Option<(Removed, Record)> {
         let Candidate { rank, database, ref key, .. } = *candidate;
-        let mut stripe = self.try_lock_one(candidate.stripe)?;
+        let mut stripe = self.stripes.try_lock(candidate.stripe)?;
         let Place { hash, .. } = self.place(key);
         let keys = stripe.databases.get_mut(database)?;
         let present = keys.get(hash, key)?.rank(eviction, now, self.uses())?;

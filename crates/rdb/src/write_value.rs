@@ -2,6 +2,7 @@
 
 use zodium_keyspace::ValueRef;
 
+use crate::STRING;
 use crate::output::{length, string};
 use crate::write_stream;
 
@@ -9,7 +10,7 @@ use crate::write_stream;
 pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::String(text) => {
-            out.push(0);
+            out.push(STRING);
             string(out, &text);
         }
         ValueRef::List(list) => {

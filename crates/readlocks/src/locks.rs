@@ -1,6 +1,5 @@
 //! The locks: opening, closing and entering them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,18 +38,6 @@ impl<T> ReadLocks<T> {
         let locks: Box<[Lock<T>]> = values.into_iter().map(Lock::new).collect();
         assert!(locks.len() <= LOCKS_MAX, "{} locks", locks.len());
         ReadLocks { locks, readers: Arc::new(Readers::new()) }
-    }
-
-    /// Number of locks.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.locks.len()
-    }
-
-    /// Whether there is no lock.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.locks.is_empty()
     }
 
     /// Permission of a thread to read without mutexes.
@@ -166,11 +153,5 @@ impl<T> ReadLocks<T> {
             left &= left.wrapping_sub(1);
             Some((number, self.locks.get(number)?))
         })
-    }
-}
-
-impl<T> fmt::Debug for ReadLocks<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadLocks").field("len", &self.len()).finish_non_exhaustive()
     }
 }

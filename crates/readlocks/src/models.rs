@@ -2,15 +2,25 @@
 
 use std::sync::Arc;
 
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 use crate::{ReadLocks, Reader};
 
 /// Two numbers that are equal but while they are written.
 type Pair = (u64, u64);
 
-fn locks() -> Arc<ReadLocks<Pair>> {
-    Arc::new(ReadLocks::new([(0, 0), (0, 0)]))
+/// Two locks, of which the first is open.
+fn opened() -> (Arc<ReadLocks<Pair>>, Reader) {
+    let locks = Arc::new(ReadLocks::new([(0, 0), (0, 0)]));
+    let reader = locks.reader();
+    assert_eq!(read(&locks, &reader, 0), Some(0));
+    (locks, reader)
+}
+
+/// A thread that writes to locks, one after the other.
+fn writer(locks: &Arc<ReadLocks<Pair>>, numbers: &'static [usize]) -> JoinHandle<()> {
+    let locks = Arc::clone(locks);
+    thread::spawn(move || numbers.iter().for_each(|number| write(&locks, *number)))
 }
 
 fn write(locks: &ReadLocks<Pair>, lock: usize) {
@@ -28,21 +38,11 @@ fn read(locks: &ReadLocks<Pair>, reader: &Reader, lock: usize) -> Option<u64> {
     Some(first)
 }
 
-/// Whether a lock is open once its value was read.
-fn opened(locks: &ReadLocks<Pair>, reader: &Reader) {
-    assert_eq!(read(locks, reader, 0), Some(0));
-}
-
 #[test]
 fn a_reader_sees_all_of_a_change_or_nothing() {
     loom::model(|| {
-        let locks = locks();
-        let reader = locks.reader();
-        opened(&locks, &reader);
-        let writer = thread::spawn({
-            let locks = Arc::clone(&locks);
-            move || write(&locks, 0)
-        });
+        let (locks, reader) = opened();
+        let writer = writer(&locks, &[0]);
         let first = read(&locks, &reader, 0);
         let second = read(&locks, &reader, 0);
         assert!(first.max(second) <= Some(1) && (second.is_none() || first <= second));
@@ -54,10 +54,8 @@ fn a_reader_sees_all_of_a_change_or_nothing() {
 #[test]
 fn two_readers_and_a_writer_do_not_meet() {
     loom::model(|| {
-        let locks = locks();
-        let readers = [locks.reader(), locks.reader()];
-        opened(&locks, &readers[0]);
-        let threads = readers.map(|reader| {
+        let (locks, reader) = opened();
+        let threads = [locks.reader(), reader].map(|reader| {
             let locks = Arc::clone(&locks);
             thread::spawn(move || {
                 read(&locks, &reader, 0);
@@ -72,12 +70,9 @@ fn two_readers_and_a_writer_do_not_meet() {
 #[test]
 fn a_new_reader_is_seen() {
     loom::model(|| {
-        let locks = locks();
-        opened(&locks, &locks.reader());
-        let writer = thread::spawn({
-            let locks = Arc::clone(&locks);
-            move || write(&locks, 0)
-        });
+        let (locks, first) = opened();
+        drop(first);
+        let writer = writer(&locks, &[0]);
         let reader = locks.reader();
         read(&locks, &reader, 0);
         writer.join().unwrap();
@@ -87,16 +82,8 @@ fn a_new_reader_is_seen() {
 #[test]
 fn several_locks_are_read_at_once() {
     loom::model(|| {
-        let locks = locks();
-        let reader = locks.reader();
-        opened(&locks, &reader);
-        let writer = thread::spawn({
-            let locks = Arc::clone(&locks);
-            move || {
-                write(&locks, 1);
-                write(&locks, 0);
-            }
-        });
+        let (locks, reader) = opened();
+        let writer = writer(&locks, &[1, 0]);
         let pairs = locks.read_each(&reader, 0b11);
         for pair in [pairs.get(0), pairs.get(1)].into_iter().flatten() {
             assert_eq!(pair.0, pair.1);

@@ -49,11 +49,11 @@ impl Server {
             let one = items::one_key(record).map(|one| (self.keyspace.place(one.key), one));
             let only = one.map(|(place, _)| place.stripes());
             if only.and_then(|stripe| share.of(stripe)).is_some_and(|of| of != share.thread)
-                || one.is_some_and(|(place, one)| strings.take(&self.keyspace, place, one))
+                || one.is_some_and(|(place, one)| strings.take(place, one))
             {
                 continue;
             }
-            strings.put(&self.keyspace);
+            strings.put();
             let Some((now, items)) = items::read(record) else {
                 if share.thread == 0 {
                     // Its sum was right.
@@ -77,7 +77,7 @@ impl Server {
                 }
             }
         }
-        strings.put(&self.keyspace);
+        strings.put();
     }
 
     fn stripes_of_items(&self, items: &[Item]) -> Stripes {

@@ -10,6 +10,7 @@ use super::items::{Change, OneKey};
 
 /// Such records of one thread, which it has taken and not yet executed.
 pub(super) struct Strings<'a> {
+    keyspace: &'a Keyspace,
     reader: Reader,
     waiting: Vec<NewString<'a>>,
 }
@@ -24,12 +25,13 @@ struct NewString<'a> {
 }
 
 impl<'a> Strings<'a> {
-    pub(super) fn new(keyspace: &Keyspace) -> Strings<'a> {
-        Strings { reader: keyspace.reader(), waiting: Vec::with_capacity(KEYS_AHEAD_MAX) }
+    pub(super) fn new(keyspace: &'a Keyspace) -> Strings<'a> {
+        let waiting = Vec::with_capacity(KEYS_AHEAD_MAX);
+        Strings { keyspace, reader: keyspace.reader(), waiting }
     }
 
     /// Takes a record; `false` if it is none of these.
-    pub(super) fn take(&mut self, keyspace: &Keyspace, place: Place, one: OneKey<'a>) -> bool {
+    pub(super) fn take(&mut self, place: Place, one: OneKey<'a>) -> bool {
         let OneKey { now, database, key, change } = one;
         let (value, expires_at) = match change {
             Change::String(value) => (Cow::Borrowed(value), None),
@@ -42,14 +44,15 @@ impl<'a> Strings<'a> {
         };
         self.waiting.push(NewString { place, now, database, key, value, expires_at });
         if self.waiting.len() == KEYS_AHEAD_MAX {
-            self.put(keyspace);
+            self.put();
         }
         true
     }
 
     /// Executes what was taken. Must be called before another record of this thread is executed,
     /// and at the end.
-    pub(super) fn put(&mut self, keyspace: &Keyspace) {
+    pub(super) fn put(&mut self) {
+        let keyspace = self.keyspace;
         if let [NewString { database, .. }, _, ..] = self.waiting[..]
             && keyspace.pays_to_look_ahead()
         {
