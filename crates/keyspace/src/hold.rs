@@ -2,18 +2,19 @@
 
 use std::cell::Cell;
 
-use zodium_readlocks::WriteGuard;
+use zodium_readlocks::{ReadGuard, ReadGuards, WriteGuard};
 
 use crate::record::New;
 use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
 use crate::{
-    Entry, EntryRef, Keyspace, Kind, Place, Record, Text, Tie, Totals, Uses, Value, ValueRef,
-    Watcher, Word, WrongType, random_below,
+    Entry, EntryRef, Keyspace, Kind, Place, Record, Stripes, Text, Tie, Totals, Uses, Value,
+    ValueRef, Watcher, Word, WrongType, random_below,
 };
 
-/// Locked stripes. All keys that are asked for must be in them.
+/// Locked stripes. All keys that are asked for must be in them. If they were locked to read them
+/// only ([`Keyspace::try_read`]), all that may change a key panics.
 ///
 /// A key whose time is past, or one of whose ties was cut, is not there. It is removed by the next
 /// write to it, or by [`Keyspace::expire`].
@@ -83,9 +84,25 @@ pub(crate) enum Guards<'a> {
     One(usize, WriteGuard<'a, Stripe>),
     /// By number, ascending.
     Many(Vec<(usize, WriteGuard<'a, Stripe>)>),
+    /// Others may read it too.
+    OneRead(usize, ReadGuard<'a, Stripe>),
+    ManyRead(Stripes, ReadGuards<'a, Stripe>),
 }
 
+/// A command that is said to change nothing does so: a mistake of the program.
+const LOCKED_TO_READ: &str = "keys are changed whose stripes were locked to read them";
+
 impl Guards<'_> {
+    fn stripes(&self) -> Stripes {
+        match self {
+            Guards::One(number, _) | Guards::OneRead(number, _) => Stripes::one(*number),
+            Guards::Many(stripes) => {
+                stripes.iter().fold(Stripes::NONE, |all, (number, _)| all | Stripes::one(*number))
+            }
+            Guards::ManyRead(stripes, _) => *stripes,
+        }
+    }
+
     fn stripe(&self, number: usize) -> &Stripe {
         match self {
             Guards::One(held, stripe) => {
@@ -96,6 +113,16 @@ impl Guards<'_> {
                 let place = stripes.partition_point(|(held, _)| *held < number);
                 assert_eq!(stripes[place].0, number, "the stripe of the key is locked");
                 &stripes[place].1
+            }
+            Guards::OneRead(held, stripe) => {
+                assert_eq!(*held, number, "the stripe of the key is locked");
+                stripe
+            }
+            Guards::ManyRead(_, stripes) => {
+                let Some(stripe) = stripes.get(number) else {
+                    unreachable!("the stripe of the key is locked")
+                };
+                stripe
             }
         }
     }
@@ -111,21 +138,19 @@ impl Guards<'_> {
                 assert_eq!(stripes[place].0, number, "the stripe of the key is locked");
                 &mut stripes[place].1
             }
+            Guards::OneRead(..) | Guards::ManyRead(..) => unreachable!("{LOCKED_TO_READ}"),
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &Stripe> {
-        let (one, many) = match self {
-            Guards::One(_, stripe) => (Some(&**stripe), &[][..]),
-            Guards::Many(stripes) => (None, &stripes[..]),
-        };
-        one.into_iter().chain(many.iter().map(|(_, stripe)| &**stripe))
+        self.stripes().numbers().map(|number| self.stripe(number))
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Stripe> {
         let (one, many) = match self {
             Guards::One(_, stripe) => (Some(&mut **stripe), &mut [][..]),
             Guards::Many(stripes) => (None, &mut stripes[..]),
+            Guards::OneRead(..) | Guards::ManyRead(..) => unreachable!("{LOCKED_TO_READ}"),
         };
         one.into_iter().chain(many.iter_mut().map(|(_, stripe)| &mut **stripe))
     }

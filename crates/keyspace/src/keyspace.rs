@@ -133,7 +133,29 @@ impl Keyspace {
         Some(Hold::new(self, guards, now))
     }
 
-    /// Permission of a thread to read strings beside others.
+    /// Locks stripes to read them beside other readers; `None` if another thread has locked one of
+    /// them. All are read as they are at one moment. Nothing that may change a key may be called.
+    #[must_use]
+    pub fn try_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        stripes: Stripes,
+        now: u64,
+    ) -> Option<Hold<'a>> {
+        let guards = match stripes.only() {
+            Some(number) => Guards::OneRead(number, self.stripes.try_read(reader, number)?),
+            None => {
+                let guards = self.stripes.read_each(reader, stripes.bits());
+                if !guards.has_all(stripes.bits()) {
+                    return None;
+                }
+                Guards::ManyRead(stripes, guards)
+            }
+        };
+        Some(Hold::new(self, guards, now))
+    }
+
+    /// Permission of a thread to read beside others.
     #[must_use]
     pub fn reader(&self) -> Reader {
         self.stripes.reader()

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use proptest::prelude::*;
 use zodium_keyspace::{
-    Entry, EntryRef, Keyspace, PACKED_BYTES_MAX, Reader, Removed, Set, Stripes, Text, Value,
+    Entry, EntryRef, Hold, Keyspace, PACKED_BYTES_MAX, Reader, Removed, Set, Stripes, Text, Value,
     ValueRef, Watcher, WrongType,
 };
 
@@ -225,8 +225,7 @@ fn bytes_of_strings(keyspace: &Keyspace, database: usize) -> Option<u64> {
     are_strings.then_some(sum as u64)
 }
 
-fn number(keyspace: &Keyspace, stripes: Stripes) -> [u8; 2] {
-    let hold = keyspace.lock(stripes, 1);
+fn numbers(hold: &Hold) -> [u8; 2] {
     [b"one", b"two"].map(|key| hold.read_string(key).unwrap().map_or(0, |text| text[0]))
 }
 
@@ -246,11 +245,53 @@ fn no_thread_sees_half_a_change_of_two_keys() {
                 }
             });
         }
+        scope.spawn(|| {
+            let reader = keyspace.reader();
+            let mut reads = 0;
+            while reads < ROUNDS {
+                let Some(hold) = keyspace.try_read(&reader, stripes, 1) else { continue };
+                let [one, two] = numbers(&hold);
+                assert_eq!(one, two);
+                reads += 1;
+            }
+        });
         for _ in 0..ROUNDS {
-            let [one, two] = number(&keyspace, stripes);
+            let [one, two] = numbers(&keyspace.lock(stripes, 1));
             assert_eq!(one, two);
         }
     });
+}
+
+#[test]
+fn stripes_that_are_read_are_open_to_readers_only() {
+    let keyspace = Keyspace::default();
+    let readers = [keyspace.reader(), keyspace.reader()];
+    keyspace.lock(Stripes::ALL, 1).put(b"key", Entry::new(value(7)));
+    let stripe = keyspace.stripe(b"key");
+    let read = |number: usize, stripes| keyspace.try_read(&readers[number], stripes, 1);
+    // As many reads as there are readers pay for what the next writer has to look at.
+    drop(read(0, Stripes::ALL));
+    drop(read(1, Stripes::ALL));
+    let holds = [read(0, Stripes::ALL).unwrap(), read(1, stripe).unwrap()];
+    for hold in &holds {
+        assert_eq!(hold.read_string(b"key").unwrap().unwrap()[0], 7);
+    }
+    assert_eq!(holds.each_ref().map(Hold::len), [1, 1]);
+    assert_eq!(holds[0].scan(0, 10, &mut |entry| assert_eq!(entry.key(), b"key")), 0);
+    drop(holds);
+    let writes = keyspace.lock(stripe, 1);
+    assert!(read(0, Stripes::ALL).is_none(), "one of them is written to");
+    drop(writes);
+    assert!(read(0, Stripes::ALL).is_some());
+}
+
+#[test]
+#[should_panic(expected = "locked to read them")]
+fn stripes_that_are_read_are_not_changed() {
+    let keyspace = Keyspace::default();
+    let reader = keyspace.reader();
+    let mut hold = keyspace.try_read(&reader, keyspace.stripe(b"key"), 1).unwrap();
+    hold.put(b"key", Entry::new(value(1)));
 }
 
 /// Readers of single strings take no lock while a stripe is open. A transaction of two keys happens

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence_in_models, yield_now};
 
@@ -50,23 +51,32 @@ impl Readers {
 
     /// Waits until no reader reads a lock that the caller has closed.
     pub(crate) fn wait_for(&self, lock: usize) {
-        /// A reader leaves within a microsecond, unless its thread is not running.
-        const SPINS: usize = if cfg!(loom) { 0 } else { 200 };
         fence_in_models();
         // Sequentially consistent, as is the closing: either the reader sees that the lock is
         // closed, or its word is seen here. A new reader's number comes before its first word.
         let given = self.given.load(Ordering::SeqCst);
         for word in &self.words[..given] {
-            let mut spins = 0;
+            let mut looks = 0;
             // Acquires what the reader did before it left.
             while word.reading.load(Ordering::SeqCst) & bit(lock) != 0 {
-                spins += 1;
-                match spins < SPINS {
-                    true => std::hint::spin_loop(),
-                    false => yield_now(),
-                }
+                looks += 1;
+                pause(looks);
             }
         }
+    }
+}
+
+/// Pauses a thread that has looked so many times whether a reader has left.
+fn pause(looks: usize) {
+    /// Most readers leave within a microsecond, unless their threads are not running.
+    const SPINS: usize = if cfg!(loom) { 0 } else { 200 };
+    /// Others read many values: a processor is not kept busy as long.
+    const YIELDS: usize = if cfg!(loom) { usize::MAX } else { SPINS + 100 };
+    const SLEEP: Duration = Duration::from_micros(50);
+    match looks {
+        _ if looks < SPINS => std::hint::spin_loop(),
+        _ if looks < YIELDS => yield_now(),
+        _ => std::thread::sleep(SLEEP),
     }
 }
 

@@ -124,8 +124,7 @@ fn admit(
     }
     // A script may add to keys too. Keys that go for it do so before it locks them.
     let adds = command.has(flags::DENY_OOM);
-    let may_grow =
-        !(adds || matches!(command.keys, Keys::CountedOfAll(_))) || local.server.may_grow();
+    let may_grow = !(adds || command.is_script()) || local.server.may_grow();
     if adds && !may_grow {
         return Err(refused(OUT_OF_MEMORY));
     }
@@ -169,7 +168,11 @@ fn run_data(
 ) -> Outcome {
     let server = &*local.server;
     let stripes = server.stripes_of(client, command, arguments);
-    let mut hold = server.lock(stripes, local.now.get())?;
+    let now = local.now.get();
+    let mut hold = match command.only_reads() {
+        true => server.lock_to_read(&local.reader, stripes, now)?,
+        false => server.lock(stripes, now)?,
+    };
     hold.database = client.database.get();
     hold.keeps_uses = client.keeps_uses.get();
     let mut call = Call {

@@ -11,7 +11,7 @@ use zodium_resp::Arguments;
 
 use crate::call::{Call, is};
 use crate::client::Client;
-use crate::commands::{self, Command, Keys, flags};
+use crate::commands::{self, Command, flags};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::local::{Letter, LocalServer};
 use crate::scripting;
@@ -30,7 +30,7 @@ impl Server {
 
     /// Whether a command may change keys, or sends a message to all.
     fn may_write(&self, client: &Client, command: &Command, arguments: Arguments) -> bool {
-        if matches!(command.keys, Keys::CountedOfAll(_)) && !command.has(flags::READONLY) {
+        if command.is_script() && !command.has(flags::READONLY) {
             let script = arguments.word(1);
             return !match command.name {
                 "evalsha" => {

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use zodium_keyspace::{Hold, Removed, Word};
 
 use crate::call::Call;
-use crate::commands::{Keys, flags};
+use crate::commands::flags;
 use crate::tracked::{Reads, Tracked};
 use crate::{Client, Command, Letter, LocalServer, Server};
 
@@ -263,7 +263,7 @@ impl Call<'_, '_> {
             Reads::Broadcast => false,
         };
         // The commands that a script calls enter their keys themselves.
-        let is_script = matches!(command.keys, Keys::CountedOfAll(_));
+        let is_script = command.is_script();
         if !is_wanted || is_script || !command.has(flags::READONLY) {
             return;
         }

@@ -85,6 +85,8 @@ pub(crate) enum KindName {
     /// The same, with the keys of 16 requests looked up together
     #[value(name = "zodium-by-16")]
     ZodiumBy16,
+    /// The same, as commands other than short `GET` and `SET` read it
+    ZodiumHold,
     /// The same, one for each thread
     ZodiumOwn,
 }

@@ -78,7 +78,7 @@ pub(super) fn chosen(names: &[KindName], threads: usize) -> Vec<Kind> {
 
 impl Kind {
     fn new(name: KindName, threads: usize) -> Kind {
-        let striped = |looks_ahead| Striped { keyspace: Keyspace::default(), looks_ahead };
+        let striped = |way| Striped { keyspace: Keyspace::default(), way };
         match name {
             KindName::Nothing => Kind::shared("nothing", Nothing),
             KindName::Mutex => Kind::shared("mutex", Locked(Mutex::default())),
@@ -88,10 +88,11 @@ impl Kind {
             }
             KindName::Epochs => Kind::shared("epochs", Epochs(SkipMap::new())),
             KindName::Hyaline => Kind::shared("hyaline", Hyaline(papaya::HashMap::new())),
-            KindName::Zodium => Kind::shared("zodium", striped(false)),
-            KindName::ZodiumBy16 => Kind::shared("zodium by 16", striped(true)),
+            KindName::Zodium => Kind::shared("zodium", striped(Way::Single)),
+            KindName::ZodiumBy16 => Kind::shared("zodium by 16", striped(Way::Together)),
+            KindName::ZodiumHold => Kind::shared("zodium hold", striped(Way::Hold)),
             KindName::ZodiumOwn => {
-                let own = (0..threads).map(|_| Box::new(striped(false)) as Box<dyn Keys>);
+                let own = (0..threads).map(|_| Box::new(striped(Way::Single)) as Box<dyn Keys>);
                 Kind { name: "zodium own", keys: own.collect() }
             }
         }
@@ -179,11 +180,21 @@ impl Keys for Hyaline {
     }
 }
 
-/// The keyspace of our RESP server, as short `GET` and `SET` use it.
+/// The keyspace of our RESP server.
 struct Striped {
     keyspace: Keyspace,
-    /// Whether keys are looked up together, as those of a pipeline are.
-    looks_ahead: bool,
+    way: Way,
+}
+
+/// How commands use a keyspace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As short `GET` and `SET`.
+    Single,
+    /// The same, with keys that are looked up together, as those of a pipeline are.
+    Together,
+    /// As other commands that read.
+    Hold,
 }
 
 impl Keys for Striped {
@@ -195,7 +206,7 @@ impl Keys for Striped {
         for (key, place) in keys.iter().zip(&mut *places) {
             *place = self.keyspace.place(key);
         }
-        if let Some(reader) = reader.filter(|_| self.looks_ahead) {
+        if let Some(reader) = reader.filter(|_| self.way == Way::Together) {
             self.keyspace.look_ahead(reader, 0, places[..keys.len()].iter().copied());
         }
     }
@@ -203,11 +214,14 @@ impl Keys for Striped {
     fn get(&self, wanted: Wanted<'_>, now: u64, out: &mut Vec<u8>) -> bool {
         let Wanted { key, place, reader } = wanted;
         let read = |reader| self.keyspace.try_read_key(reader, place, 0, key, now);
-        if let Some(locked) = reader.and_then(read) {
+        if let Some(locked) = reader.filter(|_| self.way != Way::Hold).and_then(read) {
             let found = locked.read_string(true).ok().flatten();
             return found.inspect(|text| out.extend_from_slice(text)).is_some();
         }
-        let hold = self.keyspace.lock(self.keyspace.stripe(key), now);
+        let stripe = self.keyspace.stripe(key);
+        let hold = reader
+            .and_then(|reader| self.keyspace.try_read(reader, stripe, now))
+            .unwrap_or_else(|| self.keyspace.lock(stripe, now));
         let found = hold.read_string(key).ok().flatten();
         found.inspect(|text| out.extend_from_slice(text)).is_some()
     }

@@ -105,7 +105,7 @@ pub(super) fn command_getkeys(call: &mut Call) -> Outcome {
         return Err(Fail::fixed("ERR The command has no key arguments"));
     }
     let keys: Vec<&[u8]> = command.keys_of(arguments).collect();
-    if keys.is_empty() && !matches!(command.keys, Keys::CountedOfAll(_)) {
+    if keys.is_empty() && !command.is_script() {
         return Err(Fail::fixed("ERR Invalid arguments specified for command"));
     }
     call.reply.words(&keys);

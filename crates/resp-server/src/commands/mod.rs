@@ -235,6 +235,15 @@ impl Command {
         self.flags & flag != 0
     }
 
+    /// Whether it changes no key. Of a script that is known only while it runs.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.has(flags::READONLY) && !self.is_script()
+    }
+
+    pub(crate) fn is_script(&self) -> bool {
+        matches!(self.keys, Keys::CountedOfAll(_))
+    }
+
     pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&Command> {
         self.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
     }

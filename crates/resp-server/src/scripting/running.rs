@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use zodium_keyspace::{Hold, Stripes};
+use zodium_keyspace::{Hold, Reader, Stripes};
 
 use crate::commands::{Command, flags};
 use crate::fail::{Fail, Outcome};
@@ -120,6 +120,19 @@ impl Server {
             if self.running.age(self.age_ms()).is_some_and(|age| age >= threshold) {
                 return Err(BUSY);
             }
+        }
+    }
+
+    /// Locks stripes for a command that changes nothing: others may read them meanwhile.
+    pub(crate) fn lock_to_read<'a>(
+        &'a self,
+        reader: &'a Reader,
+        stripes: Stripes,
+        now: u64,
+    ) -> Result<Hold<'a>, Fail> {
+        match self.keyspace.try_read(reader, stripes, now) {
+            Some(hold) => Ok(self.noting(hold)),
+            None => self.lock(stripes, now),
         }
     }
 
