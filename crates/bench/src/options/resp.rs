@@ -46,7 +46,14 @@ pub(crate) struct RespOptions {
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Measuring")]
     pub(crate) reads: u32,
 
-    /// Whether the server and the clients have a processor each [default: if there are two]
+    /// Have one more client list all keys again and again (KEYS); our server has two workers then
+    ///
+    /// Look at p50 and p99: processor time is that of the lists too.
+    #[arg(long, help_heading = "Measuring")]
+    pub(crate) beside_keys: bool,
+
+    /// Whether the server and the clients have a processor each [default: if there are
+    /// two, and no client lists keys]
     #[arg(long, value_name = "BOOL", help_heading = "Measuring")]
     pub(crate) pinned: Option<bool>,
 
@@ -89,7 +96,7 @@ impl RespOptions {
     /// Whether the server and the clients have a processor each.
     pub(crate) fn is_pinned(&self) -> bool {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        self.pinned.unwrap_or(processors > 1)
+        self.pinned.unwrap_or(processors > 1 && !self.beside_keys)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `zodium-bench resp`: what a request costs our RESP server, beside Valkey; and memory per key.
 
+mod lister;
 mod memory;
 mod processors;
 
@@ -8,6 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use zodium_types::Oid;
+
+use lister::Lister;
 
 use crate::comparison::Comparison;
 use crate::connection::{Connection, Scratch};
@@ -51,7 +54,8 @@ pub(crate) fn run(options: &RespOptions) -> Result<()> {
 fn commands(options: &RespOptions) -> Result<Vec<ServerCommand>> {
     let program = programs::zodium(&options.program)?;
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let ours = ["resp", "-a", "127.0.0.1:{port}", "--workers=1", "--log-level=warn"];
+    let workers = if options.beside_keys { "--workers=2" } else { "--workers=1" };
+    let ours = ["resp", "-a", "127.0.0.1:{port}", workers, "--log-level=warn"];
     let mut commands = vec![ServerCommand::resp("zodium", &program, words(&ours))];
     if let Some(tree) = &options.valkey {
         let program = std::path::absolute(tree)?.join("src/valkey-server");
@@ -86,6 +90,9 @@ fn requests(options: &RespOptions) -> Measurement {
         true => "Servers were pinned to the first processor, and clients to the last.",
         false => "Servers and clients ran on all processors.",
     });
+    if options.beside_keys {
+        measured.note("One more client listed all keys again and again. Zodium had two workers.");
+    }
     measured.note("All values were verified.");
     measured
 }
@@ -115,6 +122,7 @@ fn measure(
     comparison.take_turns(time.rounds, &options.cells, |server, cell, round| {
         let open = |_| connect(server, &dataset, RespRequests::reading(options.reads));
         let connections = (0..cell.clients).map(open).collect::<Result<Vec<_>>>()?;
+        let _lister = options.beside_keys.then(|| Lister::start(server.address)).transpose()?;
         let interrupt = &comparison.interrupt;
         let sample = matrix.measure_over(interrupt, server, connections, *cell, round)?;
         take(sample.case("value_bytes", bytes));
