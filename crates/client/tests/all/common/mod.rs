@@ -22,6 +22,7 @@ use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, ServedStorage, Server as ZeoServer, ZeoService};
 
 const DATA: &str = "Data.fs";
+const BLOBS: &str = "blobs";
 
 /// A server, and the state that it keeps while stopped.
 pub(crate) struct Server {
@@ -84,7 +85,11 @@ impl Server {
 
     pub(crate) fn restart(&mut self) {
         self.stop();
-        let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::new(DATA) };
+        let options = OpenOptions {
+            cache_bytes: 1 << 20,
+            blob_directory: Some(BLOBS.into()),
+            ..OpenOptions::new(DATA)
+        };
         let file = FileStorage::open(Arc::new(self.disk.clone()), &options).unwrap();
         let config = StorageConfig {
             invalidation_queue_size: self.remembered,

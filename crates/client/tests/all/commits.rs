@@ -1,0 +1,156 @@
+//! What a transaction can do beside storing objects, and how it ends.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use crate::common::peer::{Peer, play};
+use crate::common::{Server, commit, record};
+use bytes::Bytes;
+use zodium_client::{Client, ClientError, Transaction, TransactionOptions};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::Encoding;
+
+/// What ZODB stores for any blob.
+const BLOB_RECORD: &[u8] = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03N.";
+
+fn begin(client: &Client) -> Transaction {
+    client.begin(&TransactionOptions::default()).unwrap()
+}
+
+fn finish(mut transaction: Transaction) -> Tid {
+    transaction.vote().unwrap();
+    transaction.finish(|_| ()).unwrap()
+}
+
+/// The content of a blob, as the server sends it.
+fn fetched(client: &Client, oid: Oid, serial: Tid) -> Result<Vec<u8>, ClientError> {
+    let mut file = client.fetch_blob(oid, serial, tempfile::tempfile().unwrap())?;
+    let mut content = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut content).unwrap();
+    Ok(content)
+}
+
+#[test]
+fn a_blob_comes_back_as_it_was_sent() {
+    // Around one chunk, and more than the server reads of a blob at once.
+    for length in [0, 1, 58_999, 59_000, 59_001, 2_000_000] {
+        let server = Server::start(Encoding::Msgpack);
+        let (writer, reader) = (server.client(), server.client());
+        let content: Vec<u8> = (0..length).map(|at: u32| (at % 251) as u8).collect();
+        let mut transaction = begin(&writer);
+        let data = Bytes::from_static(BLOB_RECORD);
+        transaction.store_blob(Oid(1), Tid::ZERO, data.clone(), &mut &content[..]).unwrap();
+        let tid = finish(transaction);
+        reader.sync().unwrap();
+        assert_eq!(reader.load_current(Oid(1)).unwrap().data, data);
+        assert_eq!(fetched(&reader, Oid(1), tid).unwrap(), content, "{length} bytes");
+    }
+}
+
+#[test]
+fn a_blob_that_is_not_there_is_refused_and_the_next_one_comes() {
+    let server = Server::start(Encoding::Pickle);
+    let client = server.client();
+    let mut transaction = begin(&client);
+    let data = Bytes::from_static(BLOB_RECORD);
+    transaction.store_blob(Oid(1), Tid::ZERO, data, &mut &b"content"[..]).unwrap();
+    let tid = finish(transaction);
+    let refused = fetched(&client, Oid(2), tid).unwrap_err();
+    assert!(refused.is_exception("ZODB.POSException.POSKeyError"), "{refused:?}");
+    assert_eq!(fetched(&client, Oid(1), tid).unwrap(), b"content");
+}
+
+#[test]
+fn a_blob_whose_source_cannot_be_read_fails_in_the_client() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the disk is gone"))
+        }
+    }
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    let mut transaction = begin(&client);
+    let data = Bytes::from_static(BLOB_RECORD);
+    let error = transaction.store_blob(Oid(1), Tid::ZERO, data, &mut Broken).unwrap_err();
+    assert!(matches!(error, ClientError::File { .. }), "{error:?}");
+    assert!(error.to_string().contains("the disk is gone"), "{error}");
+    transaction.abort().unwrap();
+    commit(&client, &[(1, "x")]);
+}
+
+#[test]
+fn a_deleted_object_is_gone_from_the_server_and_from_the_cache() {
+    let server = Server::start(Encoding::Pickle);
+    let (writer, reader) = (server.client(), server.client());
+    let first = commit(&writer, &[(1, "one")]);
+    assert_eq!(writer.load_current(Oid(1)).unwrap().serial, first);
+    let mut transaction = begin(&writer);
+    transaction.delete(Oid(1), first).unwrap();
+    let second = finish(transaction);
+    reader.sync().unwrap();
+    for client in [&writer, &reader] {
+        let missing = client.load_current(Oid(1));
+        assert!(matches!(missing, Err(ClientError::NoObject(Oid(1)))), "{missing:?}");
+        assert_eq!(client.load_before(Oid(1), second).unwrap().unwrap().data, record("one"));
+    }
+}
+
+#[test]
+fn an_undone_transaction_leaves_the_data_before_it() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    commit(&client, &[(1, "one")]);
+    commit(&client, &[(1, "two")]);
+    let listed = client.call("undoLog", &Value::tuple([0.into(), 1.into()])).unwrap();
+    let listed = listed.as_sequence().unwrap();
+    let id = listed[0].entry("id").and_then(Value::as_bytes).unwrap();
+    let mut transaction = begin(&client);
+    transaction.undo(id).unwrap();
+    // The server tells which objects have other data now.
+    assert_eq!(transaction.vote().unwrap().changed, [Oid(1)]);
+    let third = transaction.finish(|_| ()).unwrap();
+    let current = client.load_current(Oid(1)).unwrap();
+    assert_eq!((current.data, current.serial), (record("one"), third));
+}
+
+#[test]
+fn restored_records_keep_their_serial_and_a_record_without_data_deletes() {
+    let server = Server::start(Encoding::Pickle);
+    let client = server.client();
+    let copied = |tid, data: Option<&[u8]>, previous| {
+        let options = TransactionOptions { tid: Some(tid), ..TransactionOptions::default() };
+        let mut transaction = client.begin(&options).unwrap();
+        transaction.restore(Oid(1), tid, data, previous).unwrap();
+        assert_eq!(finish(transaction), tid);
+    };
+    let (first, second) = (Tid(1 << 56), Tid(2 << 56));
+    copied(first, Some(&record("one")), None);
+    let current = client.load_current(Oid(1)).unwrap();
+    assert_eq!((current.data, current.serial), (record("one"), first));
+    copied(second, None, None);
+    assert!(matches!(client.load_current(Oid(1)), Err(ClientError::NoObject(_))));
+    assert_eq!(client.load_before(Oid(1), second).unwrap().unwrap().end, Some(second));
+}
+
+#[test]
+fn an_abort_succeeds_when_its_connection_ends_and_not_when_the_server_refuses_it() {
+    play(
+        |listener| {
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(10), |_| ());
+            let abort = peer.expect("tpc_abort");
+            peer.fail(&abort, "ZODB.POSException.StorageTransactionError");
+            peer.expect("tpc_abort");
+            drop(peer);
+            Peer::accept(listener).admit(Tid(10), |_| ());
+        },
+        |client, _| {
+            let refused = begin(client).abort().unwrap_err();
+            let name = "ZODB.POSException.StorageTransactionError";
+            assert!(refused.is_exception(name), "{refused:?}");
+            begin(client).abort().unwrap();
+        },
+    );
+}
