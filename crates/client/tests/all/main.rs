@@ -7,6 +7,7 @@ mod commits;
 mod common;
 mod database;
 mod log;
+mod outcomes;
 mod round_trips;
 mod scripted;
 mod threads;

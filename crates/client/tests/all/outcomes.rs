@@ -1,0 +1,214 @@
+//! A commit whose reply does not come, and how its outcome is found out.
+
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use crate::common::peer::{Peer, play, play_with, wait_until};
+use bytes::Bytes;
+use zodium_client::{
+    Client, ClientError, Interrupt, Options, Outcome, TransactionOptions, Unfinished,
+};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+const KEY_ERROR: &str = "ZODB.POSException.POSKeyError";
+
+/// What a test's transaction writes upon: an object of this serial, and a new one.
+const BASE: Tid = Tid(5);
+
+/// Tells all waiting threads to stop, while it is set.
+#[derive(Default)]
+struct Switch(AtomicBool);
+
+impl Interrupt for Switch {
+    fn may_stop(&self) -> bool {
+        true
+    }
+
+    fn stops(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Commits two objects; returns how the finish failed.
+fn fail_to_finish(client: &Client) -> ClientError {
+    let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+    transaction.store(Oid(1), BASE, Bytes::from_static(b"one")).unwrap();
+    transaction.store(Oid(2), Tid::ZERO, Bytes::from_static(b"two")).unwrap();
+    transaction.vote().unwrap();
+    transaction.finish(|tid| panic!("{tid} was not committed, as far as is known")).unwrap_err()
+}
+
+fn unfinished(error: ClientError) -> Arc<Unfinished> {
+    let ClientError::OutcomeUnknown { transaction, .. } = error else { panic!("{error:?}") };
+    transaction
+}
+
+/// Answers all of a commit but its end.
+fn accept_stores(peer: &mut Peer) {
+    for name in ["tpc_begin", "storea", "storea"] {
+        peer.expect(name);
+    }
+    let vote = peer.expect("vote");
+    peer.reply(&vote, Value::list([]));
+}
+
+/// What a server that came back answers to the request of this name.
+enum Answer {
+    /// With the serial of the revision, and that of the following one.
+    Load(&'static [u8], u64, Option<u64>),
+    Serial(&'static [u8]),
+    Missing(&'static str),
+}
+
+#[test]
+fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
+    use Answer::{Load, Missing, Serial};
+    let committed = Outcome::Committed(Tid(11));
+    for (case, answers, outcome) in [
+        ("as it was sent", vec![Load(b"one", 11, None), Serial(b"two")], committed),
+        ("nothing came", vec![Load(b"older", 5, None)], Outcome::NotCommitted),
+        ("no longer there", vec![Missing("loadBefore")], Outcome::NotCommitted),
+        (
+            "written over since",
+            vec![Load(b"later", 13, None), Load(b"one", 11, Some(13)), Serial(b"two")],
+            committed,
+        ),
+        (
+            "of another transaction, which wrote other data",
+            vec![Load(b"one", 12, None), Serial(b"other"), Load(b"older", 5, Some(12))],
+            Outcome::NotCommitted,
+        ),
+        (
+            "of another transaction, which wrote one object",
+            vec![Load(b"one", 12, None), Missing("loadSerial"), Load(b"older", 5, Some(12))],
+            Outcome::NotCommitted,
+        ),
+    ] {
+        let script = |listener: &UnixListener| {
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(10), |_| ());
+            accept_stores(&mut peer);
+            peer.expect("tpc_finish");
+            drop(peer);
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(20), |peer| {
+                let missed = peer.expect("getInvalidations");
+                peer.reply(&missed, Value::None);
+            });
+            for answer in answers {
+                match answer {
+                    Load(data, serial, end) => {
+                        let load = peer.expect("loadBefore");
+                        peer.reply_load_until(&load, data, Tid(serial), end.map(Tid));
+                    }
+                    Serial(data) => {
+                        let load = peer.expect("loadSerial");
+                        peer.reply(&load, data.into());
+                    }
+                    Missing(name) => {
+                        let load = peer.expect(name);
+                        peer.fail(&load, KEY_ERROR);
+                    }
+                }
+            }
+            peer.expect_silence();
+        };
+        play(script, |client, _| {
+            let unfinished = unfinished(fail_to_finish(client));
+            assert!(unfinished.ask().is_none());
+            assert_eq!(client.outcome(&unfinished).unwrap(), outcome, "{case}");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_fails_while_it_is_asked_leaves_the_outcome_open() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        accept_stores(&mut peer);
+        peer.expect("tpc_finish");
+        drop(peer);
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        let load = peer.expect("loadBefore");
+        peer.fail(&load, "builtins.OSError");
+    };
+    play(script, |client, _| {
+        let unfinished = unfinished(fail_to_finish(client));
+        let error = client.outcome(&unfinished).unwrap_err();
+        assert!(error.is_exception("builtins.OSError"), "{error:?}");
+    });
+}
+
+#[test]
+fn a_finish_that_the_server_refuses_has_committed_nothing() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        accept_stores(&mut peer);
+        let finish = peer.expect("tpc_finish");
+        peer.fail(&finish, "builtins.OSError");
+    };
+    play(script, |client, _| {
+        let error = fail_to_finish(client);
+        assert!(error.is_exception("builtins.OSError"), "{error:?}");
+    });
+}
+
+/// The reply is awaited further when the outcome is asked for.
+#[test]
+fn a_finish_that_was_given_up_has_the_outcome_of_its_late_reply() {
+    for (is_committed, expected) in
+        [(true, Outcome::Committed(Tid(11))), (false, Outcome::NotCommitted)]
+    {
+        let (given_up, is_given_up) = mpsc::channel();
+        let script = move |listener: &UnixListener| {
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(10), |_| ());
+            accept_stores(&mut peer);
+            let finish = peer.expect("tpc_finish");
+            is_given_up.recv().unwrap();
+            match is_committed {
+                true => peer.reply(&finish, Tid(11).into()),
+                false => peer.fail(&finish, "builtins.OSError"),
+            }
+        };
+        let switch = Arc::new(Switch::default());
+        let interrupt = Some(Arc::clone(&switch) as Arc<dyn Interrupt>);
+        let options = |options| Options { interrupt, ..options };
+        play_with(options, script, |client, log| {
+            let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+            transaction.store(Oid(1), BASE, Bytes::from_static(b"one")).unwrap();
+            transaction.store(Oid(2), Tid::ZERO, Bytes::from_static(b"two")).unwrap();
+            transaction.vote().unwrap();
+            switch.0.store(true, Ordering::Relaxed);
+            let error = transaction.finish(|_| panic!("the caller does not wait any more"));
+            let unfinished = unfinished(error.unwrap_err());
+            // While the reply is not here, a caller that must not wait is not answered.
+            let early = client.outcome(&unfinished).unwrap_err();
+            assert!(matches!(early, ClientError::Interrupted), "{early:?}");
+            switch.0.store(false, Ordering::Relaxed);
+            given_up.send(()).unwrap();
+            assert_eq!(client.outcome(&unfinished).unwrap(), expected);
+            if is_committed {
+                // Told as if it were another client's.
+                wait_until(|| !log.0.lock().is_empty());
+                let mut told = log.0.lock().clone();
+                told[0].1.sort();
+                assert_eq!(told, [(Tid(11), vec![Oid(1), Oid(2)])]);
+            }
+        });
+    }
+}
+
+#[test]
+fn an_outcome_that_is_known_elsewhere_is_asked_for_there() {
+    let unfinished = Unfinished::elsewhere(|| Ok(Outcome::Committed(Tid(7))));
+    assert_eq!(unfinished.ask().unwrap().unwrap(), Outcome::Committed(Tid(7)));
+    let failing = Unfinished::elsewhere(|| Err(ClientError::Closed));
+    assert!(matches!(failing.ask(), Some(Err(ClientError::Closed))));
+}
