@@ -10,6 +10,7 @@ mod log;
 mod outcomes;
 mod round_trips;
 mod scripted;
+mod server_storage;
 mod threads;
 mod two_protocols;
 mod warm_up;

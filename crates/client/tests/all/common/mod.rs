@@ -1,6 +1,7 @@
 //! A server with one storage in memory, that can be stopped and started again.
 
 pub(crate) mod peer;
+pub(crate) mod stock_log;
 
 // Not every test uses all of it.
 use std::collections::BTreeMap;

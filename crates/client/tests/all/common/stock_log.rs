@@ -1,0 +1,78 @@
+//! The log of a stock server, which answers each request for one record.
+
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::{Message, decode_message};
+
+use super::peer::{ENCODING, PATIENCE, Peer};
+
+/// A transaction; its tid is its place in the log, from one on.
+pub(crate) struct Logged {
+    pub(crate) extension: Value<'static>,
+    /// How many records it has, of objects from one on.
+    pub(crate) records: u64,
+    /// The record that the server fails to read.
+    pub(crate) damaged: Option<u64>,
+}
+
+impl Default for Logged {
+    fn default() -> Logged {
+        Logged { extension: Value::dict::<&str>([]), records: 1, damaged: None }
+    }
+}
+
+/// The metadata of a transaction, as it is sent.
+pub(crate) fn head(tid: Tid, extension: Value<'static>) -> Value<'static> {
+    let empty = || Value::from(b"");
+    Value::tuple([tid.into(), " ".into(), empty(), empty(), extension])
+}
+
+/// A record, as it is sent.
+pub(crate) fn record(oid: Oid, tid: Tid) -> Value<'static> {
+    Value::tuple([oid.into(), tid.into(), Value::from(b"data"), Value::None])
+}
+
+/// Sends the log to a client until it pings.
+pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) {
+    // The tids that an iterator has left, and the transaction and next object of one of records.
+    let (mut walks, mut records) = (Vec::new(), Vec::new());
+    loop {
+        let frame = peer.frame(PATIENCE).expect("the client says when it is done");
+        let Message { id, name, arguments, .. } = decode_message(ENCODING, &frame).unwrap();
+        let arguments = arguments.unwrap_or_default();
+        let number = |place: usize| arguments[place].as_u64().unwrap() as usize;
+        match &*name {
+            "ping" => return peer.reply(&id, Value::None),
+            "iterator_gc" => {}
+            "iterator_start" => {
+                let start = arguments[0].as_tid().map_or(1, |tid| tid.0);
+                let stop = arguments[1].as_tid().map_or(u64::MAX, |tid| tid.0);
+                peer.reply(&id, (walks.len() as u64).into());
+                walks.push(start..=stop.min(log.len() as u64));
+            }
+            "iterator_next" => {
+                let answer = match walks[number(0)].next() {
+                    Some(tid) => head(Tid(tid), log[tid as usize - 1].extension.clone()),
+                    None => Value::None,
+                };
+                peer.reply(&id, answer);
+            }
+            "iterator_record_start" => {
+                peer.reply(&id, (records.len() as u64).into());
+                records.push((arguments[1].as_tid().unwrap(), 1));
+            }
+            "iterator_record_next" => {
+                let (tid, oid) = &mut records[number(0)];
+                let logged = &log[tid.0 as usize - 1];
+                if logged.damaged == Some(*oid) {
+                    peer.fail(&id, "builtins.OSError");
+                    continue;
+                }
+                let is_over = *oid > logged.records;
+                peer.reply(&id, if is_over { Value::None } else { record(Oid(*oid), *tid) });
+                *oid += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
