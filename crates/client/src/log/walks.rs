@@ -47,6 +47,8 @@ pub(super) struct Walks {
     ahead: VecDeque<Walk>,
     ahead_bytes: usize,
     is_over: bool,
+    /// Why there is no further transaction, reported after those that were received.
+    failure: Option<ClientError>,
     /// Items returned since replies were looked at.
     unseen: usize,
 }
@@ -82,6 +84,7 @@ impl Walks {
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             is_over: false,
+            failure: None,
             unseen: UNSEEN_MAX,
         }
     }
@@ -108,10 +111,11 @@ impl Walks {
                 Some(asked) => asked,
                 // That was the last record of its transaction.
                 None if front.is_some() => continue,
-                None => match &self.following {
-                    Some(following) => following,
-                    None if self.is_over => return Ok(None),
-                    None => continue,
+                None => match (&self.following, &self.failure) {
+                    (Some(following), _) => following,
+                    (None, Some(failure)) => return Err(failure.clone()),
+                    (None, None) if self.is_over => return Ok(None),
+                    (None, None) => continue,
                 },
             };
             self.connection.wait(awaited)?;
@@ -151,10 +155,11 @@ impl Walks {
         let mut output = BytesMut::new();
         if let Some(answer) = self.following.as_ref().and_then(|following| following.take()) {
             self.following = None;
-            match answer? {
-                Value::None => self.is_over = true,
+            match answer {
+                Ok(Value::None) => self.is_over = true,
                 // Requests its records first, while the server still has the place in the log.
-                head => self.begin(head, &mut output)?,
+                Ok(head) => self.begin(head, &mut output)?,
+                Err(failure) => self.failure = Some(failure),
             }
         }
         for walk in &mut self.ahead {
@@ -186,7 +191,7 @@ impl Walks {
     fn has_room(&self) -> bool {
         let is_last = self.ahead.back().is_some_and(|walk| walk.tid >= self.last);
         let has_room = self.ahead.len() < AHEAD_MAX && self.ahead_bytes < AHEAD_BYTES_MAX;
-        has_room && (!is_last || self.ahead.iter().all(Walk::is_over))
+        self.failure.is_none() && has_room && (!is_last || self.ahead.iter().all(Walk::is_over))
     }
 
     fn begin(&mut self, head: Value<'static>, output: &mut BytesMut) -> Result<(), ClientError> {

@@ -11,6 +11,7 @@ mod outcomes;
 mod round_trips;
 mod scripted;
 mod server_storage;
+mod stock_log;
 mod threads;
 mod two_protocols;
 mod warm_up;
