@@ -195,15 +195,20 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     let stream = shared.cache.begin_stream();
     let _ = delivery.stream.set(stream);
     let known = catch_up(shared, &connection, &delivery, last_tid)?;
-    let info = connection.call("get_info", &Value::tuple([]))?;
-    shared.take_info(&info);
-    let has_chunks = chunk::are_offered(&info);
     if let Some(label) = &shared.options.label {
         connection.cast("set_client_label", &Value::tuple([label.as_str().into()]))?;
     }
-    if let Some(watcher) = &shared.options.watcher {
-        watcher.connected(&info);
-    }
+    // Handled as it comes, before the news of a later size that may follow it at once.
+    let told = Arc::clone(shared);
+    let then = move |info: &Value<'_>| {
+        told.take_info(info);
+        if let Some(watcher) = &told.options.watcher {
+            watcher.connected(info);
+        }
+    };
+    let promise = connection.request("get_info", &Value::tuple([]), Some(Box::new(then)))?;
+    connection.wait(&promise)?;
+    let has_chunks = chunk::are_offered(&connection.taken(&promise)?);
     connection.establish(known, shared.options.silence_max)?;
     let connection = Arc::new(connection);
     let current = || {

@@ -15,7 +15,7 @@ use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::{encode_frame, split_frame};
 use zodium_zeo::codec::{
     Encoding, Message, MessageId, decode_message, encode_error, encode_invalidation,
-    encode_load_reply, encode_reply,
+    encode_load_reply, encode_oneway, encode_reply,
 };
 
 pub(crate) const ENCODING: Encoding = Encoding::Msgpack;
@@ -68,6 +68,13 @@ impl Peer {
 
     pub(crate) fn fail(&mut self, id: &MessageId, exception: &str) {
         self.send(&failure(id, exception));
+    }
+
+    /// Calls a method of the client, which does not reply.
+    pub(crate) fn tell(&mut self, name: &str, arguments: &Value<'_>) {
+        let mut out = BytesMut::new();
+        encode_oneway(ENCODING, &mut out, name, arguments).unwrap();
+        self.send(&out);
     }
 
     pub(crate) fn reply_load(&mut self, id: &MessageId, data: &[u8], serial: Tid) {
