@@ -229,21 +229,24 @@ fn catch_up(
     last_tid: Tid,
 ) -> Result<Tid, ClientError> {
     let Some(stream) = delivery.stream.get() else { return Ok(last_tid) };
-    let known = shared.last_tid().max(shared.cache.last_tid());
-    if known == Tid::ZERO || known == last_tid {
+    let (told, cached) = (shared.last_tid(), shared.cache.last_tid());
+    // A commit that a watcher panicked at is in the cache already, and has to be told again.
+    let known = if told == Tid::ZERO { cached } else { told };
+    let newest = told.max(cached);
+    if known == Tid::ZERO || known == last_tid && newest == last_tid {
         shared.cache.verified(*stream, last_tid, []);
         shared.advance(last_tid);
         return Ok(last_tid);
     }
-    if known > last_tid && shared.last_tid() == Tid::ZERO {
+    if newest > last_tid && told == Tid::ZERO {
         warn!(%known, %last_tid, "the saved cache is ahead of the server; dropping it");
         shared.cache.clear(*stream, last_tid);
         shared.advance(last_tid);
         return Ok(last_tid);
     }
-    if known > last_tid {
+    if newest > last_tid {
         let text = format!(
-            "the server's last transaction is {last_tid}, but we have seen {known} already: it \
+            "the server's last transaction is {last_tid}, but we have seen {newest} already: it \
              serves another or an older database"
         );
         return Err(ClientError::options(text));

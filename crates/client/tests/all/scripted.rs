@@ -2,14 +2,15 @@
 //! that a real one seldom sends.
 
 use std::os::unix::net::UnixListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::peer::{
     ALL, ENCODING, PATIENCE, Peer, SILENCE, play, play_waiting, play_with, wait_until,
 };
-use zodium_client::Options;
+use zodium_client::{Options, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{Message, decode_message};
@@ -101,6 +102,45 @@ fn a_cache_is_dropped_when_the_server_cannot_tell_what_has_changed() {
         assert_eq!(*log.0.lock(), [(ALL, Vec::new())]);
         assert_eq!(client.load_cached(Oid(1), Tid(21)), None);
         assert_eq!(load(Tid(21)), b"new".as_slice());
+    });
+}
+
+/// Fails at the first commit that it is told of.
+#[derive(Default)]
+struct Panicking(AtomicBool);
+
+impl Watcher for Panicking {
+    fn invalidated(&self, tid: Tid, _: &[Oid]) {
+        assert!(self.0.swap(true, Ordering::Relaxed), "told of {tid} for a test of panics");
+    }
+}
+
+/// What it was told of may be half handled, and is told again.
+#[test]
+fn a_watcher_that_panics_costs_the_connection_and_no_more() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(10), |_| ());
+        peer.expect("loadBefore");
+        // The thread that loads is the one that reads by now.
+        thread::sleep(SILENCE);
+        peer.invalidate(Tid(11), &[Oid(1)]);
+        peer.expect_end();
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(11), |peer| {
+            let missed = peer.expect("getInvalidations");
+            peer.reply(&missed, Value::tuple([Tid(11).into(), Value::list([Oid(1).into()])]));
+        });
+        let load = peer.expect("loadBefore");
+        peer.reply_load(&load, b"data", Tid(11));
+    };
+    let options = |options| Options { watcher: Some(Arc::new(Panicking::default())), ..options };
+    play_with(options, script, |client, _| {
+        let reading = Arc::clone(client);
+        let panicked = thread::spawn(move || reading.load_before(Oid(1), Tid(11))).join();
+        assert!(panicked.is_err());
+        wait_until(|| client.last_tid() == Tid(11));
+        assert_eq!(client.load_before(Oid(1), Tid(12)).unwrap().unwrap().serial, Tid(11));
     });
 }
 
