@@ -228,6 +228,19 @@ mod tests {
     }
 
     #[test]
+    fn a_client_writes_unless_the_url_says_otherwise() {
+        for (query, access) in [
+            ("", Access::ReadWrite),
+            ("?read_only=1", Access::ReadOnly),
+            ("?read_only=0", Access::ReadWrite),
+            ("?read_only_fallback=yes", Access::Fallback),
+            ("?read_only_fallback=no", Access::ReadWrite),
+        ] {
+            assert_eq!(options(&format!("zeo://a:1{query}")).access, access, "{query}");
+        }
+    }
+
+    #[test]
     fn the_warm_up_list_has_a_path_or_there_is_none() {
         let path = WarmUpList::File("/var/first".into());
         assert_eq!(options("zeo://a:1?warm_up=/var/first").warm_up, path);

@@ -47,6 +47,7 @@ fn a_file_says_what_its_server_says() {
     for database in [&file, &served] {
         assert_eq!(database.last_tid(), second);
         let (then, now) = (database.view(first), database.now());
+        assert_eq!((then.tid(), now.tid()), (first, second));
         then.prefetch(&[Oid(0)]);
         let oids = [Oid(0), Oid(1), Oid(9)];
         let data = |found: Vec<Option<zodium_client::Revision>>| -> Vec<_> {

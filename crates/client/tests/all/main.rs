@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod addresses;
 mod calls;
 mod client;
 mod commits;
 mod common;
 mod database;
+mod forks;
 mod log;
 mod outcomes;
 mod round_trips;

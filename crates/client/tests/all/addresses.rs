@@ -1,0 +1,120 @@
+//! Which of its servers a client uses.
+
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{Server, commit};
+use zodium_client::{Access, Client, ClientError, Options, TransactionOptions};
+use zodium_types::{Address, Oid};
+use zodium_zeo::codec::Encoding;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// An address where no server listens.
+fn absent(folder: &Path, name: &str) -> Address {
+    Address::Unix(folder.join(name))
+}
+
+/// A server that takes connections and says nothing.
+fn silent(folder: &Path) -> (UnixListener, Address) {
+    let path = folder.join("silent");
+    (UnixListener::bind(&path).unwrap(), Address::Unix(path))
+}
+
+fn read_only_server() -> Server {
+    let mut server = Server::start(Encoding::Pickle);
+    server.read_only = true;
+    server.restart();
+    server
+}
+
+#[test]
+fn a_client_that_only_reads_does_not_wait_for_further_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_listener, silent) = silent(folder.path());
+    let server = read_only_server();
+    let mut options = Options { access: Access::ReadOnly, ..server.options() };
+    options.addresses.push(silent);
+    // The silent server is given up after far longer.
+    options.wait_timeout = Duration::from_secs(5);
+    options.silence_max = Duration::from_secs(60);
+    let client = Client::connect(options).unwrap();
+    assert!(client.is_connected() && client.is_read_only());
+}
+
+#[test]
+fn a_server_that_takes_no_commits_is_better_than_one_that_fails_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_listener, silent) = silent(folder.path());
+    let server = read_only_server();
+    let mut options = Options { access: Access::Fallback, silence_max: SHORT, ..server.options() };
+    options.addresses.push(silent);
+    let client = Client::connect(options).unwrap();
+    assert!(client.is_connected() && client.is_read_only());
+    let refused = client.begin(&TransactionOptions::default()).err();
+    assert!(matches!(refused, Some(ClientError::ReadOnly)), "{refused:?}");
+}
+
+#[test]
+fn servers_that_are_all_absent_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let addresses = ["one", "two"].map(|name| absent(folder.path(), name)).to_vec();
+    let first = addresses[0].clone();
+    let options = Options { addresses, wait_timeout: SHORT, ..Options::new(first) };
+    let error = Client::connect(options).err().unwrap();
+    let folder = folder.path().display().to_string();
+    assert!(error.to_string().contains(&folder), "{error}");
+}
+
+#[test]
+fn a_server_that_hangs_up_during_the_handshake_may_want_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zeo");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((connection, _)) = listener.accept() {
+            drop(connection);
+        }
+    });
+    let options = Options { wait_timeout: SHORT, ..Options::new(Address::Unix(path)) };
+    let error = Client::connect(options).err().unwrap();
+    assert!(error.to_string().contains("does it speak TLS?"), "{error}");
+}
+
+#[test]
+fn without_a_connection_a_client_is_as_writable_as_its_best_server_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    for (access, is_read_only) in
+        [(Access::ReadWrite, false), (Access::Fallback, true), (Access::ReadOnly, true)]
+    {
+        let options = Options::new(absent(folder.path(), "none"));
+        let options = Options { access, wait: false, wait_timeout: SHORT, ..options };
+        let client = Client::connect(options).unwrap();
+        assert_eq!(client.is_read_only(), is_read_only, "{access:?}");
+        let refused = client.new_oid().unwrap_err();
+        match access {
+            // It stays so.
+            Access::ReadOnly => assert!(matches!(refused, ClientError::ReadOnly), "{refused:?}"),
+            // There may be a server later.
+            _ => assert!(matches!(refused, ClientError::Unreachable { .. }), "{refused:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_kept_cache_belongs_to_the_servers_that_the_client_used_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(Encoding::Msgpack);
+    let options = Options { cache_path: Some(folder.path().join("c")), ..server.options() };
+    let client = Client::connect(options.clone()).unwrap();
+    commit(&client, &[(1, "one")]);
+    let moved = vec![Address::Unix(server.path()), absent(folder.path(), "standby")];
+    client.set_addresses(moved.clone()).unwrap();
+    client.sync().unwrap();
+    assert_eq!(client.load_current(Oid(1)).unwrap().data, crate::common::record("one"));
+    client.close();
+    let kept = |options| Client::connect(options).unwrap().cache_metrics().objects;
+    assert_eq!(kept(Options { addresses: moved, ..options.clone() }), 1);
+    assert_eq!(kept(options), 0);
+}
