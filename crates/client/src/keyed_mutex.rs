@@ -44,3 +44,43 @@ impl<T: Copy + Eq + Hash> Drop for KeyedGuard<'_, T> {
         self.mutex.unlocked.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const NEVER: fn() -> bool = || false;
+
+    #[test]
+    fn one_thread_at_a_time_holds_a_key() {
+        let mutex = KeyedMutex::new();
+        let (holders, turns) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let _guard = mutex.lock(1, NEVER).unwrap();
+                        assert_eq!(holders.fetch_add(1, Ordering::Relaxed), 0);
+                        std::thread::yield_now();
+                        holders.fetch_sub(1, Ordering::Relaxed);
+                        turns.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.into_inner(), 200);
+    }
+
+    #[test]
+    fn a_wait_ends_when_it_is_told_to_and_a_free_key_needs_none() {
+        let mutex = KeyedMutex::new();
+        let held = mutex.lock(1, NEVER).unwrap();
+        assert!(mutex.lock(1, || true).is_none());
+        let other = mutex.lock(2, || true);
+        assert!(other.is_some());
+        drop(held);
+        assert!(mutex.lock(1, || true).is_some());
+    }
+}

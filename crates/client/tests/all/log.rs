@@ -53,6 +53,37 @@ fn a_transaction_larger_than_what_is_ahead_comes_record_by_record() {
 }
 
 #[test]
+fn records_come_in_batches_of_what_is_there() {
+    for encoding in ENCODINGS {
+        let server = Server::start(encoding);
+        let client = server.client();
+        let tid = commit_bytes(&client, 0, 1000, 4000);
+        let mut reader = client.read_log(None, None).unwrap();
+        reader.next_transaction().unwrap().unwrap();
+        let mut oids = Vec::new();
+        for count in [0, 1, 3] {
+            let batch = reader.next_records(count).unwrap();
+            assert_eq!(batch.len(), count);
+            oids.extend(batch.into_iter().map(|record| record.oid.0));
+            assert_eq!(reader.position(), Some((tid, oids.len())));
+        }
+        let mut batches = 0;
+        loop {
+            let batch = reader.next_records(usize::MAX).unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            // An answer of the server has up to 256 KiB.
+            assert!((1..100).contains(&batch.len()), "{} at once", batch.len());
+            batches += 1;
+            oids.extend(batch.into_iter().map(|record| record.oid.0));
+        }
+        assert!(oids.iter().copied().eq(0..1000));
+        assert!(batches < 100, "{batches} batches");
+    }
+}
+
+#[test]
 fn records_that_were_passed_over_can_be_had_whatever_was_wanted_before() {
     let server = Server::start(Encoding::Msgpack);
     let client = server.client();
