@@ -194,3 +194,94 @@ fn slice<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     *rest = after;
     Some(first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TID: Tid = Tid(0x0102_0304_0506_0708);
+    const OID: Oid = Oid(0x1112_1314_1516_1718);
+
+    fn items() -> Vec<ChunkItem<'static>> {
+        let (user, description, extension) = (&b"me"[..], &b"something"[..], &b""[..]);
+        let record = |data, data_tid| ChunkItem::Record { oid: OID, data, data_tid };
+        vec![
+            ChunkItem::Transaction { tid: TID, status: b'p', user, description, extension },
+            record(Some(b"data"), None),
+            record(Some(b""), None),
+            record(Some(b"data"), Some(TID)),
+            record(None, Some(TID)),
+            record(None, None),
+            ChunkItem::Skipped,
+            ChunkItem::Object { oid: OID, serial: TID, data: b"data" },
+            ChunkItem::Following(OID),
+            ChunkItem::End,
+        ]
+    }
+
+    fn encoded(items: &[ChunkItem<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        items.iter().for_each(|item| put_chunk_item(&mut out, item).unwrap());
+        out
+    }
+
+    fn decoded(mut chunk: &[u8]) -> Result<Vec<ChunkItem<'_>>, CodecError> {
+        std::iter::from_fn(|| next_chunk_item(&mut chunk).transpose()).collect()
+    }
+
+    #[test]
+    fn items_come_back_as_they_were_put_and_none_from_a_part_of_one() {
+        assert_eq!(decoded(&encoded(&items())).unwrap(), items());
+        for item in items() {
+            let whole = encoded(&[item]);
+            for length in 1..whole.len() {
+                assert!(decoded(&whole[..length]).is_err(), "{length} bytes of {item:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_says_in_its_flags_what_it_has() {
+        let (data, data_tid) = (Some(&b"data"[..]), Some(TID));
+        for (data, data_tid, flags, length) in [
+            (None, None, 0, 10),
+            (data, None, 1, 18),
+            (None, data_tid, 2, 18),
+            (data, data_tid, 3, 26),
+        ] {
+            let record = encoded(&[ChunkItem::Record { oid: OID, data, data_tid }]);
+            assert_eq!((record[0], record[9], record.len()), (b'R', flags, length));
+        }
+    }
+
+    #[test]
+    fn a_record_with_other_flags_is_refused() {
+        let record = encoded(&[ChunkItem::Record { oid: OID, data: None, data_tid: None }]);
+        for flags in 4..=u8::MAX {
+            let mut other = record.clone();
+            other[9] = flags;
+            // Enough for whatever the flags may stand for.
+            other.extend_from_slice(&[0; 16]);
+            assert!(next_chunk_item(&mut &other[..]).is_err(), "flags {flags}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused_and_nothing_of_its_item_is_put() {
+        let text = vec![b'x'; usize::from(u16::MAX) + 1];
+        let item = |description| ChunkItem::Transaction {
+            tid: TID,
+            status: b' ',
+            user: b"me",
+            description,
+            extension: b"",
+        };
+        let mut out = encoded(&[ChunkItem::Skipped]);
+        let refused = put_chunk_item(&mut out, &item(&text)).unwrap_err();
+        let length = text.len();
+        assert!(matches!(refused, CodecError::MessageTooLong { length: told } if told == length));
+        assert_eq!(out, encoded(&[ChunkItem::Skipped]));
+        let longest = item(&text[1..]);
+        assert_eq!(decoded(&encoded(&[longest])).unwrap(), [longest]);
+    }
+}
