@@ -255,7 +255,7 @@ mod tests {
     use std::time::Instant;
 
     use bytes::Bytes;
-    use zodium_disk::{MemoryDisk, SystemClock};
+    use zodium_disk::{ManualClock, MemoryDisk, SystemClock};
     use zodium_filestorage::FileStorage;
     use zodium_filestorage::OpenOptions;
     use zodium_storage::Access;
@@ -291,6 +291,22 @@ mod tests {
         database.finish(number, voted).unwrap();
         writer.step(Instant::now);
         database.last_tid()
+    }
+
+    #[test]
+    fn a_monotonic_time_becomes_one_of_the_wall_clock_whether_past_or_future() {
+        let options = OpenOptions::new(Path::new("Data.fs"));
+        let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+        // The wall clock has moved on since the monotonic one began, at 1000 seconds.
+        let clock = Arc::new(ManualClock::at(1_000_000_000_000));
+        clock.advance(Duration::from_secs(60));
+        let given = Arc::<ManualClock>::clone(&clock);
+        let database = Database::start(Arc::new(file), given, &Config::default()).unwrap();
+        for (monotonic, unix) in [(0, 1000.0), (45, 1045.0), (60, 1060.0), (90, 1090.0)] {
+            let found = database.unix_seconds_at(Duration::from_secs(monotonic));
+            assert!((found - unix).abs() < 1e-3, "{monotonic} s: {found}");
+        }
+        database.close().unwrap();
     }
 
     #[test]

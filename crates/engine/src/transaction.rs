@@ -265,3 +265,39 @@ impl Voted {
         self.resolved
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_that_of_metadata_entries_and_data() {
+        let metadata = TransactionMetadata {
+            user: b"me".to_vec(),
+            description: b"what".to_vec(),
+            extension: b"a pickle".to_vec(),
+        };
+        let status = TransactionStatus::Normal;
+        let mut transaction = Transaction::new(metadata, None, status).unwrap();
+        let (mut data, mut entries) = (0, 2 + 4 + 8);
+        let sizes = |transaction: &Transaction| {
+            let all = transaction.memory_bytes();
+            (all - transaction.entries_bytes(), transaction.entries_bytes())
+        };
+        assert_eq!(sizes(&transaction), (data, entries));
+        for length in [10, 20, 30] {
+            transaction.store(Oid(1), Tid::ZERO, vec![0; length].into());
+            (data, entries) = (data + length, entries + size_of::<Write>());
+            assert_eq!(sizes(&transaction), (data, entries));
+        }
+        transaction.restore(Oid(2), Tid(1), Some(vec![0; 40].into()), None);
+        transaction.restore(Oid(3), Tid(1), None, None);
+        transaction.delete(Oid(4), Tid(1));
+        (data, entries) = (data + 40, entries + 3 * size_of::<Write>());
+        assert_eq!(sizes(&transaction), (data, entries));
+        (0..4).for_each(|oid| transaction.read_current(Oid(oid), Tid(1)));
+        (0..5).for_each(|tid| transaction.undo(Tid(tid)));
+        entries += 4 * size_of::<ObjectRead>() + 5 * size_of::<Undo>();
+        assert_eq!(sizes(&transaction), (data, entries));
+    }
+}
