@@ -15,6 +15,7 @@ mod reopening;
 mod reservations;
 mod shared;
 mod slow_disk;
+mod spilled_data;
 mod support;
 mod transaction_timeout;
 mod undo_and_restore;
