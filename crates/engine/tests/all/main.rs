@@ -19,3 +19,4 @@ mod spilled_data;
 mod support;
 mod transaction_timeout;
 mod undo_and_restore;
+mod undo_conflicts;
