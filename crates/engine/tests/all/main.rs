@@ -5,6 +5,7 @@
 mod blobs;
 mod commit_model;
 mod commits_on_disk;
+mod conflict_resolution;
 mod damaged_objects;
 mod failing_disk;
 mod following;

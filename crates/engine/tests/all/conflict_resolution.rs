@@ -1,0 +1,60 @@
+//! Conflicts that the server resolves: on the worker where they are small, else on a thread that
+//! may take its time.
+
+use std::sync::Arc;
+
+use crate::support::{CONFIG, Session, start_with, transaction};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use zodium_disk::{MemoryDisk, SystemClock};
+use zodium_engine::{Config, Merge, Resolver};
+use zodium_storage::Access;
+use zodium_types::{Oid, Tid};
+
+/// The most bytes of three revisions that are merged on a worker.
+const WORKER_BYTES_MAX: usize = 16 << 10;
+
+/// Takes the client's data, and notes how each conflict was resolved.
+#[derive(Debug, Default)]
+struct Ours(Mutex<Vec<Access>>);
+
+impl Resolver for Ours {
+    fn resolve(&self, _: &[u8], _: &[u8], new: &[u8], access: Access) -> Merge {
+        self.0.lock().push(access);
+        Merge::Resolved(new.to_vec())
+    }
+}
+
+#[test]
+fn a_worker_resolves_conflicts_up_to_a_size_and_leaves_larger_ones_to_another_thread() {
+    let resolver = Arc::new(Ours::default());
+    let config = Config { resolver: Some(Arc::<Ours>::clone(&resolver)), ..CONFIG };
+    let storage = start_with(MemoryDisk::volatile(), Arc::new(SystemClock::new()), &config);
+    let mut session = Session::new(&storage);
+    // Sizes of the old, the committed and the new revision.
+    let (third, rest) = (WORKER_BYTES_MAX / 3, WORKER_BYTES_MAX - 2 * (WORKER_BYTES_MAX / 3));
+    for (oid, (sizes, expected)) in (1..).map(Oid).zip([
+        ([10, 10, 10], Access::NonBlocking),
+        ([third, third, rest], Access::NonBlocking),
+        ([third + 1, third, rest], Access::Blocking),
+        ([third, third + 1, rest], Access::Blocking),
+        ([third, third, rest + 1], Access::Blocking),
+    ]) {
+        let mut serial = Tid::ZERO;
+        let [old, committed, new] = sizes.map(|size| Bytes::from(vec![b'x'; size]));
+        for data in [&old, &committed] {
+            let mut transaction = transaction();
+            transaction.store(oid, serial, data.clone());
+            let tid = session.commit(transaction);
+            serial = if serial == Tid::ZERO { tid } else { serial };
+        }
+        let mut transaction = transaction();
+        transaction.store(oid, serial, new);
+        let (number, voted) = session.vote(transaction);
+        assert_eq!((voted.changed(), voted.resolved()), (&[oid][..], 1));
+        session.finish(number, voted).unwrap();
+        assert_eq!(*resolver.0.lock(), [expected], "{sizes:?}");
+        resolver.0.lock().clear();
+    }
+    storage.close().unwrap();
+}
