@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod background;
 mod blobs;
 mod commit_model;
 mod commits_on_disk;
@@ -10,6 +11,7 @@ mod damaged_objects;
 mod failing_disk;
 mod following;
 mod invalidations;
+mod lock_waits;
 mod pack;
 mod released_space;
 mod reopening;
