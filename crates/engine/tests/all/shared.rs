@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zodium_disk::SystemClock;
+use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::commit::ConflictKind;
 use zodium_engine::{Config, Database, Merge, Resolver, Transaction, VoteError, VoteStart};
 use zodium_storage::{Access, StorageError};
@@ -11,7 +11,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::support::shared_memory::SharedMemory;
 use crate::support::{
-    CONFIG, Outcome, Refusal, Session, assert_idle, text, transaction, transaction_with,
+    CONFIG, Outcome, Refusal, Session, assert_idle, start, text, transaction, transaction_with,
 };
 
 /// Merges texts by joining them.
@@ -120,6 +120,38 @@ fn server_resolves_conflicts_over_the_revision_that_is_current() {
     first.finish(number, voted).unwrap();
     assert_eq!(text(&other, 1).as_deref(), Some("bc"));
     assert_eq!(text(&other, 2).as_deref(), Some("y"));
+}
+
+/// The first answer to a client whose conflicts are of several kinds.
+#[test]
+fn conflicts_of_stores_are_resolved_before_a_client_hears_of_others() {
+    let config = Config { resolver: Some(Arc::new(Join)), ..CONFIG };
+    let [one, other] = two(&config);
+    let (mut first, mut second) = (Session::new(&one), Session::new(&other));
+    let old = first.store(&[(1, "a"), (2, "x"), (3, "y")]);
+    let new = second.store(&[(1, "b"), (2, "z"), (3, "z")]);
+    let mut transaction = storing(3, old, "c");
+    transaction.read_current(Oid(1), old);
+    transaction.delete(Oid(2), old);
+    let found = conflicts_of(first.try_vote(&mut transaction).unwrap());
+    let (read, delete) = (ConflictKind::Read, ConflictKind::Delete);
+    assert_eq!(found, [(read, Oid(1), new, old), (delete, Oid(2), new, old)]);
+    assert_idle(&one);
+}
+
+#[test]
+fn a_server_waits_for_the_commits_of_others_only_where_there_are_any() {
+    let mut doors = SharedMemory::doors(1);
+    let door = doors.remove(0);
+    let fail = door.failing();
+    let shared = serve(door, &CONFIG);
+    assert!(shared.is_shared());
+    shared.catch_up().unwrap();
+    fail();
+    assert!(matches!(shared.catch_up(), Err(StorageError::Io(_))));
+    let alone = start(MemoryDisk::volatile());
+    assert!(!alone.is_shared());
+    alone.catch_up().unwrap();
 }
 
 #[test]

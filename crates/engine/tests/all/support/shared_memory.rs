@@ -43,7 +43,7 @@ impl SharedMemory {
         (0..count).map(door).collect()
     }
 
-    /// Has the next finish fail; gives what can do it again.
+    /// Has the next finish or catching up fail; gives what can do it again.
     pub(crate) fn failing(&self) -> impl Fn() + use<> {
         let common = Arc::clone(&self.common);
         move || common.fails.store(true, Ordering::Relaxed)
@@ -113,6 +113,13 @@ impl Follow for SharedMemory {
     fn follow(&self, _: Tid, follower: Arc<dyn Follower>) -> Result<(), StorageError> {
         self.common.followers.lock().push((self.number, follower));
         Ok(())
+    }
+
+    fn catch_up(&self) -> Result<(), StorageError> {
+        match self.common.fails.swap(false, Ordering::Relaxed) {
+            true => Err(StorageError::Io("the cluster is away".into())),
+            false => Ok(()),
+        }
     }
 }
 
