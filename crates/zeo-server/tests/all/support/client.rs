@@ -42,6 +42,8 @@ pub(crate) struct Client {
     answers: HashMap<MessageId, Answer>,
     /// Other clients' commits, in the order of arrival.
     pub(crate) invalidations: VecDeque<(Tid, BTreeSet<Oid>)>,
+    /// The other notices, by name and arguments.
+    pub(crate) notices: Vec<(String, Vec<Value<'static>>)>,
     closed: bool,
 }
 
@@ -59,6 +61,7 @@ impl Client {
             last_id: 0,
             answers: HashMap::new(),
             invalidations: VecDeque::new(),
+            notices: Vec::new(),
             closed: false,
         };
         let announced = loop {
@@ -147,6 +150,39 @@ impl Client {
         self.answer(&id)
     }
 
+    /// Buffers the begin of a transaction without metadata.
+    pub(crate) fn begin(&mut self, number: u64) -> Result<(), Difference> {
+        let empty = || Value::from(b"");
+        let extension = Value::dict::<&str>([]);
+        let arguments = [number.into(), empty(), empty(), extension, Value::None, " ".into()];
+        self.tell("tpc_begin", arguments)
+    }
+
+    /// Buffers a store within a transaction.
+    pub(crate) fn store(
+        &mut self,
+        number: u64,
+        oid: Oid,
+        serial: Tid,
+        data: &[u8],
+    ) -> Result<(), Difference> {
+        self.tell("storea", [oid.into(), serial.into(), data.into(), number.into()])
+    }
+
+    /// Votes for a transaction and finishes it, which must both succeed without conflicts.
+    pub(crate) fn commit(&mut self, number: u64) -> Result<Tid, Difference> {
+        let voted = self.ask("vote", [number.into()])?;
+        let finished = self.ask("tpc_finish", [number.into()])?;
+        match (&voted, &finished) {
+            (Answer::Value(conflicts), Answer::Value(tid))
+                if conflicts.as_sequence().is_some_and(<[_]>::is_empty) =>
+            {
+                tid.as_tid().ok_or(Difference { what: format!("the tid is {tid:?}") })
+            }
+            _ => Err(Difference { what: format!("voted: {voted:?}, finished: {finished:?}") }),
+        }
+    }
+
     /// Waits for the reply to a call that was sent.
     pub(crate) fn answer(&mut self, id: &MessageId) -> Result<Answer, Difference> {
         loop {
@@ -187,8 +223,13 @@ impl Client {
                         return Err(Difference { what });
                     }
                 }
-                ServerMessage::Notice(notice) => {
+                ServerMessage::Notice(notice) if notice.name == "invalidateTransaction" => {
                     self.invalidations.extend(invalidation(notice));
+                }
+                ServerMessage::Notice(Message { name, arguments, .. }) => {
+                    let arguments = arguments.unwrap_or_default().into_iter();
+                    let arguments = arguments.map(Value::into_owned).collect();
+                    self.notices.push((name.into_owned(), arguments));
                 }
             }
         }
@@ -212,9 +253,6 @@ fn is_closing(kind: ErrorKind) -> bool {
 }
 
 fn invalidation(notice: Message<'_>) -> Option<(Tid, BTreeSet<Oid>)> {
-    if notice.name != "invalidateTransaction" {
-        return None;
-    }
     let arguments = notice.arguments?;
     let oids = arguments.get(1)?.as_sequence()?.iter().filter_map(Value::as_oid).collect();
     Some((arguments.first()?.as_tid()?, oids))

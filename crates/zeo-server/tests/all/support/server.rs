@@ -16,11 +16,12 @@ use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
 use zodium_net::{Bound, Share, WorkerOptions, Workers};
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
-use zodium_zeo_server::{Config, ServedStorage, Server, ZeoService};
+use zodium_zeo_server::{Config, Inspection, ServedStorage, Server, SessionMetrics, ZeoService};
 
 use super::{Difference, same};
 
 const DATA: &str = "Data.fs";
+const BLOBS: &str = "blobs";
 /// Most bytes that clients may send at once; a stock server has no limit.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
 /// Commits that a server remembers for reconnecting clients.
@@ -29,11 +30,29 @@ const WORKERS: usize = 2;
 /// Time between two moves of connections, where they move.
 const MOVE_INTERVAL: Duration = Duration::from_micros(300);
 
+/// What a server has, beside a storage in memory.
+#[derive(Default)]
+pub(crate) struct Setup {
+    /// Its file.
+    pub(crate) data: Option<Vec<u8>>,
+    /// Whether connections move between the workers all the time.
+    pub(crate) is_moving: bool,
+    /// Whether it takes blobs.
+    pub(crate) has_blobs: bool,
+    /// Whether its storage takes no commits.
+    pub(crate) read_only: bool,
+    /// Longest time that a transaction may hold its locks.
+    pub(crate) transaction_timeout: Option<Duration>,
+    /// How far back the log is read for clients that missed commits.
+    pub(crate) invalidation_age: Option<Duration>,
+}
+
 /// A running server; stopped when dropped.
 pub(crate) struct InProcess {
     socket: PathBuf,
     disk: MemoryDisk,
     storage: Arc<Database>,
+    server: Arc<Server>,
     stop: Option<oneshot::Sender<()>>,
     /// Moves of connections between workers.
     moves: Arc<AtomicU64>,
@@ -46,27 +65,31 @@ impl InProcess {
         encoding: Encoding,
         data: Option<Vec<u8>>,
     ) -> Result<InProcess, Difference> {
-        InProcess::start_with(encoding, data, false)
+        InProcess::start_with(encoding, Setup { data, ..Setup::default() })
     }
 
     /// As [`InProcess::start`] without data; connections move between the workers all the time.
     pub(crate) fn start_moving(encoding: Encoding) -> Result<InProcess, Difference> {
-        InProcess::start_with(encoding, None, true)
+        InProcess::start_with(encoding, Setup { is_moving: true, ..Setup::default() })
     }
 
-    fn start_with(
-        encoding: Encoding,
-        data: Option<Vec<u8>>,
-        is_moving: bool,
-    ) -> Result<InProcess, Difference> {
+    pub(crate) fn start_with(encoding: Encoding, setup: Setup) -> Result<InProcess, Difference> {
+        let Setup { data, is_moving, has_blobs, read_only, .. } = setup;
         let disk = MemoryDisk::volatile();
         if let Some(data) = data {
             disk.put(Path::new(DATA), data);
         }
-        let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::new(DATA) };
+        let options = OpenOptions {
+            cache_bytes: 1 << 20,
+            read_only,
+            blob_directory: has_blobs.then(|| BLOBS.into()),
+            ..OpenOptions::new(DATA)
+        };
         let file = FileStorage::open(Arc::new(disk.clone()), &options)?;
         let config = StorageConfig {
             invalidation_queue_size: REMEMBERED,
+            invalidation_age: setup.invalidation_age,
+            transaction_timeout: setup.transaction_timeout,
             pack_gc: false,
             pack_keep_old: false,
             reopening: None,
@@ -77,18 +100,39 @@ impl InProcess {
         let socket = folder.path().join("zeo");
         let (stop, stopped) = oneshot::channel();
         let (ready, listening) = std::sync::mpsc::channel();
-        let (served, address) = (Arc::clone(&storage), Address::Unix(socket.clone()));
+        let (server, address) = (make_server(encoding, &storage), Address::Unix(socket.clone()));
+        let served = Arc::clone(&server);
         let moves = Arc::<AtomicU64>::default();
         let moved = is_moving.then(|| Arc::clone(&moves));
-        let serve = move || serve(served, encoding, &address, moved.as_deref(), &ready, stopped);
+        let serve = move || serve(&served, &address, moved.as_deref(), &ready, stopped);
         let thread = Some(std::thread::spawn(serve));
         listening.recv()?;
         let stop = Some(stop);
-        Ok(InProcess { socket, disk, storage, stop, moves, thread, _folder: folder })
+        Ok(InProcess { socket, disk, storage, server, stop, moves, thread, _folder: folder })
     }
 
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// The bytes of its file.
+    pub(crate) fn data(&self) -> Vec<u8> {
+        self.disk.bytes(Path::new(DATA)).unwrap()
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// What its workers report of their sessions, of which each describes so many.
+    pub(crate) fn inspect(&self, listed_max: usize) -> Inspection {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.server.inspect(listed_max, Duration::from_secs(20)))
+    }
+
+    /// The metrics of the sessions of its storage.
+    pub(crate) fn metrics(&self) -> SessionMetrics {
+        self.server.metrics().pop().unwrap().2
     }
 
     pub(crate) fn last_tid(&self) -> Tid {
@@ -116,7 +160,7 @@ impl InProcess {
         same("damages of the file", damages, Vec::new())
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // The thread may have ended already.
             let _ = stop.send(());
@@ -133,22 +177,25 @@ impl Drop for InProcess {
     }
 }
 
-fn serve(
-    storage: Arc<Database>,
-    encoding: Encoding,
-    address: &Address,
-    moves: Option<&AtomicU64>,
-    ready: &std::sync::mpsc::Sender<()>,
-    mut stopped: oneshot::Receiver<()>,
-) -> io::Result<()> {
+fn make_server(encoding: Encoding, storage: &Arc<Database>) -> Arc<Server> {
     let config = Config {
         encoding,
         frame_bytes_max: FRAME_BYTES_MAX,
         read_only: false,
         notice_interval: Duration::ZERO,
     };
-    let storages = BTreeMap::from([("1".to_owned(), ServedStorage { storage, allow: None })]);
-    let server = Arc::new(Server::new(config, storages));
+    let served = ServedStorage { storage: Arc::clone(storage), allow: None };
+    Arc::new(Server::new(config, BTreeMap::from([("1".to_owned(), served)])))
+}
+
+fn serve(
+    server: &Arc<Server>,
+    address: &Address,
+    moves: Option<&AtomicU64>,
+    ready: &std::sync::mpsc::Sender<()>,
+    mut stopped: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let server = Arc::clone(server);
     let make = move |_| ZeoService::new(Arc::clone(&server));
     let options = WorkerOptions { count: WORKERS, ..WorkerOptions::default() };
     let workers = Workers::start(options, make).map_err(io::Error::other)?;
