@@ -8,6 +8,7 @@
 
 mod blobs;
 mod calls;
+mod large_requests;
 mod moves;
 mod orders;
 mod splits;
