@@ -119,3 +119,79 @@ pub(crate) fn read_objects(
         Ok(Value::Bytes(out.into()))
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use zodium_storage::{RecordCursor, StorageError, Transaction};
+    use zodium_types::Tid;
+    use zodium_zeo::codec::next_chunk_item;
+
+    use super::*;
+
+    /// Gives the oids of records, and fails at `None`.
+    struct Log(Vec<Option<u64>>);
+
+    impl TransactionCursor for Log {
+        fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
+            unreachable!("a chunk is read at once")
+        }
+
+        fn records(&self) -> Option<Box<dyn RecordCursor>> {
+            unreachable!("a chunk is read at once")
+        }
+
+        fn read(
+            &mut self,
+            _: bool,
+            visit: &mut dyn FnMut(LogItem<'_>) -> ControlFlow<()>,
+        ) -> Result<bool, StorageError> {
+            while let Some(record) = self.0.first() {
+                let Some(oid) = *record else {
+                    return Err(StorageError::Corrupt("a test".into()));
+                };
+                self.0.remove(0);
+                let data = Some(&b"0123456789"[..]);
+                let item = LogItem::Record { oid: Oid(oid), data, data_tid: Some(Tid(1)) };
+                if visit(item).is_break() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+
+    /// The oids of a chunk, and whether the log ends there.
+    fn chunk(log: &mut Log, bytes_max: usize) -> Result<(Vec<u64>, bool), Exception> {
+        let chunk = read_log_chunk(log, bytes_max, true)?;
+        let (mut rest, mut oids) = (chunk.as_bytes().unwrap(), Vec::new());
+        while let Some(item) = next_chunk_item(&mut rest).unwrap() {
+            match item {
+                ChunkItem::Record { oid, .. } => oids.push(oid.0),
+                ChunkItem::End => return Ok((oids, true)),
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok((oids, false))
+    }
+
+    #[test]
+    fn a_chunk_ends_with_the_item_that_fills_it() {
+        // A record has 32 bytes here.
+        for (bytes_max, expected) in [(1, 1), (32, 1), (33, 2), (64, 2), (65, 3)] {
+            let mut log = Log((0..5).map(Some).collect());
+            let (oids, is_end) = chunk(&mut log, bytes_max).unwrap();
+            assert_eq!((oids.len(), is_end), (expected, false), "{bytes_max} bytes");
+        }
+        assert_eq!(chunk(&mut Log(vec![Some(1)]), 33).unwrap(), (vec![1], true));
+    }
+
+    #[test]
+    fn records_before_damage_are_given_and_then_the_error() {
+        let mut log = Log(vec![Some(1), Some(2), None, Some(3)]);
+        assert_eq!(chunk(&mut log, 1000).unwrap(), (vec![1, 2], false));
+        for _ in 0..2 {
+            let error = chunk(&mut log, 1000).unwrap_err();
+            assert_eq!(error.name, "ZODB.FileStorage.FileStorage.CorruptedDataError");
+        }
+    }
+}

@@ -9,6 +9,7 @@
 mod blobs;
 mod calls;
 mod large_requests;
+mod log_reads;
 mod moves;
 mod orders;
 mod splits;
