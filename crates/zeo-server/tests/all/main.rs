@@ -8,8 +8,10 @@
 
 mod blobs;
 mod calls;
+mod facts;
 mod large_requests;
 mod log_reads;
+mod monitoring;
 mod moves;
 mod orders;
 mod splits;

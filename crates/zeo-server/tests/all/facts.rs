@@ -1,0 +1,62 @@
+//! What a server tells of its storage, and of commits that a client missed.
+
+use std::time::Duration;
+
+use crate::must;
+use crate::support::client::{Answer, Client};
+use crate::support::server::{InProcess, REMEMBERED, Setup};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::Encoding;
+
+/// Commits a new object.
+fn commit(client: &mut Client, number: u64, oid: Oid) -> Tid {
+    must(client.begin(number));
+    must(client.store(number, oid, Tid::ZERO, b"data"));
+    must(client.commit(number))
+}
+
+#[test]
+fn undo_is_offered_unless_the_storage_takes_no_commits() {
+    let server = must(InProcess::start(Encoding::Pickle, None));
+    commit(&mut must(Client::register(server.socket())), 1, Oid(1));
+    let data = Some(server.data());
+    must(server.close());
+    for read_only in [false, true] {
+        let setup = Setup { data: data.clone(), read_only, ..Setup::default() };
+        let server = must(InProcess::start_with(Encoding::Msgpack, setup));
+        let mut client = must(Client::connect(server.socket()));
+        must(client.ask("register", ["1".into(), true.into()]));
+        let Answer::Value(info) = must(client.ask("get_info", [])) else { panic!("no info") };
+        assert_eq!(info.entry("supportsUndo"), Some(&Value::Bool(!read_only)));
+        assert_eq!(info.entry("length").and_then(Value::as_u64), Some(1));
+    }
+}
+
+#[test]
+fn a_client_that_missed_more_commits_than_are_remembered_is_told_from_the_log_if_at_all() {
+    let count = REMEMBERED as u64 + 50;
+    for (invalidation_age, is_told) in
+        [(None, false), (Some(Duration::from_secs(3600)), true), (Some(Duration::ZERO), false)]
+    {
+        let setup = Setup { invalidation_age, ..Setup::default() };
+        let server = must(InProcess::start_with(Encoding::Msgpack, setup));
+        let mut client = must(Client::register(server.socket()));
+        let tids: Vec<_> = (1..=count).map(|n| commit(&mut client, n, Oid(n))).collect();
+        let mut missed = |since: Tid| {
+            let Answer::Value(value) = must(client.ask("getInvalidations", [since.into()])) else {
+                panic!("an answer without an error");
+            };
+            let [last, oids] = value.as_sequence()? else { panic!("{value:?}") };
+            let mut oids: Vec<_> = oids.as_sequence()?.iter().filter_map(Value::as_oid).collect();
+            oids.sort();
+            assert_eq!(last.as_tid(), tids.last().copied());
+            Some(oids)
+        };
+        let later = |place: usize| Some((place as u64 + 2..=count).map(Oid).collect::<Vec<_>>());
+        let near = tids.len() - 10;
+        assert_eq!(missed(tids[near]), later(near));
+        assert_eq!(missed(tids[20]), later(20).filter(|_| is_told));
+        must(server.close());
+    }
+}

@@ -1,0 +1,124 @@
+//! What a server tells of its sessions.
+
+use std::time::Duration;
+
+use crate::must;
+use crate::support::client::{Answer, Client};
+use crate::support::server::{InProcess, Setup};
+use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::Encoding;
+
+/// Stores an object and votes.
+fn vote(client: &mut Client, number: u64, data: &[u8]) {
+    must(client.begin(number));
+    must(client.store(number, Oid(1), Tid::ZERO, data));
+    must(client.ask("vote", [number.into()]));
+}
+
+#[test]
+fn sessions_with_a_transaction_are_described_first_and_all_are_counted() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let register = |_| must(Client::register(server.socket()));
+    let mut clients: Vec<_> = (0..6).map(register).collect();
+    // Each worker has idle sessions that are older than the others.
+    for client in &mut clients[2..] {
+        must(client.begin(1));
+        must(client.ask("ping", []));
+    }
+    for (listed_max, listed) in [(0, 0), (1, 1), (100, usize::MAX)] {
+        let inspection = server.inspect(listed_max);
+        assert_eq!((inspection.workers.len(), inspection.silent), (2, 0));
+        let connections = inspection.workers.iter().map(|worker| worker.connections);
+        assert_eq!(connections.clone().sum::<usize>(), 6);
+        for worker in &inspection.workers {
+            assert_eq!(worker.sessions.len(), listed.min(worker.connections));
+            assert_eq!(worker.unsent_bytes, 0);
+            let busy: Vec<_> =
+                worker.sessions.iter().map(|session| session.transaction.is_some()).collect();
+            assert!(busy.is_sorted_by(|one, next| one >= next), "{busy:?}");
+            assert!(listed_max != 1 || busy.iter().all(|is_busy| *is_busy), "{busy:?}");
+        }
+    }
+    assert_eq!(server.metrics().connections, 6);
+    assert_eq!(server.metrics().active_transactions, 4);
+    must(server.close());
+}
+
+#[test]
+fn bytes_that_a_client_does_not_read_are_told_as_unsent() {
+    let server = must(InProcess::start(Encoding::Pickle, None));
+    let mut client = must(Client::register(server.socket()));
+    vote(&mut client, 1, &[7; 500_000]);
+    must(client.ask("tpc_finish", [1.into()]));
+    let unsent = |inspection: &zodium_zeo_server::Inspection| {
+        let workers: u64 = inspection.workers.iter().map(|worker| worker.unsent_bytes).sum();
+        let sessions = inspection.workers.iter().flat_map(|worker| &worker.sessions);
+        (workers, sessions.map(|session| session.unsent_bytes).sum::<u64>())
+    };
+    // More than the system keeps for the connection.
+    let asked: Vec<_> = (0..40)
+        .map(|_| must(client.call("loadBefore", [Oid(1).into(), Tid::MAX.into()])))
+        .collect();
+    must(client.send());
+    let (workers, sessions) = loop {
+        let unsent = unsent(&server.inspect(100));
+        if unsent.0 > 0 {
+            break unsent;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(workers > 1 && sessions > 1);
+    for id in asked {
+        assert!(matches!(must(client.answer(&id)), Answer::Value(_)));
+    }
+    must(client.ask("ping", []));
+    assert_eq!(unsent(&server.inspect(100)), (0, 0));
+    must(server.close());
+}
+
+#[test]
+fn commits_and_errors_of_all_workers_are_counted_together() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let mut clients = [(); 2].map(|()| must(Client::register(server.socket())));
+    vote(&mut clients[0], 1, &[1]);
+    must(clients[0].ask("tpc_finish", [1.into()]));
+    for client in &mut clients {
+        for _ in 0..3 {
+            let missing = must(client.ask("loadSerial", [Oid(9).into(), Tid(1).into()]));
+            assert!(matches!(missing, Answer::Error(_)));
+        }
+    }
+    let metrics = server.metrics();
+    assert_eq!((metrics.connections, metrics.commits), (2, 1));
+    assert_eq!(metrics.errors, [("ZODB.POSException.POSKeyError", 6)]);
+    let count = |name| {
+        let mut requests = metrics.requests.iter();
+        requests.find(|(found, _)| *found == name).map(|(_, durations)| durations.count())
+    };
+    assert_eq!((count("loadSerial"), count("tpc_finish"), count("pack")), (Some(6), Some(1), None));
+    let storages: Vec<_> = server.server().storages().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(storages, ["1"]);
+    must(server.close());
+}
+
+#[test]
+fn a_worker_that_has_stopped_is_silent() {
+    let mut server = must(InProcess::start(Encoding::Msgpack, None));
+    server.stop();
+    let inspection = server.inspect(1);
+    assert_eq!((inspection.workers.len(), inspection.silent), (0, 2));
+}
+
+#[test]
+fn a_transaction_that_holds_its_locks_for_too_long_costs_its_client_the_connection() {
+    let timeout = Duration::from_millis(50);
+    let setup = Setup { transaction_timeout: Some(timeout), ..Setup::default() };
+    let server = must(InProcess::start_with(Encoding::Pickle, setup));
+    let mut clients = [(); 2].map(|()| must(Client::register(server.socket())));
+    vote(&mut clients[0], 1, &[1]);
+    must(clients[0].wait_closed());
+    assert_eq!(server.metrics().expired, 1);
+    vote(&mut clients[1], 2, &[2]);
+    assert!(matches!(must(clients[1].ask("tpc_finish", [2.into()])), Answer::Value(_)));
+    must(server.close());
+}
