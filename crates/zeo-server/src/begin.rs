@@ -88,3 +88,81 @@ fn transaction_status(status: &Value<'_>) -> Result<TransactionStatus, Exception
         _ => Err(Exception::value_error("a transaction's status is ' ', 'p' or 'u'")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `pickle.dumps({"a": 1}, 2)`, without a memo.
+    const PICKLED: &[u8] = b"\x80\x02}X\x01\x00\x00\x00aK\x01s.";
+
+    /// What is stored of an extension, as a dict; `None` for no bytes.
+    fn stored(extension: Value<'_>) -> Result<Option<Value<'static>>, &'static str> {
+        let bytes = extension_bytes(extension).map_err(|error| error.name)?;
+        match bytes.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(decode(&bytes, &EXTENSION_LIMITS).unwrap().0.into_owned())),
+        }
+    }
+
+    #[test]
+    fn an_extension_comes_in_several_forms_and_an_empty_one_takes_no_bytes() {
+        let dict = || Value::dict([("a", 1.into())]);
+        let pair = || Value::tuple(["a".into(), 1.into()]);
+        for empty in [
+            Value::None,
+            Value::from(b""),
+            Value::dict::<&str>([]),
+            Value::list([]),
+            Value::tuple([]),
+        ] {
+            assert_eq!(stored(empty), Ok(None));
+        }
+        for one in [dict(), Value::from(PICKLED), Value::list([pair()]), Value::tuple([pair()])] {
+            assert_eq!(stored(one), Ok(Some(dict())));
+        }
+        assert_eq!(extension_bytes(PICKLED.into()).unwrap(), PICKLED, "it is kept as it is");
+    }
+
+    /// Pickled as `dict([("a", 1)])`.
+    #[test]
+    fn an_extension_may_be_a_call_of_dict_and_of_nothing_else() {
+        let call = |module: &[u8]| {
+            let pickle = [b"c", module, b"\n((l(X\x01\0\0\0aK\x01tatR."].concat();
+            decode(&pickle, &EXTENSION_LIMITS).unwrap().0.into_owned()
+        };
+        let dict = Value::dict([("a", 1.into())]);
+        assert_eq!(stored(call(b"builtins\ndict")), Ok(Some(dict)));
+        assert_eq!(stored(call(b"builtins\nlist")), Err("builtins.TypeError"));
+    }
+
+    #[test]
+    fn an_extension_that_is_no_dict_is_refused() {
+        for (other, name) in [
+            (Value::from(1), "builtins.TypeError"),
+            (Value::from("a"), "builtins.TypeError"),
+            (Value::list([Value::tuple(["a".into()])]), "builtins.TypeError"),
+            (Value::from(b"no pickle"), "builtins.ValueError"),
+            (Value::from(b"K\x01."), "builtins.ValueError"),
+        ] {
+            assert_eq!(stored(other), Err(name));
+        }
+    }
+
+    #[test]
+    fn metadata_that_are_too_long_are_named() {
+        let long = || vec![b'x'; usize::from(u16::MAX) + 1];
+        let refusal = |user, description, extension| {
+            let none = Value::None;
+            let refused = new_transaction(user, description, extension, &none, &" ".into());
+            let Exception { name, payload } = refused.unwrap_err();
+            assert_eq!(name, "ZODB.FileStorage.FileStorage.FileStorageError");
+            payload.as_sequence().unwrap()[0].as_str().unwrap().to_owned()
+        };
+        let (none, empty) = (|| Value::None, Vec::new);
+        assert_eq!(refusal(long(), empty(), none()), "user name too long");
+        assert_eq!(refusal(empty(), long(), none()), "description too long");
+        let extension = Value::dict([("a", Value::from(long()))]);
+        assert_eq!(refusal(empty(), empty(), extension), "too much extension data");
+    }
+}

@@ -301,6 +301,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_integer_beyond_the_range_is_the_nearest_one_in_it() {
+        let integer = |value: Value<'static>| {
+            let method = Method::parse("zodium_iterator_read").unwrap();
+            let items = vec![value, Value::None, Value::None];
+            Arguments::new(method, "zodium_iterator_read", items, None).unwrap().integer()
+        };
+        for (given, taken) in [
+            (Value::Int(7), 7),
+            (Value::Int(-7), -7),
+            (Value::Int(i128::from(i64::MAX) + 1), i64::MAX),
+            (Value::Int(i128::from(i64::MIN) - 1), i64::MIN),
+            (Value::Bool(true), 1),
+        ] {
+            assert_eq!(integer(given), Ok(taken));
+        }
+        assert_eq!(integer("7".into()).unwrap_err().name, "builtins.TypeError");
+    }
+
+    #[test]
     fn every_method_has_one_name_and_a_number_of_its_own() {
         let numbers: BTreeSet<_> = Method::all().map(|(_, method)| method as usize).collect();
         assert!(numbers.into_iter().eq(0..Method::COUNT));

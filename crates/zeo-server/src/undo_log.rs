@@ -203,6 +203,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_transaction_matches_if_each_wanted_key_has_its_value() {
+        let entries: Entries = vec![
+            (text_value("user_name"), Value::from(b"joe")),
+            (text_value("size"), Value::Int(7)),
+            (text_value("note"), Value::from("text")),
+        ];
+        let is_match = |wanted: &[(&str, Value<'static>)]| {
+            let wanted: Vec<_> =
+                wanted.iter().map(|(key, value)| (text_value(*key), value.clone())).collect();
+            matches(&entries, &wanted)
+        };
+        assert!(is_match(&[]));
+        assert!(is_match(&[("size", 7.into())]));
+        // Bytes and text are the same.
+        assert!(is_match(&[("user_name", "joe".into()), ("note", Value::from(b"text"))]));
+        assert!(!is_match(&[("size", 8.into())]));
+        assert!(!is_match(&[("size", "7".into())]));
+        assert!(!is_match(&[("user_name", 7.into())]), "that is the value of another key");
+        assert!(!is_match(&[("size", 7.into()), ("absent", 7.into())]));
+    }
+
+    #[test]
     fn a_prefix_matches_whole_parts_of_a_path_before_the_name() {
         // pickle.dumps(Prefix('/a/b'), 3)
         let pickled = b"\x80\x03cZopeUndo.Prefix\nPrefix\nq\x00)\x81q\x01}q\x02(X\x06\x00\x00\x00\
