@@ -53,8 +53,8 @@ fn spilled_data_are_committed_beside_those_in_memory() {
         assert_eq!(text(&database, oid).as_deref(), Some(data));
     }
     assert_eq!(text(&database, 9), None);
-    assert_idle(&database);
     database.close().unwrap();
+    assert_idle(&database);
 }
 
 #[test]
