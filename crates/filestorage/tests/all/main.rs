@@ -30,3 +30,4 @@ mod recover;
 mod reopening;
 mod support;
 mod torn_tail;
+mod upkeep;
