@@ -22,6 +22,7 @@ mod garbage_tail;
 mod history_model;
 mod index_file_trust;
 mod long_history;
+mod other_writer;
 mod pack;
 mod pack_damaged;
 mod power_loss;
