@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod blob_sample;
 mod blob_sums;
 mod blobs;
 mod broken_end;
@@ -22,6 +23,7 @@ mod garbage_tail;
 mod history_model;
 mod index_file_trust;
 mod long_history;
+mod newest;
 mod other_writer;
 mod pack;
 mod pack_damaged;
