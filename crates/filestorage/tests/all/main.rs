@@ -26,6 +26,7 @@ mod long_history;
 mod newest;
 mod other_writer;
 mod pack;
+mod pack_attempts;
 mod pack_damaged;
 mod power_loss;
 mod publication;
