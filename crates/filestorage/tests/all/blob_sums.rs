@@ -6,7 +6,7 @@ mod model;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{commit, count_warnings, data_file, overwrite, stores, tid};
 use zodium_blobs::BlobError;
@@ -93,11 +93,20 @@ fn check_directory(
     data: bool,
     meanwhile: &dyn Fn(),
 ) -> (Vec<Damage>, CheckedBlobs) {
+    check_patiently(disk, directory, data, (Duration::ZERO, meanwhile))
+}
+
+fn check_patiently(
+    disk: &MemoryDisk,
+    directory: &BlobDirectory,
+    data: bool,
+    (patience, meanwhile): (Duration, &dyn Fn()),
+) -> (Vec<Damage>, CheckedBlobs) {
     let options = CheckOptions {
         path: data_file().to_owned(),
         references: false,
         pickles: false,
-        patience: Duration::ZERO,
+        patience,
         progress: &|_, _| meanwhile(),
     };
     let mut found = Vec::new();
@@ -335,4 +344,42 @@ fn nothing_is_recorded_where_nothing_may_be_written() {
     assert_eq!(load(storage.blobs().unwrap(), 1, tid(1)).unwrap(), b"one");
     assert_eq!(disk.paths(), paths);
     assert!(disk.open(Path::new(SUMS), OpenMode::Read).is_err());
+}
+
+/// A commit puts its blobs in their places before its record comes.
+#[test]
+fn a_check_waits_for_the_record_of_a_younger_blob_as_long_as_it_is_told_to() {
+    let (disk, storage) = written();
+    let directory = storage.blobs().unwrap();
+    let young = directory.path_of(Oid(3), tid(9));
+    disk.put(&young, b"young".to_vec());
+    let patience = Duration::from_millis(120);
+    let started = Instant::now();
+    let (found, _) = check_patiently(&disk, directory, false, (patience, &|| ()));
+    assert!(started.elapsed() >= patience);
+    let [orphan] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((orphan.oid, orphan.tid), (Some(Oid(3)), Some(tid(9))));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(patience / 2);
+            commit(&storage, stores(tid(9), &[(3, RECORD)])).unwrap();
+        });
+        let long = Duration::from_secs(20);
+        let started = Instant::now();
+        let (found, _) = check_patiently(&disk, directory, false, (long, &|| ()));
+        assert!(started.elapsed() < long);
+        assert_eq!(found, []);
+    });
+}
+
+#[test]
+fn a_blob_that_is_removed_while_bytes_are_compared_is_no_damage() {
+    let (disk, storage) = written();
+    let directory = storage.blobs().unwrap();
+    let path = directory.path_of(Oid(3), tid(2));
+    // Progress is told when the files have been listed and their lengths compared.
+    let remove = || drop(disk.remove(&path));
+    let (found, blobs) = check_directory(&disk, directory, true, &remove);
+    assert_eq!((found, blobs.damaged), (vec![], 0));
+    assert!(disk.bytes(&path).is_none());
 }
