@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{
     History, Model, check_everything, checked, checked_at, commit, companion, data_file, data_of,
-    disk_of, for_each_seed, loads_other_bytes, overwrite, same_answers, stores, tid,
+    disk_of, flip, for_each_seed, loads_other_bytes, overwrite, same_answers, stores, tid,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -14,7 +14,8 @@ use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
     ChecksumMode, FileStorage, FileStorageError, OpenOptions, RecoverOptions, RecoveryKind, recover,
 };
-use zodium_storage::{LogItem, PackOptions};
+use zodium_storage::{Access, Load, LogItem, PackOptions};
+use zodium_types::{Oid, Tid};
 
 fn open(disk: impl Disk + 'static) -> FileStorage {
     let checksums = ChecksumMode::Full;
@@ -432,4 +433,21 @@ fn recovery_takes_and_names_what_does_not_fit_unless_it_is_told_to_leave_it_out(
     assert_eq!((summary.left_out, summary.mismatches), (0, 1));
     assert_eq!(notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [RecoveryKind::Mismatch]);
     assert_eq!(disk.bytes(&to).unwrap(), damaged);
+}
+
+/// To tell damage from checksums of another file takes more reads.
+#[test]
+fn a_load_that_may_not_wait_leaves_it_to_another_one_to_tell_of_damage() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data that are damaged"), (2, b"others")])).unwrap();
+    let bytes = data_of(&disk);
+    let at = bytes.windows(7).position(|window| window == b"damaged").unwrap();
+    flip(&disk, at as u64, 0);
+    let load = |oid, access| storage.reader().load_before(Oid(oid), Tid::MAX, access);
+    for access in [Access::NonBlocking, Access::Blocking] {
+        assert!(matches!(load(2, access), Ok(Load::Revision(_))));
+    }
+    assert!(matches!(load(1, Access::NonBlocking), Ok(Load::WouldBlock)));
+    assert!(matches!(load(1, Access::Blocking), Err(FileStorageError::Corrupt { .. })));
 }
