@@ -33,5 +33,7 @@ mod publication;
 mod recover;
 mod reopening;
 mod support;
+mod syncs;
+mod tid_search;
 mod torn_tail;
 mod upkeep;

@@ -1,0 +1,38 @@
+//! Looks for a transaction by its tid in a file that was just opened.
+
+use crate::support::{commit, data_of, flip, open, stores, tid};
+use zodium_disk::MemoryDisk;
+use zodium_filestorage::FileStorage;
+use zodium_types::Tid;
+
+const TRANSACTIONS: u64 = 1000;
+const RECORD_BYTES: usize = 3000;
+
+fn first_from(storage: &FileStorage, start: Tid) -> Option<Tid> {
+    let mut transactions = storage.reader().iterate(Some(start), None).ok()?;
+    transactions.step().ok()?.map(|transaction| transaction.tid)
+}
+
+/// The search asks current records where their transactions are.
+#[test]
+fn damaged_records_on_the_way_do_not_mislead_a_search() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    // Each transaction writes an object of its own.
+    for n in 1..=TRANSACTIONS {
+        commit(&storage, stores(tid(n), &[(n, &[n as u8; RECORD_BYTES])])).unwrap();
+    }
+    storage.close().unwrap();
+    let transaction_bytes = (data_of(&disk).len() - 4) / TRANSACTIONS as usize;
+    for n in (1..TRANSACTIONS).step_by(37) {
+        let disk = disk.after_kill();
+        let storage = open(disk.clone());
+        // The oids of the records of all but each tenth transaction.
+        for n in (1..=TRANSACTIONS).filter(|n| n % 10 != 0) {
+            let start = 4 + (n as usize - 1) * transaction_bytes;
+            flip(&disk, start as u64 + 23 + 7, 6);
+        }
+        assert_eq!(first_from(&storage, tid(n)), Some(tid(n)), "transaction {n}");
+        assert_eq!(first_from(&storage, Tid(tid(n).0 + 1)), Some(tid(n + 1)), "after {n}");
+    }
+}
