@@ -1,6 +1,6 @@
 //! What a server tells of its sessions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::must;
 use crate::support::client::{Answer, Client};
@@ -60,11 +60,13 @@ fn bytes_that_a_client_does_not_read_are_told_as_unsent() {
         .map(|_| must(client.call("loadBefore", [Oid(1).into(), Tid::MAX.into()])))
         .collect();
     must(client.send());
+    let deadline = Instant::now() + Duration::from_secs(20);
     let (workers, sessions) = loop {
         let unsent = unsent(&server.inspect(100));
         if unsent.0 > 0 {
             break unsent;
         }
+        assert!(Instant::now() < deadline, "all was sent");
         std::thread::sleep(Duration::from_millis(1));
     };
     assert!(workers > 1 && sessions > 1);
