@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{commit, data_file, stores, tid};
+use crate::support::{commit, data_file, open, stores, tid};
 use zodium_disk::{Disk, MemoryDisk};
 use zodium_filestorage::{BlobSample, FileStorage, OpenOptions};
+use zodium_storage::Storage;
 use zodium_types::Oid;
 
 const BLOBS: &str = "Blobs";
@@ -19,7 +20,10 @@ fn a_sample_counts_blobs_and_those_without_a_file() {
     let options =
         OpenOptions { blob_directory: Some(BLOBS.into()), ..OpenOptions::new(data_file()) };
     let storage = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
-    let (reader, blobs) = (storage.reader(), storage.blobs().unwrap());
+    // As the engine asks for it.
+    let blobs = Storage::blobs(&storage).unwrap();
+    assert!(Storage::blobs(&open(MemoryDisk::new())).is_none());
+    let reader = storage.reader();
     assert_eq!(reader.sample_blobs(Some(blobs), 100), BlobSample::default());
     // Objects 0 to 9; each second one is a blob, and three of these have files.
     for oid in 0..10 {

@@ -24,6 +24,7 @@ mod history_model;
 mod index_file_trust;
 mod long_history;
 mod newest;
+mod other_contents;
 mod other_writer;
 mod pack;
 mod pack_attempts;
