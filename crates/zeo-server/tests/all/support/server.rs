@@ -120,6 +120,10 @@ impl InProcess {
         self.disk.bytes(Path::new(DATA)).unwrap()
     }
 
+    pub(crate) fn storage(&self) -> &Arc<Database> {
+        &self.storage
+    }
+
     pub(crate) fn server(&self) -> &Server {
         &self.server
     }
