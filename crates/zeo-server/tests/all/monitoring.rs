@@ -124,3 +124,41 @@ fn a_transaction_that_holds_its_locks_for_too_long_costs_its_client_the_connecti
     assert!(matches!(must(clients[1].ask("tpc_finish", [2.into()])), Answer::Value(_)));
     must(server.close());
 }
+
+/// The states of the transactions, and whether they have a number in the commit machine.
+fn states(server: &InProcess) -> Vec<(&'static str, bool)> {
+    let inspection = server.inspect(100);
+    let sessions = inspection.workers.iter().flat_map(|worker| &worker.sessions);
+    let transactions = sessions.filter_map(|session| session.transaction.as_ref());
+    let mut states: Vec<_> = transactions.map(|one| (one.state, one.number.is_some())).collect();
+    states.sort_unstable();
+    states
+}
+
+#[test]
+fn the_state_of_each_transaction_is_told_and_its_number_from_the_vote_on() {
+    let server = must(InProcess::start(Encoding::Pickle, None));
+    let mut clients = [(); 4].map(|()| must(Client::register(server.socket())));
+    let [holder, waiter, opener, refused] = &mut clients;
+    vote(holder, 1, b"data");
+    assert_eq!(states(&server), [("voted", true)]);
+    must(waiter.begin(1));
+    must(waiter.store(1, Oid(1), Tid::ZERO, b"other data"));
+    let voted = must(waiter.call("vote", [1.into()]));
+    must(waiter.send());
+    must(opener.begin(1));
+    must(opener.ask("ping", []));
+    must(refused.begin(1));
+    // This server takes no blobs.
+    must(refused.ask("storeBlobStart", []));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let all = [("open", false), ("refused", false), ("voted", true), ("waiting", true)];
+    while states(&server) != all {
+        assert!(Instant::now() < deadline, "{:?}", states(&server));
+    }
+    must(holder.ask("tpc_finish", [1.into()]));
+    // The other one has a conflict now, which its client may resolve.
+    assert!(matches!(must(waiter.answer(&voted)), Answer::Value(_)));
+    assert_eq!(states(&server), [("open", false), ("refused", false), ("resolving", true)]);
+    must(server.close());
+}
