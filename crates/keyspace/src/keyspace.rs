@@ -144,13 +144,7 @@ impl Keyspace {
     ) -> Option<Hold<'a>> {
         let guards = match stripes.only() {
             Some(number) => Guards::OneRead(number, self.stripes.try_read(reader, number)?),
-            None => {
-                let guards = self.stripes.read_each(reader, stripes.bits());
-                if !guards.has_all(stripes.bits()) {
-                    return None;
-                }
-                Guards::ManyRead(stripes, guards)
-            }
+            None => Guards::ManyRead(stripes, self.stripes.read_all(reader, stripes.bits())?),
         };
         Some(Hold::new(self, guards, now))
     }

@@ -61,13 +61,6 @@ impl<'a, T> ReadGuards<'a, T> {
         ReadGuards { locks, open, _announced: announced, locked }
     }
 
-    /// Whether all locks of a set were entered. Bit N of the set is for lock N.
-    #[must_use]
-    pub fn has_all(&self, wanted: u64) -> bool {
-        let locked = self.locked.iter().fold(0, |all, (number, _)| all | bit(*number));
-        wanted & !(self.open | locked) == 0
-    }
-
     /// The value of a lock; `None` if it was not entered.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<&T> {

@@ -145,6 +145,26 @@ impl<T> ReadLocks<T> {
         unsafe { ReadGuards::new(&self.locks, open, announced, locked) }
     }
 
+    /// Reads all of a set at once, for long: other readers may enter all of them meanwhile. `None`
+    /// if another thread holds the mutex of one, or the reader is in use. Bit N of the set is for
+    /// lock N.
+    ///
+    /// # Panics
+    /// The reader is that of other locks.
+    pub fn read_all<'a>(&'a self, reader: &'a Reader, wanted: u64) -> Option<ReadGuards<'a, T>> {
+        assert!(reader.is_of(&self.readers), "a reader of other locks");
+        let announced = reader.announce(wanted)?;
+        for (_, lock) in self.chosen(wanted) {
+            if !lock.is_open() {
+                // With the mutex there is no writer. The next one finds the announcement.
+                let _reads = lock.mutex().try_lock()?;
+                lock.open();
+            }
+        }
+        // SAFETY: the locks were open after the announcement, some by this thread.
+        Some(unsafe { ReadGuards::new(&self.locks, wanted, Some(announced), Vec::new()) })
+    }
+
     /// The locks of a set, with their numbers.
     fn chosen(&self, set: u64) -> impl Iterator<Item = (usize, &Lock<T>)> {
         let mut left = set;

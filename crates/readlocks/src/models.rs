@@ -80,6 +80,21 @@ fn a_new_reader_is_seen() {
 }
 
 #[test]
+fn all_of_some_locks_are_opened_and_read_at_once() {
+    loom::model(|| {
+        let (locks, reader) = opened();
+        let writer = writer(&locks, &[1, 0]);
+        if let Some(pairs) = locks.read_all(&reader, 0b11) {
+            let both = [0, 1].map(|lock| pairs.get(lock).copied().unwrap());
+            assert!(both.iter().all(|pair| pair.0 == pair.1));
+            assert_eq!(both, [0, 1].map(|lock| pairs.get(lock).copied().unwrap()));
+        }
+        writer.join().unwrap();
+        assert_eq!((*locks.lock(0), *locks.lock(1)), ((1, 1), (1, 1)));
+    });
+}
+
+#[test]
 fn several_locks_are_read_at_once() {
     loom::model(|| {
         let (locks, reader) = opened();

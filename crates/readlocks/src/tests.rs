@@ -103,6 +103,29 @@ fn readers_do_not_keep_each_other_out_once_a_lock_is_open() {
 }
 
 #[test]
+fn a_reader_of_all_locks_keeps_out_writers_only() {
+    let locks = pairs();
+    let readers = [locks.reader(), locks.reader(), locks.reader()];
+    let all = locks.read_all(&readers[0], u64::MAX).unwrap();
+    assert!(locks.read_all(&readers[0], u64::MAX).is_none(), "it is in use");
+    let others = [1, 2].map(|reader| locks.read_all(&readers[reader], u64::MAX).unwrap());
+    drop(others);
+    assert!(locks.try_read(&readers[1], 63).is_some() && all.get(63).is_some());
+    let writer = thread::spawn({
+        let locks = Arc::clone(&locks);
+        move || locks.lock(63).0 += 1
+    });
+    thread::sleep(Duration::from_millis(20));
+    assert!(!writer.is_finished());
+    drop(all);
+    writer.join().unwrap();
+    let guard = locks.lock(5);
+    assert!(locks.read_all(&readers[0], u64::MAX).is_none());
+    drop(guard);
+    assert_eq!(locks.read_all(&readers[0], u64::MAX).unwrap().get(63).unwrap().0, 1);
+}
+
+#[test]
 fn a_reader_that_is_in_use_takes_mutexes() {
     let locks = pairs();
     let reader = locks.reader();
