@@ -1,9 +1,9 @@
 //! What a client can ask a server for beside loads and commits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::peer::{Peer, play, play_with};
+use crate::common::switch::Switch;
 use crate::common::{Server, commit, record};
 use zodium_client::{ClientError, Interrupt, Options};
 use zodium_pickle::Value;
@@ -57,23 +57,9 @@ fn a_cleared_cache_has_no_revision_and_loads_go_to_the_server() {
     assert_eq!(client.load_current(Oid(1)).unwrap().data, record("one"));
 }
 
-/// Tells all waiting threads to stop.
-#[derive(Default)]
-struct Stop(AtomicBool);
-
-impl Interrupt for Stop {
-    fn may_stop(&self) -> bool {
-        true
-    }
-
-    fn stops(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 #[test]
 fn a_load_that_is_interrupted_leaves_the_connection_usable() {
-    let stop = Arc::new(Stop::default());
+    let stop = Arc::new(Switch::default());
     let interrupt = Some(Arc::clone(&stop) as Arc<dyn Interrupt>);
     play_with(
         |options| Options { interrupt, ..options },
@@ -86,10 +72,10 @@ fn a_load_that_is_interrupted_leaves_the_connection_usable() {
             peer.reply(&ping, Value::None);
         },
         |client, _| {
-            stop.0.store(true, Ordering::Relaxed);
+            stop.set(true);
             let error = client.load_before(Oid(1), Tid(11)).unwrap_err();
             assert!(matches!(error, ClientError::Interrupted), "{error:?}");
-            stop.0.store(false, Ordering::Relaxed);
+            stop.set(false);
             client.sync().unwrap();
             assert_eq!(client.load_cached(Oid(1), Tid(11)).unwrap().data, b"late".as_slice());
         },

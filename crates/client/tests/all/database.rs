@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::common::{Server, commit, record};
-use zodium_client::{ClientError, CommittedTransaction, Database, TransactionOptions};
+use crate::common::{Server, commit, commit_root, extension, record};
+use zodium_client::{ClientError, CommittedTransaction, Database};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{FileStorage, OpenOptions};
-use zodium_pickle::Value;
-use zodium_types::{Oid, Tid};
+use zodium_types::Oid;
 use zodium_zeo::codec::Encoding;
 
 fn transactions(database: &Database) -> Vec<CommittedTransaction> {
@@ -25,16 +24,7 @@ fn open_file(url: &str) -> Result<Database, ClientError> {
 fn a_file_says_what_its_server_says() {
     let server = Server::start(Encoding::Pickle);
     let client = server.client();
-    let options = TransactionOptions {
-        user: b"user".to_vec(),
-        description: b"something".to_vec(),
-        extension: Value::dict([("key", 7.into())]),
-        ..TransactionOptions::default()
-    };
-    let mut transaction = client.begin(&options).unwrap();
-    transaction.store(Oid(0), Tid::ZERO, record("root")).unwrap();
-    transaction.vote().unwrap();
-    let first = transaction.finish(|_| ()).unwrap();
+    let first = commit_root(&client);
     let second = commit(&client, &[(0, "new root"), (1, "one")]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Data file.fs");
@@ -43,7 +33,7 @@ fn a_file_says_what_its_server_says() {
     let file = open_file(&url).unwrap();
     let served = Database::open(&format!("zeo://{}", server.path().display())).unwrap();
     assert_eq!(transactions(&file), transactions(&served));
-    assert_eq!(transactions(&file)[0].extension, options.extension);
+    assert_eq!(transactions(&file)[0].extension, extension());
     for database in [&file, &served] {
         assert_eq!(database.last_tid(), second);
         let (then, now) = (database.view(first), database.now());

@@ -2,10 +2,10 @@
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use crate::common::peer::{Peer, play, play_with, wait_until};
+use crate::common::switch::Switch;
 use bytes::Bytes;
 use zodium_client::{
     Client, ClientError, Interrupt, Options, Outcome, TransactionOptions, Unfinished,
@@ -17,20 +17,6 @@ const KEY_ERROR: &str = "ZODB.POSException.POSKeyError";
 
 /// What a test's transaction writes upon: an object of this serial, and a new one.
 const BASE: Tid = Tid(5);
-
-/// Tells all waiting threads to stop, while it is set.
-#[derive(Default)]
-struct Switch(AtomicBool);
-
-impl Interrupt for Switch {
-    fn may_stop(&self) -> bool {
-        true
-    }
-
-    fn stops(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Commits two objects; returns how the finish failed.
 fn fail_to_finish(client: &Client) -> ClientError {
@@ -63,6 +49,14 @@ enum Answer {
     Missing(&'static str),
 }
 
+/// Accepts a client and its stores, and closes the connection at its finish.
+fn lose_finish(listener: &UnixListener) {
+    let mut peer = Peer::accept(listener);
+    peer.admit(Tid(10), |_| ());
+    accept_stores(&mut peer);
+    peer.expect("tpc_finish");
+}
+
 #[test]
 fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
     use Answer::{Load, Missing, Serial};
@@ -88,11 +82,7 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
         ),
     ] {
         let script = |listener: &UnixListener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(10), |_| ());
-            accept_stores(&mut peer);
-            peer.expect("tpc_finish");
-            drop(peer);
+            lose_finish(listener);
             let mut peer = Peer::accept(listener);
             peer.admit(Tid(20), |peer| {
                 let missed = peer.expect("getInvalidations");
@@ -127,11 +117,7 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
 #[test]
 fn a_server_that_fails_while_it_is_asked_leaves_the_outcome_open() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
-        accept_stores(&mut peer);
-        peer.expect("tpc_finish");
-        drop(peer);
+        lose_finish(listener);
         let mut peer = Peer::accept(listener);
         peer.admit(Tid(10), |_| ());
         let load = peer.expect("loadBefore");
@@ -185,13 +171,13 @@ fn a_finish_that_was_given_up_has_the_outcome_of_its_late_reply() {
             transaction.store(Oid(1), BASE, Bytes::from_static(b"one")).unwrap();
             transaction.store(Oid(2), Tid::ZERO, Bytes::from_static(b"two")).unwrap();
             transaction.vote().unwrap();
-            switch.0.store(true, Ordering::Relaxed);
+            switch.set(true);
             let error = transaction.finish(|_| panic!("the caller does not wait any more"));
             let unfinished = unfinished(error.unwrap_err());
             // While the reply is not here, a caller that must not wait is not answered.
             let early = client.outcome(&unfinished).unwrap_err();
             assert!(matches!(early, ClientError::Interrupted), "{early:?}");
-            switch.0.store(false, Ordering::Relaxed);
+            switch.set(false);
             given_up.send(()).unwrap();
             assert_eq!(client.outcome(&unfinished).unwrap(), expected);
             if is_committed {

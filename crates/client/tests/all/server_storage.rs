@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use crate::common::peer::{Peer, play};
 use crate::common::stock_log::{Logged, serve_log};
-use crate::common::{Server, commit, record};
-use zodium_client::{Access, Client, Options, ServerStorage, TransactionOptions};
+use crate::common::{Server, commit, commit_root};
+use zodium_client::{Access, Client, Options, ServerStorage};
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_pickle::Value;
@@ -63,16 +63,7 @@ fn heads_of(storage: &dyn Read) -> Vec<String> {
 fn a_storage_on_a_server_says_what_its_file_says() {
     let server = Server::start(Encoding::Pickle);
     let client = server.client();
-    let options = TransactionOptions {
-        user: b"user".to_vec(),
-        description: b"something".to_vec(),
-        extension: Value::dict([("key", 7.into())]),
-        ..TransactionOptions::default()
-    };
-    let mut transaction = client.begin(&options).unwrap();
-    transaction.store(Oid(0), Tid::ZERO, record("root")).unwrap();
-    transaction.vote().unwrap();
-    let first = transaction.finish(|_| ()).unwrap();
+    let first = commit_root(&client);
     let second = commit(&client, &[(0, "new root"), (1, "one"), (7, "seven")]);
     let (file, served) = (opened(&server), served(&server));
     assert_eq!(served.last_tid(), second);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{
     Field, History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed, open,
-    stores, tid, transaction,
+    referring, stores, tid, transaction,
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -247,25 +247,14 @@ fn index_that_names_other_records_is_found() {
     });
 }
 
-/// A record that refers to objects.
-fn record(references: &[u64]) -> Vec<u8> {
-    let mut data = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03]".to_vec();
-    for oid in references {
-        data.extend_from_slice(b"C\x08");
-        data.extend_from_slice(&oid.to_be_bytes());
-        data.extend_from_slice(b"h\x00\x86Qa");
-    }
-    data.push(b'.');
-    data
-}
-
 #[test]
 fn references_that_lead_nowhere_and_data_that_are_no_pickles_are_found() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
     // What an object referred to once does not count.
-    commit(&storage, stores(tid(1), &[(0, &record(&[77]))])).unwrap();
-    let objects = [(0, &record(&[1, 2, 3])[..]), (1, &record(&[0])), (3, &record(&[1, 4, 4]))];
+    commit(&storage, stores(tid(1), &[(0, &referring([77]))])).unwrap();
+    let objects =
+        [(0, &referring([1, 2, 3])[..]), (1, &referring([0])), (3, &referring([1, 4, 4]))];
     commit(&storage, stores(tid(2), &objects)).unwrap();
     commit(&storage, stores(tid(3), &[(5, b"\x80\x03not"), (6, b"N.N.")])).unwrap();
     let (_, found) = try_check(&disk, true).unwrap();
@@ -293,7 +282,7 @@ fn deletion_that_two_undos_brought_back_counts() {
         let (_, found) = try_check(&disk, true).unwrap();
         found.into_iter().map(|damage| damage.what).collect::<Vec<_>>()
     };
-    commit(&storage, stores(tid(1), &[(0, &record(&[1])), (1, &record(&[]))])).unwrap();
+    commit(&storage, stores(tid(1), &[(0, &referring([1])), (1, &referring([]))])).unwrap();
     let missing = "a reference from a persistent.mapping.PersistentMapping to object \
                    0000000000000001, which is deleted";
     assert_eq!(change(2, NewBody::Deleted), [missing]);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::support::{commit, count_warnings, open, stores, tid};
+use crate::support::{commit, count_warnings, open, referring, stores, tid};
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::FileStorage;
 use zodium_storage::{Access, Pack, PackOptions, PackStep, Packed, StorageError};
@@ -14,18 +14,6 @@ use zodium_types::{Oid, Tid};
 const LARGE: std::ops::Range<u64> = 100..120;
 /// A pack tells of its progress whenever it has done so much.
 const PROGRESS_MIB: usize = 8;
-
-/// A record that refers to other objects.
-fn references(oids: impl IntoIterator<Item = u64>) -> Vec<u8> {
-    let mut record = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03](".to_vec();
-    for oid in oids {
-        record.extend_from_slice(b"C\x08");
-        record.extend_from_slice(&oid.to_be_bytes());
-        record.extend_from_slice(b"N\x86Q");
-    }
-    record.extend_from_slice(b"e.");
-    record
-}
 
 fn large() -> Vec<u8> {
     let length = 1_u32 << 20;
@@ -42,12 +30,12 @@ fn written(lost: u64) -> (FileStorage, Tid) {
         tid(n)
     };
     if lost > 0 {
-        commit(&storage, stores(next(), &[(0, &references(1..=lost))])).unwrap();
+        commit(&storage, stores(next(), &[(0, &referring(1..=lost))])).unwrap();
         for oid in 1..=lost {
-            commit(&storage, stores(next(), &[(oid, &references([]))])).unwrap();
+            commit(&storage, stores(next(), &[(oid, &referring([]))])).unwrap();
         }
     }
-    commit(&storage, stores(next(), &[(0, &references(LARGE))])).unwrap();
+    commit(&storage, stores(next(), &[(0, &referring(LARGE))])).unwrap();
     for oid in LARGE {
         commit(&storage, stores(next(), &[(oid, &large())])).unwrap();
     }
@@ -99,7 +87,7 @@ fn a_pack_begins_anew_when_garbage_comes_into_use_and_gives_up_after_three_attem
                 let attempt = attempts.get() + 1;
                 attempts.set(attempt);
                 if attempt <= overtaken {
-                    let using = [(200 + attempt, &references([attempt])[..])];
+                    let using = [(200 + attempt, &referring([attempt])[..])];
                     commit(&storage, stores(Tid(storage.last_tid().0 + 1), &using)).unwrap();
                 }
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod peer;
 pub(crate) mod stock_log;
+pub(crate) mod switch;
 
 // Not every test uses all of it.
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_net::{Bound, WorkerOptions, Workers};
+use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, ServedStorage, Server as ZeoServer, ZeoService};
@@ -161,6 +163,25 @@ pub(crate) fn commit(client: &Client, objects: &[(u64, &str)]) -> Tid {
         transaction.store(oid, serial, record(data)).unwrap();
     }
     assert_eq!(transaction.vote().unwrap(), zodium_client::Voted::default());
+    transaction.finish(|_| ()).unwrap()
+}
+
+/// The extension of the metadata of [`commit_root`].
+pub(crate) fn extension() -> Value<'static> {
+    Value::dict([("key", 7.into())])
+}
+
+/// Commits the root object, with all metadata that a transaction may have.
+pub(crate) fn commit_root(client: &Client) -> Tid {
+    let options = TransactionOptions {
+        user: b"user".to_vec(),
+        description: b"something".to_vec(),
+        extension: extension(),
+        ..TransactionOptions::default()
+    };
+    let mut transaction = client.begin(&options).unwrap();
+    transaction.store(Oid(0), Tid::ZERO, record("root")).unwrap();
+    transaction.vote().unwrap();
     transaction.finish(|_| ()).unwrap()
 }
 

@@ -152,6 +152,18 @@ pub(crate) fn stores(tid: Tid, objects: &[(u64, &[u8])]) -> New {
     (tid, transaction(objects.iter().map(record).collect()))
 }
 
+/// The data of an object that refers to others.
+pub(crate) fn referring(oids: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let mut data = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03]".to_vec();
+    for oid in oids {
+        data.extend_from_slice(b"C\x08");
+        data.extend_from_slice(&oid.to_be_bytes());
+        data.extend_from_slice(b"h\x00\x86Qa");
+    }
+    data.push(b'.');
+    data
+}
+
 /// A transaction without metadata.
 pub(crate) fn transaction(records: Vec<NewRecord>) -> NewTransaction {
     let metadata = TransactionMetadata::default();
