@@ -1,7 +1,8 @@
 //! Decides whether checksums belong to another log than the one beside them.
 //!
 //! A wrong bit or a lost sector changes single transactions, or leaves bytes that are not a
-//! transaction. Another program leaves whole transactions of which nothing matches.
+//! transaction. Another program leaves whole transactions of which nothing matches. A single one of
+//! these counts if damage cannot have left it ([`Stranger::is_certain`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ const OTHERS_MIN: u64 = 8;
 /// The same, if the checksums end behind them. Damage in several places of one transaction must not
 /// count as another log, since nothing would be checked any more.
 const LAST_OTHERS_MIN: u64 = 2;
+/// Records of a transaction of which each would have to be damaged, besides its metadata, to look
+/// like another transaction.
+const RECORDS_MIN: usize = 3;
 
 /// A log and the checksums beside it.
 #[derive(Clone, Copy)]
@@ -42,7 +46,9 @@ impl ChecksummedLog<'_> {
         // A few transactions earlier, so that enough follow to distinguish damage from another log.
         let before =
             |(number, frame)| self.frames_before(number, LAST_OTHERS_MIN - 1).unwrap_or(frame);
-        let mut frames = frames.map(before);
+        // The last one may be the only one that differs.
+        let only = self.side.frame_up_to(last).map(|(_, frame)| frame);
+        let mut frames = frames.map(before).chain(only);
         let other = frames.find(|frame| self.is_of_another_log(frame.position));
         other.map(|frame| frame.position)
     }
@@ -59,38 +65,37 @@ impl ChecksummedLog<'_> {
     }
 
     /// Whether a mismatch at a position shows another log: enough whole transactions follow of
-    /// which nothing matches.
+    /// which nothing matches, or one up to the end of the checksums that damage cannot have left.
     pub(crate) fn is_of_another_log(&self, position: u64) -> bool {
         let Some(last) = self.side.number_at(position + 1).checked_sub(1) else { return false };
         let Some((mut number, _)) = self.side.frame_up_to(last) else { return false };
         for others in 0..OTHERS_MIN {
-            if !self.contradicts(number) {
-                return false;
-            }
+            let Some(stranger) = self.stranger(number) else { return false };
             match self.frame_behind(number) {
                 Some(next) => number = next,
-                None => return others + 1 >= LAST_OTHERS_MIN,
+                None => return others + 1 >= LAST_OTHERS_MIN || stranger.is_certain(),
             }
         }
         true
     }
 
-    /// Whether the log has a whole transaction at the position of this entry of which nothing
-    /// matches, or the position lies within a whole transaction.
-    fn contradicts(&self, number: u64) -> bool {
-        let Some(frame) = self.frame(number).filter(|frame| !self.fits(frame)) else {
-            return false;
-        };
+    /// The whole transaction that contradicts the entry of this frame: it begins there and is none
+    /// that damage made of the one with the entry, or the position lies within it.
+    fn stranger(&self, number: u64) -> Option<Stranger> {
+        let frame = self.frame(number).filter(|frame| !self.fits(frame))?;
         if let Some(piece) = self.walk_from(frame.position).step().filter(Piece::is_whole) {
-            return self.nothing_fits(number, &piece, &frame);
+            let has_other_length = piece.damage.is_empty() && self.end_of(number) != piece.end;
+            let is_stranger = has_other_length || self.nothing_fits(number, &piece, &frame);
+            return is_stranger.then_some(Stranger { piece, has_other_length });
         }
         let mut walk = self.walk_from(self.fitting_before(number));
         while let Some(piece) = walk.step().filter(Piece::is_whole) {
             if piece.end > frame.position {
-                return piece.start < frame.position;
+                let is_within = piece.start < frame.position;
+                return is_within.then_some(Stranger { piece, has_other_length: true });
             }
         }
-        false
+        None
     }
 
     /// Whether no part of a transaction matches its entry, nor would with one bit of its frame
@@ -104,6 +109,12 @@ impl ChecksummedLog<'_> {
         records.peek().is_some()
             && !records.any(|record| self.fits(&record))
             && !repair::is_one_bit_off(self.data.as_ref(), frame, self.length)
+    }
+
+    /// Where the transaction ended that had the frame of this entry.
+    fn end_of(&self, number: u64) -> u64 {
+        let next = self.frame_behind(number).and_then(|next| self.side.entry(next));
+        next.map_or(self.side.end(), |next| next.position)
     }
 
     /// The position of an earlier transaction whose frame matches, or that of the first one.
@@ -133,5 +144,24 @@ impl ChecksummedLog<'_> {
 
     fn walk_from(&self, position: u64) -> Walk {
         Walk::starting_at(self.path, self.data, self.length, position)
+    }
+}
+
+/// A whole transaction that contradicts its entries.
+struct Stranger {
+    piece: Piece,
+    /// Another length than that of the transaction with the entries.
+    has_other_length: bool,
+}
+
+impl Stranger {
+    /// Whether no damage of a few places can have left this transaction. Such damage leaves its
+    /// length, which is there twice, and its tid, which is in each record: so it is in the data of
+    /// each record, and in metadata.
+    fn is_certain(&self) -> bool {
+        let Piece { transaction, records, damage, .. } = &self.piece;
+        let has_metadata = transaction.is_some_and(|it| it.header.metadata_bytes() > 0);
+        self.has_other_length
+            || damage.is_empty() && (!has_metadata || records.len() >= RECORDS_MIN)
     }
 }

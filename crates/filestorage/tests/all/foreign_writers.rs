@@ -345,7 +345,7 @@ fn another_continuation_in_the_same_file_is_no_damage() {
                     storage.sync_checksums();
                 }
                 world.commit(storage, &[4]);
-                // A single transaction that has checksums would be taken for damage.
+                // A single small transaction that has checksums might be taken for damage.
                 world.commit(storage, &[5]);
             },
             false,

@@ -4,12 +4,12 @@
 use std::ops::RangeInclusive;
 
 use crate::support::{
-    checked, commit, companion, count_warnings, data_file, data_of, open, open_summed, overwrite,
-    stores, tid,
+    New, checked, commit, companion, count_warnings, data_file, data_of, open, open_summed,
+    overwrite, referring, stores, tid,
 };
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::{ChecksumMode, Distrust, FileStorage};
-use zodium_storage::{Access, Load};
+use zodium_filestorage::{ChecksumMode, DamageKind, Distrust, FileStorage};
+use zodium_storage::{Access, Load, Pack, PackOptions};
 use zodium_types::{Oid, Tid};
 
 const TRANSACTIONS: u64 = 100;
@@ -77,4 +77,81 @@ fn an_opening_that_reads_the_whole_log_goes_by_the_log() {
         storage.scrub(Default::default(), u64::MAX);
         assert_eq!(storage.checksum_metrics().unwrap().damaged, 0);
     }
+}
+
+/// A transaction of this many records of the data, with this description.
+fn described(tid: Tid, records: u64, description: &[u8], data: &[u8]) -> New {
+    let objects: Vec<(u64, &[u8])> = (1..=records).map(|oid| (oid, data)).collect();
+    let (tid, mut new) = stores(tid, &objects);
+    new.metadata.description = description.to_vec();
+    (tid, new)
+}
+
+/// A disk with the checksums of one transaction behind another one that is the same in both logs,
+/// and with the bytes of another transaction.
+fn last_replaced(one: New, another: New) -> MemoryDisk {
+    let written = |last: New| {
+        let disk = MemoryDisk::new();
+        let storage = open_summed(&disk, ChecksumMode::Full);
+        commit(&storage, stores(tid(1), &[(1, b"the same")])).unwrap();
+        commit(&storage, last).unwrap();
+        storage.close().unwrap();
+        disk
+    };
+    let (disk, other) = (written(one), written(another));
+    overwrite(&disk, data_file(), &data_of(&other));
+    disk
+}
+
+/// Of what is found in a file: whether it is called that of another log, and the damages.
+fn found_in(disk: &MemoryDisk) -> (bool, usize) {
+    let (found, damages) = checked(disk);
+    let is_other = matches!(found.distrust, Some(Distrust::OtherContents { .. }));
+    (is_other, damages.iter().filter(|damage| damage.kind == DamageKind::Checksum).count())
+}
+
+#[test]
+fn a_single_transaction_that_damage_cannot_have_left_shows_another_log() {
+    let (now, later) = (tid(2), tid(3));
+    let cases = [
+        // No metadata that could be damaged.
+        (described(now, 1, b"", b"one"), described(later, 1, b"", b"two")),
+        // Too many records to be all damaged.
+        (described(now, 3, b"one", b"one"), described(later, 3, b"two", b"two")),
+        // Another length.
+        (described(now, 1, b"one", b"one"), described(later, 1, b"two", b"longer")),
+    ];
+    for (number, (one, another)) in cases.into_iter().enumerate() {
+        assert_eq!(found_in(&last_replaced(one, another)), (true, 0), "case {number}");
+    }
+}
+
+/// As by flipped bits in the description and in each record, unlikely as that is.
+#[test]
+fn a_single_transaction_that_damage_may_have_left_is_damage() {
+    for records in [1, 2] {
+        let one = described(tid(2), records, b"one", b"one");
+        let another = described(tid(2), records, b"two", b"two");
+        let disk = last_replaced(one, another);
+        assert_eq!(found_in(&disk), (false, records as usize + 1), "{records} records");
+    }
+}
+
+/// A backup of the file before a pack comes in its place: its first transaction has the tid of the
+/// only one that the pack left.
+#[test]
+fn a_file_from_before_a_pack_that_left_one_transaction_is_no_damage() {
+    let disk = MemoryDisk::new();
+    let storage = open_summed(&disk, ChecksumMode::Full);
+    let (root, leaf) = (referring([1]), referring([]));
+    let objects = [(0, &root[..]), (1, &leaf), (2, &leaf), (3, &leaf)];
+    commit(&storage, stores(tid(1), &objects)).unwrap();
+    let unpacked = data_of(&disk);
+    let cancelled = std::sync::Arc::default();
+    let options = PackOptions { gc: true, ..PackOptions::new(&cancelled) };
+    assert!(storage.pack(tid(1), &options).unwrap().is_some());
+    storage.close().unwrap();
+    assert!(data_of(&disk).len() < unpacked.len());
+    overwrite(&disk, data_file(), &unpacked);
+    assert_eq!(found_in(&disk), (true, 0));
 }
