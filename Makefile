@@ -46,7 +46,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom miri tsan shared-lines bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom miri tsan shared-lines deep-queue bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -281,6 +281,9 @@ shared-lines: build $(VENV)/ready ## Count cache lines that move between threads
 	@command -v qemu-x86_64 >/dev/null && command -v addr2line >/dev/null \
 	  || { echo 'qemu-x86_64 and addr2line are missing (Debian: apt install qemu-user binutils)'; exit 1; }
 	$(VENV)/bin/python tests/shared_lines/run.py $(BINARY) $(or $(SHARED),--workers 1,4,16,64 --clients 16,64)
+
+deep-queue: build $(VENV)/ready ## Measure many loads in flight by a client without code of the project; DEEP='--depths 64'
+	$(VENV)/bin/python tests/deep_queue/run.py $(BINARY) $(DEEP)
 
 mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
 ifdef SAMPLE

@@ -21,8 +21,8 @@ How it is measured:
              retries the commit until it succeeds; at the end the counters must equal the number of
              acknowledged commits
 
-  A round trip longer than the machine's own is made by a proxy process between client and server.
-  The round trip that clients see is measured before every case and shown.
+  A round trip longer than the machine's own is made by the clients: they send each request late,
+  and handle each reply late. The round trip that they see is measured before every case and shown.
   `tmpfs` keeps the files in memory, where a sync is free: only the server's own cost is left.
 
 How to read it:
