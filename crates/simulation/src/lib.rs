@@ -38,5 +38,6 @@ mod world;
 pub use counts::Counts;
 pub use neo::{ClusterBug, ClusterCounts, ClusterOptions, ClusterReport, run_cluster};
 pub use plan::InjectedBug;
-pub use resp::{RespOptions, RespReport, run_resp};
+pub use resp::{RespOptions, run_resp};
 pub use run::{Options, Report, Violation, run};
+pub use trace::Events;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use zodium_simulation::{
-    ClusterBug, ClusterOptions, ClusterReport, InjectedBug, Options, Report, RespOptions,
-    RespReport, Violation, run, run_cluster, run_resp,
+    ClusterBug, ClusterOptions, ClusterReport, Events, InjectedBug, Options, Report, RespOptions,
+    Violation, run, run_cluster, run_resp,
 };
 
 /// Runs a server, or a NEO cluster, under simulated clients, networks, disks and clocks.
@@ -66,7 +66,7 @@ struct Total {
     violations: u64,
     report: Report,
     cluster: ClusterReport,
-    resp: RespReport,
+    resp: Events,
 }
 
 thread_local! {

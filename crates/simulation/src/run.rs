@@ -1,6 +1,5 @@
 //! A run from start to end: a new file, steps with faults, a calm phase, and the final checks.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
@@ -19,6 +18,7 @@ use crate::plan::{InjectedBug, Objects, Plan};
 use crate::random::Chance;
 use crate::record::{Attempt, record};
 use crate::server::open_options;
+use crate::trace::Events;
 use crate::world::World;
 
 /// Steps without faults within which every client must finish.
@@ -42,38 +42,27 @@ pub struct Options {
 /// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Digest of all events in order.
-    pub digest: u64,
-    /// Number of events.
-    pub events: u64,
+    /// What happened.
+    pub events: Events,
     /// What clients have done.
     pub counts: Counts,
     /// Transactions in the file, acknowledged or not.
     pub transactions: u64,
-    /// Number of events of each kind.
-    pub happened: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Adds the results of another run. Digests are combined regardless of their order.
+    /// Adds the results of another run.
     pub fn add(&mut self, other: &Report) {
-        self.digest = self.digest.wrapping_add(other.digest);
-        self.events += other.events;
+        self.events.add(&other.events);
         self.transactions += other.transactions;
-        for (what, count) in &other.happened {
-            *self.happened.entry(what).or_default() += count;
-        }
         self.counts.add(&other.counts);
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { digest, events, counts, transactions, happened } = self;
-        let happened: Vec<_> = happened.iter().map(|(what, n)| format!("{n} {what}")).collect();
-        writeln!(f, "{events} events: {}", happened.join(", "))?;
-        writeln!(f, "{transactions} transactions; {counts}")?;
-        write!(f, "digest {digest:016x}")
+        let Report { events, counts, transactions } = self;
+        write!(f, "{events}\n{transactions} transactions; {counts}")
     }
 }
 
@@ -130,13 +119,10 @@ fn drive(world: &Rc<World>, steps: u64) -> (u64, Result<(), String>) {
 }
 
 fn report(world: &World) -> Report {
-    let trace = world.trace.borrow();
     Report {
-        digest: trace.digest(),
-        events: trace.events(),
+        events: world.trace.borrow().events(),
         counts: *world.counts.borrow(),
         transactions: world.history.borrow().transactions.len() as u64,
-        happened: trace.happened().clone(),
     }
 }
 

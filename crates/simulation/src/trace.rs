@@ -1,6 +1,7 @@
 //! Events of a run: as a digest that a second run must reproduce, and as lines for people.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Counts and digests events; keeps or prints their lines if asked to.
 pub(crate) struct Trace {
@@ -29,17 +30,38 @@ impl Trace {
         }
     }
 
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest.0
+    pub(crate) fn events(&self) -> Events {
+        Events { digest: self.digest.0, count: self.events, happened: self.happened.clone() }
     }
+}
 
+/// The events of a run, or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Digest of all events of a run in order.
+    pub digest: u64,
+    /// Number of events.
+    pub count: u64,
     /// Number of events of each kind.
-    pub(crate) fn happened(&self) -> &BTreeMap<&'static str, u64> {
-        &self.happened
-    }
+    pub happened: BTreeMap<&'static str, u64>,
+}
 
-    pub(crate) fn events(&self) -> u64 {
-        self.events
+impl Events {
+    /// Adds those of another run. Digests are combined regardless of their order.
+    pub fn add(&mut self, other: &Events) {
+        self.digest = self.digest.wrapping_add(other.digest);
+        self.count += other.count;
+        for (what, count) in &other.happened {
+            *self.happened.entry(what).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Events { digest, count, happened } = self;
+        let happened: Vec<_> = happened.iter().map(|(what, n)| format!("{n} {what}")).collect();
+        write!(f, "digest {digest:016x} of {count} events: {}", happened.join(", "))
     }
 }
 

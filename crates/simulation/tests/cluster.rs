@@ -30,7 +30,7 @@ fn acknowledged_commits_are_on_every_readable_cell_whatever_happens() {
     println!("{total}");
     for what in ["kill", "power cut", "master killed", "client killed", "cut", "move", "truncated"]
     {
-        assert!(total.happened.contains_key(what), "there was no {what}: {total}");
+        assert!(total.events.happened.contains_key(what), "there was no {what}: {total}");
     }
     let counts = total.counts;
     let usual = [counts.reads, counts.commits, counts.resolved, counts.relocks, counts.packs];

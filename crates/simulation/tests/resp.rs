@@ -6,12 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use zodium_simulation::{RespOptions, RespReport, run_resp};
+use zodium_simulation::{Events, RespOptions, run_resp};
 
 const STEPS: u64 = 2_000;
 const SEEDS: u64 = 60;
 
-fn run_seed(seed: u64) -> RespReport {
+fn run_seed(seed: u64) -> Events {
     let options = RespOptions { seed, steps: STEPS, trace: false };
     run_resp(&options).unwrap_or_else(|violation| panic!("{violation}"))
 }
@@ -20,7 +20,7 @@ fn run_seed(seed: u64) -> RespReport {
 fn clients_are_answered_as_by_one_that_executes_their_commands_one_by_one() {
     let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("seeds from {seed}");
-    let mut total = RespReport::default();
+    let mut total = Events::default();
     for seed in seed..seed + SEEDS {
         println!(
             "cargo run -p zodium-simulation -- --of resp --seed {seed} --steps {STEPS} --trace"

@@ -29,7 +29,7 @@ fn acknowledged_commits_survive_and_views_are_whole_whatever_happens() {
     println!("{total}");
     let kinds = ["crash", "disconnect", "fault", "clock", "pack", "restart", "interruption"];
     for what in kinds.into_iter().chain(["sleep", "stall"]) {
-        assert!(total.happened.contains_key(what), "there was no {what}: {total}");
+        assert!(total.events.happened.contains_key(what), "there was no {what}: {total}");
     }
     let counts = total.counts;
     for count in [counts.cached_reads, counts.resolved, counts.refused, counts.unknown] {
@@ -42,7 +42,7 @@ fn a_seed_gives_the_same_run_again() {
     for seed in 1..6 {
         assert_eq!(run_seed(seed).unwrap(), run_seed(seed).unwrap());
     }
-    assert_ne!(run_seed(1).unwrap().digest, run_seed(2).unwrap().digest);
+    assert_ne!(run_seed(1).unwrap().events.digest, run_seed(2).unwrap().events.digest);
 }
 
 /// Seeds within which an injected bug must be found; many seeds never reach the situation.

@@ -9,6 +9,7 @@ use super::plan::{ClusterBug, Plan};
 use super::world::World;
 use crate::random::Chance;
 use crate::run::Violation;
+use crate::trace::Events;
 
 /// Steps without faults within which everything must come to rest.
 const CALM_STEPS_MAX: u64 = 100_000;
@@ -31,29 +32,21 @@ pub struct ClusterOptions {
 /// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterReport {
-    /// Digest of all events in order.
-    pub digest: u64,
-    /// Number of events.
-    pub events: u64,
+    /// What happened.
+    pub events: Events,
     /// What clients have done.
     pub counts: ClusterCounts,
     /// Transactions that were committed, acknowledged or not.
     pub transactions: u64,
-    /// Number of events of each kind.
-    pub happened: BTreeMap<&'static str, u64>,
     /// Refusals of storages, by their code.
     pub refusals: BTreeMap<String, u64>,
 }
 
 impl ClusterReport {
-    /// Adds the results of another run. Digests are combined regardless of their order.
+    /// Adds the results of another run.
     pub fn add(&mut self, other: &ClusterReport) {
-        self.digest = self.digest.wrapping_add(other.digest);
-        self.events += other.events;
+        self.events.add(&other.events);
         self.transactions += other.transactions;
-        for (what, count) in &other.happened {
-            *self.happened.entry(what).or_default() += count;
-        }
         for (what, count) in &other.refusals {
             *self.refusals.entry(what.clone()).or_default() += count;
         }
@@ -63,12 +56,8 @@ impl ClusterReport {
 
 impl fmt::Display for ClusterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterReport { digest, events, counts, transactions, happened, refusals } = self;
-        let happened: Vec<_> = happened.iter().map(|(what, n)| format!("{n} {what}")).collect();
-        writeln!(f, "{events} events: {}", happened.join(", "))?;
-        writeln!(f, "refused: {refusals:?}")?;
-        writeln!(f, "{transactions} transactions; {counts}")?;
-        write!(f, "digest {digest:016x}")
+        let ClusterReport { events, counts, transactions, refusals } = self;
+        write!(f, "{events}\nrefused: {refusals:?}\n{transactions} transactions; {counts}")
     }
 }
 
@@ -118,11 +107,9 @@ fn report(world: &World) -> ClusterReport {
     let running = world.storages.iter().filter_map(|storage| storage.process.as_ref());
     running.for_each(|process| counts.add_process(&process.node.status().counts));
     ClusterReport {
-        digest: context.trace.digest(),
         events: context.trace.events(),
         counts,
         transactions: context.history.committed.len() as u64,
-        happened: context.trace.happened().clone(),
         refusals: context.refusals.clone(),
     }
 }
