@@ -21,6 +21,7 @@ mod glob;
 mod idle;
 mod json;
 mod local;
+mod locking;
 mod memory;
 mod objects;
 mod parked;

@@ -5,9 +5,7 @@
 //! [`SECONDS_MAX`] it is ended in any case, so that no worker is lost to an endless loop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use zodium_keyspace::{Hold, Reader, Stripes};
+use std::time::Duration;
 
 use crate::commands::{Command, flags};
 use crate::fail::{Fail, Outcome};
@@ -103,39 +101,6 @@ impl Server {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Locks stripes, and waits for those that others hold. If a script has held them for longer
-    /// than `busy-reply-threshold`, it answers `BUSY`.
-    pub(crate) fn lock(&self, stripes: Stripes, now: u64) -> Result<Hold<'_>, Fail> {
-        if let Some(hold) = self.keyspace.try_lock(stripes, now, None) {
-            return Ok(self.noting(hold));
-        }
-        let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
-        loop {
-            let age = self.running.age(self.age_ms());
-            let patience = Duration::from_millis(threshold.saturating_sub(age.unwrap_or(0)).max(1));
-            let until = Instant::now() + patience;
-            if let Some(hold) = self.keyspace.try_lock(stripes, now, Some(until)) {
-                return Ok(self.noting(hold));
-            }
-            if self.running.age(self.age_ms()).is_some_and(|age| age >= threshold) {
-                return Err(BUSY);
-            }
-        }
-    }
-
-    /// Locks stripes for a command that changes nothing: others may read them meanwhile.
-    pub(crate) fn lock_to_read<'a>(
-        &'a self,
-        reader: &'a Reader,
-        stripes: Stripes,
-        now: u64,
-    ) -> Result<Hold<'a>, Fail> {
-        match self.keyspace.try_read(reader, stripes, now) {
-            Some(hold) => Ok(self.noting(hold)),
-            None => self.lock(stripes, now),
-        }
-    }
-
     /// The error of all commands but a few while a script takes long.
     pub(crate) fn check_busy(&self, command: &Command) -> Outcome {
         let may_come = flags::ALLOW_BUSY | flags::CONTROL | flags::NO_AUTH;
@@ -148,18 +113,17 @@ impl Server {
         if !self.running.is_any() {
             return Ok(());
         }
-        let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
-        match self.running.age(self.age_ms()).is_some_and(|age| age >= threshold) {
-            true => Err(BUSY),
-            false => Ok(()),
-        }
+        self.patience_with_script().map(drop)
     }
 
-    /// The same hold, which notes what clients wait for, and what the log gets.
-    pub(crate) fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
-        hold.notes_created = self.waiting.is_any();
-        hold.notes_new = self.announces_new();
-        self.journaling(hold)
+    /// For how long a command may wait for a script, which is `busy-reply-threshold` if none runs;
+    /// `BUSY` if it has run for that long.
+    pub(crate) fn patience_with_script(&self) -> Result<Duration, Fail> {
+        let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
+        match self.running.age(self.age_ms()) {
+            Some(age) if age >= threshold => Err(BUSY),
+            age => Ok(Duration::from_millis(threshold - age.unwrap_or(0))),
+        }
     }
 }
 
