@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod input;
 mod intset;
+mod kind;
 mod listpack;
 mod lzf;
 mod output;
@@ -23,7 +24,8 @@ mod ziplist;
 pub use error::RdbError;
 pub use file::{Item, RdbReader};
 pub use input::Input;
-pub use read_value::{STRING, read_value};
+pub use kind::STRING;
+pub use read_value::read_value;
 pub use sum::sum;
 pub use write_value::write_value;
 

@@ -6,10 +6,7 @@ use bytes::Bytes;
 use zodium_keyspace::{Hash, List, Set, SortedSet, Value, Word};
 
 use crate::listpack::{self, Element};
-use crate::{Input, RdbError, intset, read_stream, ziplist};
-
-/// The kind of a string.
-pub const STRING: u8 = 0;
+use crate::{Input, RdbError, intset, kind, read_stream, ziplist};
 
 /// Reads a value of a kind, by its number. Collections are never empty, but for streams.
 ///
@@ -17,33 +14,33 @@ pub const STRING: u8 = 0;
 /// The input ends, is damaged, or has a kind of value that is not known here.
 pub fn read_value<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbError> {
     let value = match kind {
-        STRING => Value::String(Bytes::from(input.string()?)),
-        1 => list(strings(input, 1)?),
-        2 => set(strings(input, 1)?)?,
-        3 => sorted_set(input, text_score)?,
-        5 => sorted_set(input, |input| input.u64_le().map(f64::from_bits))?,
-        4 => hash(strings(input, 2)?)?,
-        10 => list(words(&ziplist::read(&input.string()?)?)),
-        11 => {
+        kind::STRING => Value::String(Bytes::from(input.string()?)),
+        kind::LIST => list(strings(input, 1)?),
+        kind::SET => set(strings(input, 1)?)?,
+        kind::SORTED_SET_TEXT => sorted_set(input, text_score)?,
+        kind::SORTED_SET => sorted_set(input, |input| input.u64_le().map(f64::from_bits))?,
+        kind::HASH => hash(strings(input, 2)?)?,
+        kind::LIST_ZIPLIST => list(words(&ziplist::read(&input.string()?)?)),
+        kind::SET_INTSET => {
             let members = intset::read(&input.string()?)?;
             set(members.iter().map(|member| member.to_string().into_bytes().into()).collect())?
         }
-        12 => scored(words(&ziplist::read(&input.string()?)?))?,
-        13 => hash(words(&ziplist::read(&input.string()?)?))?,
-        14 => {
+        kind::SORTED_SET_ZIPLIST => scored(words(&ziplist::read(&input.string()?)?))?,
+        kind::HASH_ZIPLIST => hash(words(&ziplist::read(&input.string()?)?))?,
+        kind::LIST_QUICKLIST_1 => {
             let mut elements = Vec::new();
             for _ in 0..input.length()? {
                 elements.extend(words(&ziplist::read(&input.string()?)?));
             }
             list(elements)
         }
-        16 => hash(words(&listpack::read(&input.string()?)?))?,
-        17 => scored(words(&listpack::read(&input.string()?)?))?,
-        18 => list(quicklist(input)?),
-        20 => set(words(&listpack::read(&input.string()?)?))?,
-        15 => Value::Stream(Box::new(read_stream::read(input, 1)?)),
-        19 => Value::Stream(Box::new(read_stream::read(input, 2)?)),
-        21 => Value::Stream(Box::new(read_stream::read(input, 3)?)),
+        kind::HASH_LISTPACK => hash(words(&listpack::read(&input.string()?)?))?,
+        kind::SORTED_SET_LISTPACK => scored(words(&listpack::read(&input.string()?)?))?,
+        kind::LIST_QUICKLIST_2 => list(quicklist(input)?),
+        kind::SET_LISTPACK => set(words(&listpack::read(&input.string()?)?))?,
+        kind::STREAM_1 => Value::Stream(Box::new(read_stream::read(input, 1)?)),
+        kind::STREAM_2 => Value::Stream(Box::new(read_stream::read(input, 2)?)),
+        kind::STREAM_3 => Value::Stream(Box::new(read_stream::read(input, 3)?)),
         other => return Err(unknown(other, input)),
     };
     match is_empty(&value) {
@@ -55,7 +52,7 @@ pub fn read_value<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbE
 /// Why a kind of value is refused.
 fn unknown<R: Read>(kind: u8, input: &mut Input<R>) -> RdbError {
     RdbError::Unsupported(match kind {
-        6 | 7 => match input.length() {
+        kind::MODULE | kind::MODULE_2 => match input.length() {
             Ok(module) => format!(
                 "a value of the module {}: this server has no modules. Delete the key, or unload \
                  the module, and save again",
@@ -63,10 +60,12 @@ fn unknown<R: Read>(kind: u8, input: &mut Input<R>) -> RdbError {
             ),
             Err(error) => return error,
         },
-        9 => "a hash in the format of Redis before 2.6: load it with a newer server, and save it \
-              again"
+        kind::HASH_ZIPMAP => "a hash in the format of Redis before 2.6: load it with a newer \
+                              server, and save it again"
             .to_owned(),
-        22..=25 => "a hash whose fields expire, which this server does not know".to_owned(),
+        kind::EXPIRING_HASH_FIRST..=kind::EXPIRING_HASH_LAST => {
+            "a hash whose fields expire, which this server does not know".to_owned()
+        }
         other => format!("a value of the kind {other}, which this program does not know"),
     })
 }

@@ -2,29 +2,28 @@
 
 use zodium_keyspace::ValueRef;
 
-use crate::STRING;
 use crate::output::{length, string};
-use crate::write_stream;
+use crate::{kind, write_stream};
 
 /// Appends a value: the number of its kind, then what it holds.
 pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::String(text) => {
-            out.push(STRING);
+            out.push(kind::STRING);
             string(out, &text);
         }
         ValueRef::List(list) => {
-            out.push(1);
+            out.push(kind::LIST);
             length(out, list.0.len());
             list.0.iter().for_each(|element| string(out, element));
         }
         ValueRef::Set(set) => {
-            out.push(2);
+            out.push(kind::SET);
             length(out, set.len());
             set.iter().for_each(|member| string(out, member));
         }
         ValueRef::SortedSet(set) => {
-            out.push(5);
+            out.push(kind::SORTED_SET);
             length(out, set.len());
             for (member, score) in set.upwards(0) {
                 string(out, member);
@@ -32,7 +31,7 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
             }
         }
         ValueRef::Hash(hash) => {
-            out.push(4);
+            out.push(kind::HASH);
             length(out, hash.len());
             for (field, value) in hash.iter() {
                 string(out, field);
@@ -40,7 +39,7 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
             }
         }
         ValueRef::Stream(stream) => {
-            out.push(21);
+            out.push(kind::STREAM_3);
             write_stream::write(out, stream);
         }
     }
