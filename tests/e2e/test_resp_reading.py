@@ -31,10 +31,25 @@ REQUESTS = [
 OTHERS = {"eval_ro", "evalsha_ro", "ztid"}
 
 
-@pytest.fixture
-def client():
-    with RespServer(workers=2) as server:
+# Settings with which a read has more to do: it notes uses, or the log keeps its answer back.
+SETTINGS = {
+    "plain": {},
+    "with a log, a limit and news": {
+        "maxmemory": "100mb",
+        "maxmemory-policy": "allkeys-lfu",
+        "notify-keyspace-events": "KEA",
+    },
+}
+
+
+@pytest.fixture(params=SETTINGS)
+def client(request, tmp_path):
+    settings = SETTINGS[request.param]
+    options = ["--file", str(tmp_path / "keys"), "--sync", "always"] if settings else []
+    with RespServer(workers=2, options=options) as server:
         client = redis.Redis(port=server.port)
+        for name, value in settings.items():
+            client.config_set(name, value)
         # Answers as they are: they may be of any form.
         client.response_callbacks.clear()
         yield client
