@@ -33,8 +33,8 @@ def children_of(data):
 class Graph:
     """The objects that can be reached from the root, and their serials."""
 
-    def __init__(self, random, current, bytes_max):
-        self.random, self.bytes_max = random, bytes_max
+    def __init__(self, random, current, lengths):
+        self.random, self.lengths = random, lengths
         self.current = {oid: found for oid, found in current.items() if found[0] is not None}
         self.next_oid = max((u64(oid) for oid in current), default=0) + 1
         self.loose = set()  # what nothing refers to any more
@@ -49,7 +49,7 @@ class Graph:
                     todo.append(child)
 
     def filler(self):
-        return self.random.randbytes(self.random.randrange(self.bytes_max))
+        return self.random.randbytes(self.random.choice(self.lengths))
 
     def serial(self, oid):
         return self.current[oid][1] if oid in self.current else z64

@@ -12,6 +12,7 @@ import time
 from persistent.TimeStamp import TimeStamp
 from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage.FileStorage import FileStorage, FileStorageError
+from ZODB.FileStorage.fspack import PackError
 from ZODB.POSException import UndoError
 from ZODB.serialize import referencesf
 
@@ -57,7 +58,7 @@ class Served:
         self.transactions += 1
         frames = []
         for name, args in [
-            ("tpc_begin", (self.transactions, b"", b"", {}, None, " ")),
+            ("tpc_begin", (self.transactions, *metadata_of(changes), {}, None, " ")),
             *(
                 ("deleteObject", (oid, serial(oid), self.transactions))
                 if data is None
@@ -134,7 +135,7 @@ class Opened:
         self.storage._files.close()
 
     def commit(self, changes, serial):
-        transaction = TransactionMetaData()
+        transaction = TransactionMetaData(*metadata_of(changes))
         self.storage.tpc_begin(transaction)
         for oid, data in changes.items():
             if data is None:
@@ -162,10 +163,17 @@ class Opened:
     def pack(self, moment):
         try:
             self.storage.pack(moment, referencesf)
-        except (FileStorageError, KeyError, AssertionError):
+        except (FileStorageError, PackError, KeyError, AssertionError):
             # Nothing to pack, or the stock packer's own limits.
             return False
         return True
+
+
+def metadata_of(changes):
+    """User and description of a transaction; some have none."""
+    if len(changes) % 3 == 0:
+        return b"", b""
+    return b"editor", b"/site/page" + b"/part" * (len(changes) % 4)
 
 
 def moment_of(tid):
