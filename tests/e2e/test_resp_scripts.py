@@ -181,3 +181,34 @@ def test_a_script_that_has_written_is_not_killed(server, client):
         thread.join()
     assert "UNKILLABLE" in answers
     assert client.get("n") == str(runs)
+
+
+def test_keys_make_room_when_a_script_of_another_worker_has_ended(server, client):
+    for number in range(1000):
+        client.set(f"key{number}", "x" * 1000)
+    client.config_set("maxmemory-policy", "allkeys-lru", "busy-reply-threshold", 60_000)
+    one, *others = [redis.Redis(port=server.port) for _ in range(7)]
+    script = "local x = 0 while x < 5e7 do x = x + 1 end"
+    thread = threading.Thread(target=one.eval, args=(script, 0))
+    thread.start()
+    answers = []
+
+    def set_one(other):
+        # No key may go while the script holds them all.
+        other.config_set("maxmemory", 500_000)
+        try:
+            answers.append(other.set("new", "x" * 1000))
+        except redis.ResponseError as error:
+            answers.append(error)
+
+    setters = [threading.Thread(target=set_one, args=(other,)) for other in others]
+    for setter in setters:
+        setter.start()
+    for setter in [*setters, thread]:
+        setter.join()
+    used = client.info("memory")["used_memory"]
+    client.config_set(
+        "maxmemory", 0, "maxmemory-policy", "noeviction", "busy-reply-threshold", 5000
+    )
+    assert answers == [True] * len(others)
+    assert used < 502_000

@@ -28,6 +28,15 @@ pub enum First {
     Random,
 }
 
+/// Why no key was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotEvicted {
+    /// No key may go.
+    Nothing,
+    /// No key may go but those of locked stripes, which were not looked at.
+    Locked,
+}
+
 /// Most candidates that are kept.
 const CANDIDATES_MAX: usize = 16;
 

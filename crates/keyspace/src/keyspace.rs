@@ -15,7 +15,8 @@ use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;
 use crate::uses::SharedUses;
 use crate::{
-    EntryRef, Eviction, First, KeyChanges, Place, Record, Removed, Stripes, Tie, Uses, random_below,
+    EntryRef, Eviction, First, KeyChanges, NotEvicted, Place, Record, Removed, Stripes, Tie, Uses,
+    random_below,
 };
 
 /// Number of databases.
@@ -194,15 +195,17 @@ impl Keyspace {
     }
 
     /// Removes a key: the first of `samples` that are chosen by chance and of those that were
-    /// kept of earlier samples. Keys of locked stripes stay. `None`: there is no other key that
-    /// may go.
+    /// kept of earlier samples. Keys of locked stripes stay.
+    ///
+    /// # Errors
+    /// There is no other key that may go.
     pub fn evict(
         &self,
         eviction: Eviction,
         samples: usize,
         now: u64,
         log: Logging,
-    ) -> Option<(Removed, Record)> {
+    ) -> Result<(Removed, Record), NotEvicted> {
         let samples = if eviction.first == First::Random { 1 } else { samples };
         {
             let mut pool = self.pool.lock();
@@ -216,21 +219,29 @@ impl Keyspace {
         loop {
             let candidate = self.pool.lock().take();
             let Some(candidate) = candidate else { break };
-            let evicted = self.evict_candidate(&candidate, eviction, now, log);
-            if evicted.is_some() {
-                return evicted;
+            if let Some(evicted) = self.evict_candidate(&candidate, eviction, now, log) {
+                return Ok(evicted);
             }
         }
         // All samples were of locked stripes.
         let first = random_below(STRIPES);
-        let mut numbers = (first..STRIPES).chain(0..first);
-        numbers.find_map(|number| {
-            let candidate = self.sample_of(number, eviction, now)?;
-            self.evict_candidate(&candidate, eviction, now, log)
-        })
+        let mut why = NotEvicted::Nothing;
+        for number in (first..STRIPES).chain(0..first) {
+            let Some(locked) = self.stripes.try_lock(number) else {
+                why = NotEvicted::Locked;
+                continue;
+            };
+            let candidate = self.candidate(number, &locked, eviction, now);
+            drop(locked);
+            let evict = |one| self.evict_candidate(&one, eviction, now, log);
+            if let Some(evicted) = candidate.and_then(evict) {
+                return Ok(evicted);
+            }
+        }
+        Err(why)
     }
 
-    /// A key by chance that may go, of all that are there.
+    /// A key by chance that may go, of all that are there; `None` also if its stripe is locked.
     fn sample(&self, eviction: Eviction, now: u64) -> Option<Candidate> {
         let count = |tally: &Arc<Tally>| tally.keys(eviction.only_volatile);
         let mut place = random_below(self.tallies.iter().map(count).sum());
@@ -241,15 +252,21 @@ impl Keyspace {
             place = place.saturating_sub(count);
             is_here
         })?;
-        self.sample_of(number, eviction, now)
+        let locked = self.stripes.try_lock(number)?;
+        self.candidate(number, &locked, eviction, now)
     }
 
-    /// A key of a stripe by chance that may go; `None` if the stripe is locked.
-    fn sample_of(&self, stripe: usize, eviction: Eviction, now: u64) -> Option<Candidate> {
-        let locked = self.stripes.try_lock(stripe)?;
-        let (database, entry) = locked.random(eviction.only_volatile)?;
+    /// A key of a stripe by chance that may go.
+    fn candidate(
+        &self,
+        number: usize,
+        stripe: &Stripe,
+        eviction: Eviction,
+        now: u64,
+    ) -> Option<Candidate> {
+        let (database, entry) = stripe.random(eviction.only_volatile)?;
         let rank = entry.rank(eviction, now, self.uses())?;
-        Some(Candidate { rank, stripe, database, key: entry.key().into() })
+        Some(Candidate { rank, stripe: number, database, key: entry.key().into() })
     }
 
     /// Removes a candidate, unless its stripe is locked, or it is not as eligible any more.

@@ -34,7 +34,7 @@ mod value_ref;
 pub use ahead::KEYS_AHEAD_MAX;
 pub use changed_keys::KeyChanges;
 pub use entry::{Entry, EntryRef};
-pub use eviction::{Eviction, First};
+pub use eviction::{Eviction, First, NotEvicted};
 pub use hold::{Hold, Removed};
 pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now};
 pub use kind::{Kind, WrongType};

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use bytes::Bytes;
-use zodium_keyspace::{Entry, Eviction, First, Keyspace, Stripes, Uses, Value};
+use zodium_keyspace::{Entry, Eviction, First, Keyspace, NotEvicted, Stripes, Uses, Value};
 
 const BY_TIME: Eviction = Eviction { first: First::Shortest, only_volatile: true };
 const BY_USE: Eviction = Eviction { first: First::LeastRecent, only_volatile: false };
@@ -99,7 +99,8 @@ fn only_keys_that_expire_go_however_few_they_are() {
     drop(hold);
     let evicted: Vec<u16> = (0..3).map(|_| evict(&keyspace, BY_TIME, 64)).collect();
     assert_eq!(evicted, [2000, 2001, 2002]);
-    assert!(keyspace.evict(BY_TIME, 64, 0, &|_| None).is_none(), "none of the others expires");
+    let left = keyspace.evict(BY_TIME, 64, 0, &|_| None).map(|(removed, _)| removed);
+    assert_eq!(left, Err(NotEvicted::Nothing), "none of the others expires");
 }
 
 #[test]
@@ -121,13 +122,19 @@ fn keys_of_locked_stripes_stay() {
     let keyspace = ranked(100, BY_USE);
     let held = keyspace.lock(keyspace.stripe(&key(0)), 0);
     let mut left = 100;
-    while let Some((removed, _)) = keyspace.evict(BY_USE, 5, 0, &|_| None) {
-        assert_ne!(keyspace.stripe(&removed.key), keyspace.stripe(&key(0)));
-        left -= 1;
-    }
+    let why = loop {
+        match keyspace.evict(BY_USE, 5, 0, &|_| None) {
+            Ok((removed, _)) => {
+                assert_ne!(keyspace.stripe(&removed.key), keyspace.stripe(&key(0)));
+                left -= 1;
+            }
+            Err(why) => break why,
+        }
+    };
+    assert_eq!(why, NotEvicted::Locked);
     drop(held);
     assert!(left > 0);
-    let rest = std::iter::from_fn(|| keyspace.evict(BY_USE, 5, 0, &|_| None)).count();
+    let rest = std::iter::from_fn(|| keyspace.evict(BY_USE, 5, 0, &|_| None).ok()).count();
     assert_eq!(rest, left);
 }
 

@@ -108,7 +108,7 @@ proptest! {
         // All that is left: by time, by eviction, by hand.
         keyspace.expire(u64::MAX / 2, usize::MAX, &mut Vec::new(), &|_| None);
         let any = Eviction { first: First::LeastRecent, only_volatile: false };
-        while keyspace.evict(any, 3, u64::MAX / 2, &|_| None).is_some() {}
+        while keyspace.evict(any, 3, u64::MAX / 2, &|_| None).is_ok() {}
         prop_assert_eq!(keyspace.used_bytes(), 0);
         prop_assert_eq!(keyspace.totals(0).keys + keyspace.totals(1).keys, 0);
     }

@@ -14,6 +14,7 @@ use crate::commands::{Command, Keys, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::{Letter, LocalServer};
+use crate::memory::Room;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::{commands, objects, transaction};
@@ -124,9 +125,12 @@ fn admit(
     }
     // A script may add to keys too. Keys that go for it do so before it locks them.
     let adds = command.has(flags::DENY_OOM);
-    let may_grow = !(adds || command.is_script()) || local.server.may_grow();
-    if adds && !may_grow {
-        return Err(refused(OUT_OF_MEMORY));
+    if adds || command.is_script() {
+        let room = local.server.make_room();
+        // The command waits as well for threads that hold what may go, and makes room afterwards.
+        if adds && room == Room::None {
+            return Err(refused(OUT_OF_MEMORY));
+        }
     }
     if objects::is_object(&local.server, command, arguments) {
         let after = objects::read(local, client, command, arguments, reply);
@@ -198,7 +202,7 @@ fn run_data(
     local.note_position(client, position);
     if command.has(flags::DENY_OOM) {
         // What has become too much goes before the client's next command.
-        server.may_grow();
+        server.make_room();
     }
     outcome
 }

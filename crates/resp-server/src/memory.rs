@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use zodium_keyspace::{Eviction, First, Removed, Uses, now};
+use zodium_keyspace::{Eviction, First, NotEvicted, Removed, Uses, now};
 
 use crate::events::Class;
 use crate::server::Server;
@@ -20,6 +20,15 @@ fn eviction(policy: &str) -> Option<Eviction> {
     Some(Eviction { first, only_volatile: which == "volatile" })
 }
 
+/// Whether there is memory for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Enough,
+    /// Keys may go when other threads have unlocked them.
+    Later,
+    None,
+}
+
 impl Server {
     /// Has keys keep of their uses what the policy looks at.
     pub(crate) fn apply_policy(&self) {
@@ -35,22 +44,23 @@ impl Server {
         });
     }
 
-    /// Whether commands may take more memory. Removes keys for that, as the policy says. The
-    /// caller may hold stripes: keys of these stay.
-    pub(crate) fn may_grow(&self) -> bool {
+    /// Makes room for more, as the policy says. The caller may hold stripes: keys of these stay.
+    pub(crate) fn make_room(&self) -> Room {
         let most = self.settings.memory_max.load(Ordering::Relaxed);
         if most == 0 || self.keyspace.used_bytes() <= most {
-            return true;
+            return Room::Enough;
         }
         let Some(eviction) = eviction(&self.settings.text("maxmemory-policy")) else {
-            return false;
+            return Room::None;
         };
         let samples = usize::try_from(self.settings.number("maxmemory-samples")).unwrap_or(1);
         while self.keyspace.used_bytes() > most {
             let now = now();
             let log = |removed: &[Removed]| self.log_removed(removed, now);
-            let Some((removed, entry)) = self.keyspace.evict(eviction, samples, now, &log) else {
-                return false;
+            let (removed, entry) = match self.keyspace.evict(eviction, samples, now, &log) {
+                Ok(evicted) => evicted,
+                Err(NotEvicted::Locked) => return Room::Later,
+                Err(NotEvicted::Nothing) => return Room::None,
             };
             // No lock is held while the value is freed.
             drop(entry);
@@ -59,6 +69,6 @@ impl Server {
             self.statistics.evicted.fetch_add(1, Ordering::Relaxed);
             self.announce(database, &key, Class::Evicted, "evicted");
         }
-        true
+        Room::Enough
     }
 }

@@ -21,6 +21,7 @@ use crate::client::Client;
 use crate::commands::{self, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
+use crate::memory::Room;
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -177,7 +178,7 @@ impl Engine {
             may_write,
             // As with the stock server, only a script that begins with full memory is refused
             // more of it.
-            may_grow: traits.allows_oom || call.server.may_grow(),
+            may_grow: traits.allows_oom || call.server.make_room() == Room::Enough,
         };
         let returned = self.call(script, &mut commands);
         let version = commands.version;
