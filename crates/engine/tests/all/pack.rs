@@ -189,6 +189,33 @@ fn closing_gives_up_a_pack_that_waits() {
     storage.abort(number, Some(voted));
 }
 
+#[test]
+fn the_status_says_how_the_last_pack_ended() {
+    let storage = open(Arc::new(MemoryDisk::new()), Path::new("Data.fs"));
+    let client = Client::new(&storage);
+    let write_twice = || {
+        for n in 0..2 {
+            client.store(Oid::ROOT, record(n, &[], 0));
+        }
+    };
+    let status = || {
+        let status = storage.metrics().pack;
+        assert!(status.running.is_none());
+        (status.succeeded, status.failed, status.last.map(|last| last.result))
+    };
+    assert_eq!(status(), (0, 0, None));
+    write_twice();
+    let packed = storage.pack(now()).unwrap().unwrap();
+    assert_ne!(packed.size_before, packed.size_after);
+    assert_eq!(status(), (1, 0, Some(Ok(packed.size_before - packed.size_after))));
+    assert_eq!(storage.pack(now()).unwrap(), None);
+    assert_eq!(status(), (2, 0, Some(Ok(0))));
+    write_twice();
+    storage.cancel_pack();
+    let error = storage.pack(now()).unwrap_err();
+    assert_eq!(status(), (2, 1, Some(Err(error.to_string()))));
+}
+
 /// Whether a pack waits for its last step.
 fn waits(storage: &zodium_engine::Database) -> bool {
     let running = storage.metrics().pack.running;
