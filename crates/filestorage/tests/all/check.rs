@@ -28,15 +28,25 @@ fn check_patiently(
     contents: bool,
     patience: Duration,
 ) -> Result<(Checked, Vec<Damage>), FileStorageError> {
-    let mut found = Vec::new();
-    let options = CheckOptions {
+    check_with(disk, &CheckOptions { patience, ..looking_for(contents, contents) })
+}
+
+fn looking_for(references: bool, pickles: bool) -> CheckOptions<'static> {
+    CheckOptions {
         path: data_file().to_owned(),
-        references: contents,
-        pickles: contents,
-        patience,
+        references,
+        pickles,
+        patience: Duration::ZERO,
         progress: &|_, _| {},
-    };
-    let checked = check(disk, &options, &mut |damage| found.push(damage.clone()))?;
+    }
+}
+
+fn check_with(
+    disk: &MemoryDisk,
+    options: &CheckOptions<'_>,
+) -> Result<(Checked, Vec<Damage>), FileStorageError> {
+    let mut found = Vec::new();
+    let checked = check(disk, options, &mut |damage| found.push(damage.clone()))?;
     assert_eq!(checked.damages, found.len() as u64);
     Ok((checked, found))
 }
@@ -270,6 +280,21 @@ fn references_that_lead_nowhere_and_data_that_are_no_pickles_are_found() {
     assert_eq!(found[1], (DamageKind::Reference, 3, &missing(4)[..]));
     assert_eq!((found[2].0, found[2].1), (DamageKind::Pickle, 5));
     assert_eq!(found[3], (DamageKind::Pickle, 6, "data that begin with no class"));
+}
+
+#[test]
+fn references_are_looked_for_without_pickles_and_pickles_without_references() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(0, &referring([7])), (1, b"N.N.")])).unwrap();
+    let kinds = |references, pickles| {
+        let (_, found) = check_with(&disk, &looking_for(references, pickles)).unwrap();
+        found.into_iter().map(|damage| damage.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(true, true), [DamageKind::Reference, DamageKind::Pickle]);
+    assert_eq!(kinds(true, false), [DamageKind::Reference]);
+    assert_eq!(kinds(false, true), [DamageKind::Pickle]);
+    assert_eq!(kinds(false, false), []);
 }
 
 #[test]
