@@ -349,6 +349,26 @@ fn space_promised_before_the_pack_is_there_after_it() {
     assert_eq!(current(&storage, Oid::ROOT).unwrap().data, "x");
 }
 
+/// Votes need not ask the file system then.
+#[test]
+fn space_is_reserved_ahead_in_the_packed_file() {
+    let (_, storage, history) = storage_with_history(13, 60);
+    assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
+    let new = stores(history.last_tid().next(), &[(0, b"data")]).1;
+    let prepared = storage.prepare(new, Access::NonBlocking).unwrap();
+    storage.release(prepared.expect("there is space for it"));
+}
+
+#[test]
+fn a_vote_after_a_pack_is_refused_what_the_disk_has_no_room_for() {
+    let (disk, storage, history) = storage_with_history(13, 60);
+    assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
+    disk.set_capacity(disk.used_bytes());
+    let large = stores(history.last_tid().next(), &[(0, &[0; 2 << 20])]).1;
+    let refused = prepare(&storage, large);
+    assert!(matches!(refused, Err(FileStorageError::Full { .. })), "{refused:?}");
+}
+
 #[test]
 fn without_a_root_only_a_pack_without_gc_is_possible() {
     let (_, storage, mut history) = storage_with_history(0, 0);
