@@ -94,6 +94,7 @@ mod tests {
         let tid = Tid::from_unix_nanos;
         assert_eq!(watch.ahead(tid(NOW), NOW), None);
         assert_eq!(watch.ahead(tid(NOW + HOUR / 7), NOW), None, "within ten minutes");
+        assert_eq!(watch.ahead(tid(NOW + HOUR / 6), NOW), None, "ten minutes");
         let Some(Remark::Ahead(by)) = watch.ahead(tid(NOW + HOUR), NOW) else { panic!() };
         assert_eq!(by.as_secs_f64().round(), 3600.0);
         for minute in 1..60 {
