@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{CONFIG, Session, assert_idle, start_with, transaction};
+use crate::support::{CONFIG, Session, assert_idle, start, start_with, transaction};
 use bytes::Bytes;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
-use zodium_engine::{Config, Database, Notice};
+use zodium_engine::commit::TransactionNumber;
+use zodium_engine::{Config, Database, Notice, Transaction};
 use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 
@@ -76,10 +77,18 @@ fn read_until(storage: &Database, done: &AtomicBool) -> usize {
 }
 
 fn commit_one(mut session: Session, oid: u64) -> Tid {
+    let (number, voted) = session.vote(storing(oid));
+    session.storage.finish(number, voted).unwrap();
+    wait_committed(&mut session, number)
+}
+
+fn storing(oid: u64) -> Transaction {
     let mut new = transaction();
     new.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"slowly"));
-    let (number, voted) = session.vote(new);
-    session.storage.finish(number, voted).unwrap();
+    new
+}
+
+fn wait_committed(session: &mut Session, number: TransactionNumber) -> Tid {
     loop {
         let notice = session.next();
         assert!(!matches!(notice, Notice::Failed(..) | Notice::Expired(_)), "given up");
@@ -87,4 +96,39 @@ fn commit_one(mut session: Session, oid: u64) -> Tid {
             return tid;
         }
     }
+}
+
+#[test]
+fn a_finish_that_comes_just_behind_another_shares_its_sync() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = start(disk.clone());
+    disk.after_each(|operation, _| {
+        if operation == Operation::Sync {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let mut sessions = [(); 2].map(|()| Session::new(&storage));
+    // The wait for others depends on how long the last batches took.
+    for _ in 0..20 {
+        sessions[0].store(&[(1, "alone")]);
+    }
+    // On a busy machine some threads wake too late.
+    let (mut shared, mut rounds) = (0, 0);
+    while shared < 5 {
+        rounds += 1;
+        assert!(rounds <= 200, "only {shared} shared a sync");
+        let oids = [2 * rounds, 2 * rounds + 1];
+        let voted = [0, 1].map(|n| sessions[n].vote(storing(oids[n])));
+        let syncs_before = storage.metrics().syncs.count();
+        let numbers = voted.map(|(number, voted)| {
+            storage.finish(number, voted).unwrap();
+            thread::sleep(Duration::from_micros(300));
+            number
+        });
+        for (session, number) in sessions.iter_mut().zip(numbers) {
+            wait_committed(session, number);
+        }
+        shared += u64::from(storage.metrics().syncs.count() == syncs_before + 1);
+    }
+    storage.close().unwrap();
 }
