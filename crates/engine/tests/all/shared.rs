@@ -155,6 +155,15 @@ fn a_server_waits_for_the_commits_of_others_only_where_there_are_any() {
 }
 
 #[test]
+fn a_server_that_only_reads_what_others_write_does_not_wait_for_them() {
+    let door = SharedMemory::doors(1).remove(0).read_only();
+    door.failing()();
+    let reading = serve(door, &CONFIG);
+    assert!(!reading.is_shared());
+    reading.catch_up().unwrap();
+}
+
+#[test]
 fn undos_are_stored_over_the_revision_that_they_were_computed_from() {
     let [one, other] = two(&CONFIG);
     let (mut first, mut second) = (Session::new(&one), Session::new(&other));

@@ -27,6 +27,7 @@ struct Common {
 pub(crate) struct SharedMemory {
     common: Arc<Common>,
     number: usize,
+    is_read_only: bool,
 }
 
 struct Open {
@@ -39,8 +40,16 @@ impl SharedMemory {
     /// The doors of so many engines.
     pub(crate) fn doors(count: usize) -> Vec<SharedMemory> {
         let common = Arc::<Common>::default();
-        let door = |number| SharedMemory { common: Arc::clone(&common), number };
+        let door = |number| {
+            let common = Arc::clone(&common);
+            SharedMemory { common, number, is_read_only: false }
+        };
         (0..count).map(door).collect()
+    }
+
+    /// A door through which nothing is written.
+    pub(crate) fn read_only(self) -> SharedMemory {
+        SharedMemory { is_read_only: true, ..self }
     }
 
     /// Has the next finish or catching up fail; gives what can do it again.
@@ -133,7 +142,7 @@ impl Storage for SharedMemory {
     }
 
     fn shared(&self) -> Option<&dyn Shared> {
-        Some(self)
+        (!self.is_read_only).then_some(self as _)
     }
 }
 
@@ -143,7 +152,7 @@ impl Read for SharedMemory {
     }
 
     fn is_read_only(&self) -> bool {
-        false
+        self.is_read_only
     }
 
     fn size(&self) -> u64 {
