@@ -278,10 +278,7 @@ fn a_transaction_marked_as_undone_does_not_count_after_a_pack_either() {
 fn the_undo_log_ends_where_a_pack_has_been() {
     let (_, storage, _) = storage_with_history(0, 0);
     commit(&storage, Tid(1)).unwrap();
-    let body = NewBody::Data(Bytes::from_static(b"packed"));
-    let status = TransactionStatus::Packed;
-    let packed = NewTransaction { status, ..transaction(vec![root(body)]) };
-    support::commit(&storage, (Tid(2), packed)).unwrap();
+    commit_packed(&storage, Tid(2));
     commit(&storage, Tid(3)).unwrap();
     let mut listed = Vec::new();
     storage
@@ -292,6 +289,17 @@ fn the_undo_log_ends_where_a_pack_has_been() {
         })
         .unwrap();
     assert_eq!(listed, [Tid(3)]);
+}
+
+#[test]
+fn a_pack_frees_what_stands_before_transactions_of_a_packed_storage() {
+    let (_, storage, _) = storage_with_history(0, 0);
+    commit(&storage, Tid(1)).unwrap();
+    commit(&storage, Tid(2)).unwrap();
+    commit_packed(&storage, Tid(3));
+    let packed = pack(&storage, Tid(2), false).unwrap().unwrap();
+    assert!(packed.size_after < packed.size_before, "{packed:?}");
+    assert_eq!(read(&storage).iter().map(|t| t.tid).collect::<Vec<_>>(), [Tid(2), Tid(3)]);
 }
 
 #[test]
@@ -645,6 +653,14 @@ fn commit_body(storage: &FileStorage, tid: Tid, body: NewBody) -> Result<(), Fil
 
 fn commit(storage: &FileStorage, tid: Tid) -> Result<(), FileStorageError> {
     commit_body(storage, tid, NewBody::Data(Bytes::from_static(b"new")))
+}
+
+/// As a copy of a packed storage has it.
+fn commit_packed(storage: &FileStorage, tid: Tid) {
+    let body = NewBody::Data(Bytes::from_static(b"packed"));
+    let status = TransactionStatus::Packed;
+    let packed = NewTransaction { status, ..transaction(vec![root(body)]) };
+    support::commit(storage, (tid, packed)).unwrap();
 }
 
 fn from_environment(name: &str, default: u64) -> u64 {
