@@ -88,7 +88,7 @@ fn check_while(disk: &MemoryDisk, data: bool, meanwhile: &dyn Fn()) -> (Vec<Dama
 }
 
 fn check_directory(
-    disk: &MemoryDisk,
+    disk: &dyn Disk,
     directory: &BlobDirectory,
     data: bool,
     meanwhile: &dyn Fn(),
@@ -97,7 +97,7 @@ fn check_directory(
 }
 
 fn check_patiently(
-    disk: &MemoryDisk,
+    disk: &dyn Disk,
     directory: &BlobDirectory,
     data: bool,
     (patience, meanwhile): (Duration, &dyn Fn()),
@@ -229,6 +229,17 @@ fn a_changed_byte_is_an_error_before_the_last_piece_and_found_by_a_check() {
         assert_eq!(load(directory, oid, tid(number)).unwrap(), data);
         assert_eq!(storage.damaged_places(), 0, "it was put back");
     }
+}
+
+#[test]
+fn a_blob_that_cannot_be_read_is_found_by_a_check_of_the_bytes() {
+    let (disk, storage) = written();
+    let failing = FaultyDisk::new(disk);
+    let fail = || failing.fail_from(Operation::Open, 1, ErrorKind::PermissionDenied);
+    let (found, blobs) = check_directory(&failing, storage.blobs().unwrap(), true, &fail);
+    assert_eq!(blobs.damaged, ALL.len() as u64);
+    assert!(found.iter().all(|damage| damage.kind == DamageKind::BlobSum), "{found:?}");
+    assert!(found[0].what.contains("cannot be read"), "{found:?}");
 }
 
 #[test]
