@@ -135,8 +135,8 @@ impl Database {
         self.store.shared().is_some()
     }
 
-    /// Waits until all mailboxes have what is committed by now, by other programs too. Blocking if
-    /// the storage [is shared](Database::is_shared).
+    /// Waits until all mailboxes have what is committed by now. If the storage [is
+    /// shared](Database::is_shared), by other programs too: then this blocks.
     ///
     /// # Errors
     /// When the storage cannot be reached.
