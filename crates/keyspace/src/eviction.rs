@@ -33,7 +33,7 @@ pub enum First {
 pub enum NotEvicted {
     /// No key may go.
     Nothing,
-    /// No key may go but those of locked stripes, which were not looked at.
+    /// No key may go but those of locked stripes.
     Locked,
 }
 

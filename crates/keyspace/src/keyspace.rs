@@ -206,6 +206,9 @@ impl Keyspace {
         now: u64,
         log: Logging,
     ) -> Result<(Removed, Record), NotEvicted> {
+        if self.tallies.iter().all(|tally| tally.keys(eviction.only_volatile) == 0) {
+            return Err(NotEvicted::Nothing);
+        }
         let samples = if eviction.first == First::Random { 1 } else { samples };
         {
             let mut pool = self.pool.lock();

@@ -139,6 +139,17 @@ fn keys_of_locked_stripes_stay() {
 }
 
 #[test]
+fn locked_stripes_without_keys_that_may_go_are_no_reason_to_wait() {
+    let keyspace = ranked(100, BY_USE);
+    let held = keyspace.lock(Stripes::ALL, 0);
+    let why = |eviction| keyspace.evict(eviction, 5, 0, &|_| None).map(|(removed, _)| removed);
+    assert_eq!(why(BY_USE), Err(NotEvicted::Locked));
+    // None of them expires.
+    assert_eq!(why(BY_TIME), Err(NotEvicted::Nothing));
+    drop(held);
+}
+
+#[test]
 fn the_least_frequent_keys_go_first() {
     let keyspace = Keyspace::default();
     keyspace.set_uses(Uses::Frequencies { log_factor: 0, decay_minutes: 1 });

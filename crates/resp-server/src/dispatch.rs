@@ -200,7 +200,7 @@ fn run_data(
     }
     let position = server.settle(hold);
     local.note_position(client, position);
-    if command.has(flags::DENY_OOM) {
+    if command.has(flags::DENY_OOM) || command.is_script() {
         // What has become too much goes before the client's next command.
         server.make_room();
     }

@@ -24,7 +24,7 @@ fn eviction(policy: &str) -> Option<Eviction> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Enough,
-    /// Keys may go when other threads have unlocked them.
+    /// Keys may go when they are unlocked.
     Later,
     None,
 }

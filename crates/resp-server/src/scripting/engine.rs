@@ -177,8 +177,8 @@ impl Engine {
             version: Version::Two,
             may_write,
             // As with the stock server, only a script that begins with full memory is refused
-            // more of it.
-            may_grow: traits.allows_oom || call.server.make_room() == Room::Enough,
+            // more of it. Keys that may go are locked by the script itself, and go after it.
+            may_grow: traits.allows_oom || call.server.make_room() != Room::None,
         };
         let returned = self.call(script, &mut commands);
         let version = commands.version;
