@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from harness.process import ServerProcess, free_port  # noqa: E402
+from harness.vitals import cpu_seconds  # noqa: E402
 from harness.wire import MAXTID, Wire  # noqa: E402
 
 OBJECTS = 2000
@@ -53,14 +54,6 @@ def create(path, object_bytes):
         oids = [connection.root()[number]._p_oid for number in range(OBJECTS)]
     database.close()
     return oids
-
-
-def cpu_seconds(pid):
-    """Processor time of all threads of a process, to the nanosecond."""
-    total = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9
 
 
 class Side:

@@ -14,7 +14,13 @@ import pytest
 from harness import longfile
 from harness.crowd import Crowd
 from harness.monitor import Monitor
-from harness.vitals import cpu_seconds_during, memory_bytes, open_files, wait_open_files
+from harness.vitals import (
+    cpu_seconds_during,
+    memory_bytes,
+    open_files,
+    open_targets,
+    wait_open_files,
+)
 from harness.wire import MAXTID, Z64, Closed, Wire
 from ZODB.utils import p64
 
@@ -90,7 +96,7 @@ def test_who_sends_a_byte_a_second_is_closed_in_time_and_disturbs_nobody(start_s
         figures = crowd.wait_there()
         print(f"all closed after {figures['seconds']:.1f} s")
         assert figures["closed"] == CONNECTIONS
-    assert wait_open_files(server, files) <= files
+    assert wait_open_files(server, files) <= files, open_targets(server)
     worker.call("ping")
 
 
@@ -110,7 +116,7 @@ def test_connections_that_come_and_go_leave_nothing_behind(start_server, wire):
         seconds = crowd.wait_there()["seconds"]
     print(f"{VISITS / seconds:.0f} connections a second, {commits / seconds:.0f} commits beside")
     assert commits > 0
-    assert wait_open_files(server, files) <= files
+    assert wait_open_files(server, files) <= files, open_targets(server)
     grown = memory_bytes(server) - before
     print(f"{open_files(server)} open files, {grown} bytes more than before")
     assert grown < 16 << 20

@@ -19,7 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from .neo_load_cost import cpu_seconds, open_storage, shown
+from .neo_load_cost import open_storage, shown
+from .vitals import cpu_seconds
 
 OBJECTS, OBJECT_BYTES = 3, 999
 COLUMNS = ("commits/s", "ms", "master us", "storages us", "clients us")

@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from .vitals import cpu_seconds
+
 OBJECT_BYTES = 4000
 
 
@@ -61,11 +63,6 @@ def client(kind, masters, name, count):
         cpu, passed = time.process_time() - cpu, time.perf_counter() - passed
         print(json.dumps([cpu / count * 1e6, passed / count * 1e6]), flush=True)
     os._exit(0)
-
-
-def cpu_seconds(pid):
-    """Processor time of a process: its clock, since /proc counts in hundredths of a second."""
-    return time.clock_gettime((~pid << 3) | 2)
 
 
 class Side:
