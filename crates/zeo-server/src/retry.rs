@@ -63,7 +63,20 @@ impl Retry {
 
 #[cfg(test)]
 mod tests {
+    use zodium_engine::commit::TransactionNumber;
+
     use super::*;
+    use crate::voting::VotingSessions;
+
+    #[test]
+    fn a_reserved_vote_is_kept_until_it_is_taken_once() {
+        let (voting, number) = (VotingSessions::default(), TransactionNumber(7));
+        let mut retry = Retry::default();
+        retry.reserve(voting.add(number, 1));
+        assert_eq!(voting.session(number), Some(1), "it was not given up");
+        assert_eq!(retry.take().map(|vote| vote.number()), Some(number));
+        assert!(retry.take().is_none());
+    }
 
     #[test]
     fn a_client_that_comes_in_vain_is_waited_for_less_often() {
