@@ -99,3 +99,16 @@ fn ctime(unix_seconds: u64) -> String {
         None => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_as_by_time_ctime_of_python() {
+        assert_eq!(ctime(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(ctime(1_704_164_645), "Tue Jan  2 03:04:05 2024");
+        assert_eq!(ctime(1_763_726_574), "Fri Nov 21 12:02:54 2025");
+        assert_eq!(ctime(u64::MAX), "", "there is no such time");
+    }
+}
