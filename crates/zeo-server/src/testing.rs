@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use zodium_disk::SystemClock;
+use zodium_disk::ManualClock;
 use zodium_engine::{Config, Database};
 use zodium_memorystorage::MemoryStorage;
 
-/// A new storage in memory.
+/// A new storage in memory. Its clock stands still, so nothing ends by itself.
 pub(crate) fn storage() -> Arc<Database> {
     let kept = Arc::new(MemoryStorage::new());
-    Database::start(kept, Arc::new(SystemClock::new()), &Config::default()).unwrap()
+    Database::start(kept, Arc::new(ManualClock::default()), &Config::default()).unwrap()
 }

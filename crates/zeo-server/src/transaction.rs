@@ -477,7 +477,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use zodium_engine::{Mailbox, Notice, VoteStart};
+    use zodium_engine::{Check, Mailbox, Notice, VoteStart};
+    use zodium_storage::Access;
     use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
     use super::*;
@@ -512,11 +513,36 @@ mod tests {
         slot.begin(1.into(), Instant::now(), transaction).unwrap();
         slot.collect(&1.into(), store).unwrap();
         let mut attempted = slot.begin_vote(&1.into(), || false).unwrap();
-        let mailbox: Arc<dyn Mailbox> = Arc::new(Ignored);
-        let (number, start) = storage.begin_vote(&attempted.transaction, &mailbox).unwrap();
-        assert!(matches!(start, VoteStart::Granted));
+        let number = lock(storage, &attempted.transaction);
         attempted.vote = Some(voting.add(number, 1));
         (slot, attempted)
+    }
+
+    /// Begins a vote, which gets its locks at once.
+    fn lock(storage: &Database, transaction: &Transaction) -> TransactionNumber {
+        let mailbox: Arc<dyn Mailbox> = Arc::new(Ignored);
+        let (number, start) = storage.begin_vote(transaction, &mailbox).unwrap();
+        assert!(matches!(start, VoteStart::Granted));
+        number
+    }
+
+    /// A transaction that stores an object, as that of [`locked`] does.
+    fn storing() -> Transaction {
+        let mut transaction = transaction().unwrap();
+        store(&mut transaction).unwrap();
+        transaction
+    }
+
+    /// Commits the object, so that the next transaction that stores it as a new one has a conflict.
+    fn commit(storage: &Database) {
+        let transaction = storing();
+        let number = lock(storage, &transaction);
+        let checked = storage.check(number, &transaction, Access::Blocking);
+        let Ok(Check::Voted(voted)) = checked else { panic!("{checked:?}") };
+        storage.finish(number, voted).unwrap();
+        while holds_locks(storage) {
+            std::thread::yield_now();
+        }
     }
 
     fn holds_locks(storage: &Database) -> bool {
@@ -572,6 +598,23 @@ mod tests {
         // Another transaction of the session is no attempt of the first one.
         slot.begin(2.into(), Instant::now(), transaction).unwrap();
         assert!(slot.take_vote(attempt).is_none());
+    }
+
+    #[test]
+    fn locks_that_are_kept_after_a_conflict_serve_the_next_vote() {
+        let (storage, voting) = (storage(), VotingSessions::default());
+        commit(&storage);
+        let (mut slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
+        let number = vote.number();
+        let checked = storage.check(number, &transaction, Access::Blocking);
+        assert!(matches!(checked, Ok(Check::Conflicts(_))), "{checked:?}");
+        slot.resolve(vote, transaction);
+        slot.abort_to_retry();
+        assert!(holds_locks(&storage) && !slot.is_used());
+        let resumed = slot.resume(&storing());
+        assert_eq!(resumed.map(|vote| vote.number()), Some(number));
+        assert!(slot.resume(&storing()).is_none(), "they serve one vote");
     }
 
     #[test]
