@@ -618,6 +618,23 @@ mod tests {
     }
 
     #[test]
+    fn only_the_data_of_a_large_transaction_leave_memory() {
+        let mut slot = slot(&storage());
+        slot.begin(1.into(), Instant::now(), transaction).unwrap();
+        let mut add = |oid, length| {
+            let data = Bytes::from(vec![0; length]);
+            let store = |transaction: &mut Transaction| {
+                transaction.store(Oid(oid), Tid::ZERO, data);
+                Ok(())
+            };
+            slot.collect(&1.into(), store).unwrap();
+            slot.spill().is_some()
+        };
+        assert!(!add(1, 16 << 20));
+        assert!(add(2, 1));
+    }
+
+    #[test]
     fn only_a_transaction_that_was_voted_is_finished() {
         let storage = storage();
         let mut slot = slot(&storage);
