@@ -9,6 +9,7 @@
 mod answers;
 mod blobs;
 mod calls;
+mod cold_loads;
 mod facts;
 mod large_requests;
 mod log_reads;

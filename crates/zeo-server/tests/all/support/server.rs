@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::oneshot;
-use zodium_disk::{MemoryDisk, SystemClock};
+use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
 use zodium_net::{Bound, Share, WorkerOptions, Workers};
@@ -50,7 +50,7 @@ pub(crate) struct Setup {
 /// A running server; stopped when dropped.
 pub(crate) struct InProcess {
     socket: PathBuf,
-    disk: MemoryDisk,
+    disk: FaultyDisk,
     storage: Arc<Database>,
     server: Arc<Server>,
     stop: Option<oneshot::Sender<()>>,
@@ -58,6 +58,24 @@ pub(crate) struct InProcess {
     moves: Arc<AtomicU64>,
     thread: Option<JoinHandle<io::Result<()>>>,
     _folder: TempDir,
+}
+
+/// An operation of the disk that does not go on by itself.
+pub(crate) struct HeldUp {
+    has_come: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl HeldUp {
+    /// Waits until the operation has come.
+    pub(crate) fn wait(&self) {
+        self.has_come.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+
+    /// Lets it go on; so does the end of a test that fails.
+    pub(crate) fn go_on(self) {
+        self.go_on.send(()).unwrap();
+    }
 }
 
 impl InProcess {
@@ -75,9 +93,9 @@ impl InProcess {
 
     pub(crate) fn start_with(encoding: Encoding, setup: Setup) -> Result<InProcess, Difference> {
         let Setup { data, is_moving, has_blobs, read_only, .. } = setup;
-        let disk = MemoryDisk::volatile();
+        let disk = FaultyDisk::new(MemoryDisk::volatile());
         if let Some(data) = data {
-            disk.put(Path::new(DATA), data);
+            disk.files().put(Path::new(DATA), data);
         }
         let options = OpenOptions {
             cache_bytes: 1 << 20,
@@ -99,7 +117,7 @@ impl InProcess {
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("zeo");
         let (stop, stopped) = oneshot::channel();
-        let (ready, listening) = std::sync::mpsc::channel();
+        let (ready, listening) = mpsc::channel();
         let (server, address) = (make_server(encoding, &storage), Address::Unix(socket.clone()));
         let served = Arc::clone(&server);
         let moves = Arc::<AtomicU64>::default();
@@ -117,7 +135,24 @@ impl InProcess {
 
     /// The bytes of its file.
     pub(crate) fn data(&self) -> Vec<u8> {
-        self.disk.bytes(Path::new(DATA)).unwrap()
+        self.disk.files().bytes(Path::new(DATA)).unwrap()
+    }
+
+    /// Its disk, to let reads find their bytes not in memory.
+    pub(crate) fn disk(&self) -> &FaultyDisk {
+        &self.disk
+    }
+
+    /// Holds up the next operation of its disk of this kind.
+    pub(crate) fn hold_up(&self, operation: Operation) -> HeldUp {
+        let (come, has_come) = mpsc::channel();
+        let (go_on, held_up) = mpsc::channel();
+        self.disk.before_next(operation, move || {
+            // The ends are gone only if the test has failed already.
+            let _ = come.send(());
+            let _ = held_up.recv();
+        });
+        HeldUp { has_come, go_on }
     }
 
     pub(crate) fn storage(&self) -> &Arc<Database> {
@@ -160,7 +195,7 @@ impl InProcess {
             progress: &|_, _| (),
         };
         let mut damages = Vec::new();
-        check(&self.disk, &options, &mut |damage| damages.push(format!("{damage:?}")))?;
+        check(self.disk.files(), &options, &mut |damage| damages.push(format!("{damage:?}")))?;
         same("damages of the file", damages, Vec::new())
     }
 
@@ -196,7 +231,7 @@ fn serve(
     server: &Arc<Server>,
     address: &Address,
     moves: Option<&AtomicU64>,
-    ready: &std::sync::mpsc::Sender<()>,
+    ready: &mpsc::Sender<()>,
     mut stopped: oneshot::Receiver<()>,
 ) -> io::Result<()> {
     let server = Arc::clone(server);
