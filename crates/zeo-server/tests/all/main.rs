@@ -17,6 +17,7 @@ mod monitoring;
 mod moves;
 mod orders;
 mod splits;
+mod stops;
 mod support;
 
 use std::time::Instant;

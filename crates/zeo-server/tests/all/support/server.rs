@@ -30,6 +30,9 @@ const WORKERS: usize = 2;
 /// Time between two moves of connections, where they move.
 const MOVE_INTERVAL: Duration = Duration::from_micros(300);
 
+/// How long a server that stops waits for the commits that are under way.
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a server has, beside a storage in memory.
 #[derive(Default)]
 pub(crate) struct Setup {
@@ -260,6 +263,6 @@ fn serve(
             }
         }
     })?;
-    workers.stop(Duration::from_secs(1));
+    workers.stop(STOP_PATIENCE);
     Ok(())
 }
