@@ -11,6 +11,7 @@ mod blobs;
 mod calls;
 mod cold_loads;
 mod facts;
+mod iterators;
 mod large_requests;
 mod log_reads;
 mod monitoring;
