@@ -1,5 +1,7 @@
 //! Blobs on their way to the server and back, in pieces.
 
+use std::time::{Duration, Instant};
+
 use crate::must;
 use crate::support::client::{Answer, Client};
 use crate::support::server::{InProcess, Setup};
@@ -111,6 +113,24 @@ fn a_client_that_sends_faster_than_the_disk_writes_loses_nothing() {
     client.notices.clear();
     must(client.ask("sendBlob", [Oid(1).into(), tid.into()]));
     assert!(taken(&mut client, Oid(1), tid) == content);
+    must(server.close());
+}
+
+#[test]
+fn most_of_a_blob_is_written_before_its_end_is_sent() {
+    let (server, mut client) = start(Encoding::Pickle);
+    must(client.begin(1));
+    must(client.tell("storeBlobStart", []));
+    for chunk in content(1_000_000, 0).chunks(100_000) {
+        must(client.tell("storeBlobChunk", [chunk.into()]));
+    }
+    must(client.send());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // Up to 256 KiB wait for more.
+    while server.blob_bytes() < 1_000_000 - (256 << 10) {
+        assert!(Instant::now() < deadline, "{} bytes are written", server.blob_bytes());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     must(server.close());
 }
 

@@ -158,6 +158,13 @@ impl InProcess {
         HeldUp { has_come, go_on }
     }
 
+    /// Bytes of all blobs, also of those that are being received.
+    pub(crate) fn blob_bytes(&self) -> usize {
+        let files = self.disk.files();
+        let paths = files.paths().into_iter().filter(|path| path.starts_with(BLOBS));
+        paths.filter_map(|path| files.bytes(&path)).map(|bytes| bytes.len()).sum()
+    }
+
     pub(crate) fn storage(&self) -> &Arc<Database> {
         &self.storage
     }
