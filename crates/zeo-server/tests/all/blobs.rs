@@ -135,6 +135,26 @@ fn most_of_a_blob_is_written_before_its_end_is_sent() {
 }
 
 #[test]
+fn the_files_of_an_aborted_transaction_are_gone_when_that_is_answered() {
+    let (server, mut client) = start(Encoding::Msgpack);
+    let before = server.blob_bytes();
+    for (number, has_vote) in [(1, false), (2, true)] {
+        must(client.begin(number));
+        for oid in 1..=20 {
+            send_blob(&mut client, number, Oid(oid), &content(1_000, 0), 1_000);
+        }
+        must(client.ask("ping", []));
+        if has_vote {
+            assert!(matches!(must(client.ask("vote", [number.into()])), Answer::Value(_)));
+        }
+        assert!(server.blob_bytes() > before + 19_000);
+        assert_eq!(must(client.ask("tpc_abort", [number.into()])), Answer::Value(Value::None));
+        assert_eq!(server.blob_bytes(), before);
+    }
+    must(server.close());
+}
+
+#[test]
 fn two_blobs_at_once_cost_the_transaction_and_the_next_one_is_whole() {
     let (server, mut client) = start(Encoding::Pickle);
     must(client.begin(1));
