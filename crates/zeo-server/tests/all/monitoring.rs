@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::must;
 use crate::support::client::{Answer, Client};
 use crate::support::server::{InProcess, Setup};
+use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::Encoding;
 
@@ -41,6 +42,24 @@ fn sessions_with_a_transaction_are_described_first_and_all_are_counted() {
     }
     assert_eq!(server.metrics().connections, 6);
     assert_eq!(server.metrics().active_transactions, 4);
+    must(server.close());
+}
+
+#[test]
+fn a_session_is_described_with_the_beginning_of_its_label_and_what_it_has_open() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let mut client = must(Client::connect(server.socket()));
+    must(client.ask("register", ["1".into(), true.into()]));
+    let label = "ä".repeat(300);
+    must(client.ask("set_client_label", [label.as_str().into()]));
+    must(client.ask("iterator_start", [Value::None, Value::None]));
+    let inspection = server.inspect(1);
+    let mut sessions = inspection.workers.iter().flat_map(|worker| &worker.sessions);
+    let session = sessions.next().unwrap();
+    assert_eq!(session.label, "ä".repeat(200));
+    assert_eq!((session.storage.as_deref(), session.read_only), (Some("1"), true));
+    assert_eq!((session.iterators, session.jobs), (1, 0));
+    assert!(sessions.next().is_none());
     must(server.close());
 }
 
