@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod answers;
+mod arguments;
 mod blobs;
 mod calls;
 mod cold_loads;
