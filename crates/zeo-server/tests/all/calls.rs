@@ -20,7 +20,7 @@ use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{Encoding, MessageId};
 
 use crate::support::client::{Answer, Client};
-use crate::support::server::InProcess;
+use crate::support::server::{InProcess, Setup};
 use crate::support::{Difference, same};
 use locks::Locks;
 use model::{StorageModel, Undone};
@@ -59,12 +59,12 @@ pub(crate) struct Seen {
 ///
 /// The first answer that differs from the model's, with what is needed to replay it.
 ///
-/// With `is_moving`, connections move between the workers meanwhile.
-pub(crate) fn play(seed: u64, calls: u64, is_moving: bool) -> Result<Seen, Difference> {
+/// Each server has this `setup`.
+pub(crate) fn play(seed: u64, calls: u64, setup: &Setup) -> Result<Seen, Difference> {
     let (mut seen, mut round) = (Seen::default(), 0);
     while seen.calls < calls {
         let seed = seed.wrapping_add(round);
-        let mut play = Play::start(seed, seen, is_moving)?;
+        let mut play = Play::start(seed, seen, setup.clone())?;
         let enough = calls.min(seen.calls + CALLS_EACH);
         while play.seen.calls < enough {
             let at = play.seen.calls - seen.calls;
@@ -108,12 +108,9 @@ impl Player {
 }
 
 impl Play {
-    fn start(seed: u64, seen: Seen, is_moving: bool) -> Result<Play, Difference> {
+    fn start(seed: u64, seen: Seen, setup: Setup) -> Result<Play, Difference> {
         let encoding = if seed.is_multiple_of(2) { Encoding::Pickle } else { Encoding::Msgpack };
-        let server = match is_moving {
-            true => InProcess::start_moving(encoding)?,
-            false => InProcess::start(encoding, None)?,
-        };
+        let server = InProcess::start_with(encoding, setup)?;
         let clients = (0..CLIENTS).map(|_| Player::connect(&server)).collect::<Result<_, _>>()?;
         let model = StorageModel::new(server.last_tid());
         Ok(Play {

@@ -25,6 +25,7 @@ mod support;
 use std::time::Instant;
 
 use calls::Seen;
+use support::server::Setup;
 use support::{Difference, from_environment};
 use zodium_zeo::codec::Encoding;
 
@@ -54,19 +55,24 @@ fn calls_out_of_order_are_answered_as_the_stock_server_does_and_change_nothing()
 
 #[test]
 fn eight_clients_see_what_the_model_of_the_storage_says() {
-    play_calls(false);
+    play_calls(&Setup::default());
 }
 
 #[test]
 fn eight_clients_that_move_between_workers_see_the_same() {
-    play_calls(true);
+    play_calls(&Setup { is_moving: true, ..Setup::default() });
 }
 
-fn play_calls(is_moving: bool) {
+#[test]
+fn eight_clients_that_wait_for_a_cold_disk_see_the_same() {
+    play_calls(&Setup { cold_every: 2, ..Setup::default() });
+}
+
+fn play_calls(setup: &Setup) {
     let count = from_environment("ZODIUM_TEST_CALLS", 10_000);
     for seed in seeds() {
         let begun = Instant::now();
-        let seen = must(calls::play(seed, count, is_moving));
+        let seen = must(calls::play(seed, count, setup));
         println!("seed {seed}: {seen:?} in {:.1} s", begun.elapsed().as_secs_f64());
         let Seen { calls, commits, undos, waits, conflicts, refusals, packs } = seen;
         assert!(calls >= count);

@@ -34,7 +34,7 @@ const MOVE_INTERVAL: Duration = Duration::from_micros(300);
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a server has, beside a storage in memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Setup {
     /// Its file.
     pub(crate) data: Option<Vec<u8>>,
@@ -42,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) is_moving: bool,
     /// Whether it takes blobs.
     pub(crate) has_blobs: bool,
+    /// One in so many reads finds its bytes not in memory, and is done by a thread; 0: none does.
+    pub(crate) cold_every: u64,
     /// Whether its storage takes no commits.
     pub(crate) read_only: bool,
     /// Longest time that a transaction may hold its locks.
@@ -100,6 +102,7 @@ impl InProcess {
         if let Some(data) = data {
             disk.files().put(Path::new(DATA), data);
         }
+        disk.forget_every(setup.cold_every);
         let options = OpenOptions {
             cache_bytes: 1 << 20,
             read_only,
