@@ -150,6 +150,23 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_is_normal_unless_its_status_says_otherwise() {
+        for (given, status) in [
+            (Value::from(""), Some(TransactionStatus::Normal)),
+            (Value::from(" "), Some(TransactionStatus::Normal)),
+            (Value::from(b" "), Some(TransactionStatus::Normal)),
+            (Value::from("p"), Some(TransactionStatus::Packed)),
+            (Value::from(b"u"), Some(TransactionStatus::Undone)),
+            (Value::from("x"), None),
+            (Value::from("pu"), None),
+            (Value::None, None),
+        ] {
+            let found = transaction_status(&given).map_err(|error| error.name);
+            assert_eq!(found, status.ok_or("builtins.ValueError"), "{given:?}");
+        }
+    }
+
+    #[test]
     fn metadata_that_are_too_long_are_named() {
         let long = || vec![b'x'; usize::from(u16::MAX) + 1];
         let refusal = |user, description, extension| {
