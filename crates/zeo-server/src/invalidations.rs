@@ -178,6 +178,21 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_that_cannot_be_encoded_is_an_error_of_the_ranges_that_reach_it() {
+        let (mut memory, commits) = (InvalidationMemory::default(), commits(3));
+        let mut messages = memory.begin(&commits, |_| None);
+        let first = messages.bytes(Encoding::Pickle, 0..1).unwrap();
+        // Only a message of 4 GiB is refused.
+        let refused = CodecError::NotAMessage { what: "a test" };
+        messages.pickle.error = Some((1, refused));
+        assert_eq!(messages.bytes(Encoding::Pickle, 0..1).unwrap(), first);
+        for range in [0..2, 1..2, 0..3] {
+            assert!(messages.bytes(Encoding::Pickle, range).is_err());
+        }
+        assert!(messages.bytes(Encoding::Msgpack, 0..3).is_ok());
+    }
+
+    #[test]
     fn a_session_has_its_own_commit_in_the_batch_or_none() {
         let (mut memory, commits) = (InvalidationMemory::default(), commits(5));
         let committer = |commit: &Commit| [None, Some(70), None, Some(30), None][at(commit)];
