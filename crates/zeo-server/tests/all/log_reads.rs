@@ -1,8 +1,11 @@
 //! Zodium's own methods, which answer with many transactions, records or objects at once.
 
+use std::io::ErrorKind;
+
 use crate::must;
 use crate::support::client::{Answer, Client};
 use crate::support::server::InProcess;
+use zodium_disk::Operation;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{ChunkItem, Encoding, next_chunk_item};
@@ -91,5 +94,30 @@ fn objects_come_in_their_order_with_the_place_where_to_go_on() {
     assert_eq!(items(&read(Oid(5).into(), 1 << 20)), ["object 7", "end"]);
     assert_eq!(read(Oid(8).into(), 1), Answer::Error("builtins.ValueError".to_owned()));
     assert_eq!(read(1.into(), 1), Answer::Error("builtins.ValueError".to_owned()));
+    must(server.close());
+}
+
+#[test]
+fn objects_before_one_that_cannot_be_read_are_given_and_then_the_error() {
+    let server = must(InProcess::start(Encoding::Pickle, None));
+    commit(&mut must(Client::register(server.socket())), 1, 2..5);
+    let data = Some(server.data());
+    must(server.close());
+    // None of the objects is in its memory.
+    let server = must(InProcess::start(Encoding::Pickle, data));
+    let mut client = must(Client::register(server.socket()));
+    let mut read = |from: Value<'static>| {
+        must(client.ask("zodium_objects_read", [from, (1_u64 << 20).into()]))
+    };
+    let disk = server.disk();
+    let before = disk.count(Operation::Read);
+    assert_eq!(items(&read(Oid(4).into())), ["object 4", "end"]);
+    let reads_of_one = disk.count(Operation::Read) - before;
+    disk.fail_from(Operation::Read, reads_of_one + 1, ErrorKind::Other);
+    assert_eq!(items(&read(Value::None)), ["object 2", "then 3"]);
+    let failed = Answer::Error("ZODB.POSException.StorageSystemError".to_owned());
+    assert_eq!(read(Oid(3).into()), failed);
+    disk.mend();
+    assert_eq!(items(&read(Oid(3).into())), ["object 3", "object 4", "end"]);
     must(server.close());
 }
