@@ -296,7 +296,6 @@ impl Walk {
         self.records.clear();
         self.asked.clear();
         self.bytes = 0;
-        self.is_whole = true;
         let mut passed = 0;
         loop {
             match connection.call("iterator_record_next", &records)? {
@@ -309,6 +308,8 @@ impl Walk {
                 }
             }
         }
+        // Only now: a walk that fails on the way must not pass for a whole one.
+        self.is_whole = true;
         connection.cast("iterator_gc", &Value::tuple([Value::list([place])]))
     }
 }

@@ -142,3 +142,27 @@ fn a_record_that_cannot_be_read_costs_its_transaction_and_no_other() {
         );
     }
 }
+
+/// The server has reached its end before the damage shows, so the transaction is read once more.
+#[test]
+fn a_record_that_cannot_be_read_is_an_error_also_when_its_transaction_is_read_again() {
+    play(
+        |listener| {
+            let mut peer = Peer::accept(listener);
+            // Further transactions may follow, as far as the client knows.
+            peer.admit(Tid(10), |_| ());
+            serve_log(&mut peer, &[Logged { records: 5, damaged: Some(3), ..Logged::default() }]);
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(1));
+            for oid in [1, 2] {
+                assert_eq!(reader.next_record().unwrap().unwrap().oid, Oid(oid));
+            }
+            let error = reader.next_record().unwrap_err();
+            assert!(error.is_exception("builtins.OSError"), "{error:?}");
+            assert_eq!(reader.next_transaction().unwrap(), None);
+            client.sync().unwrap();
+        },
+    );
+}
