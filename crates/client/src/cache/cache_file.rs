@@ -280,6 +280,25 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_file_is_set_aside_whole_and_one_of_another_storage_stays() {
+        let memory = MemoryDisk::volatile();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        open(&disk, &Cache::new(1 << 20)).save(&filled(5)).unwrap();
+        let good = memory.bytes(Path::new(PATH)).unwrap();
+        let aside = beside(Path::new(PATH), ".damaged");
+        restore(&memory, Path::new(PATH), "storage 2 of localhost:8100", &Cache::new(1 << 20));
+        assert_eq!(memory.bytes(Path::new(PATH)).as_ref(), Some(&good));
+        assert_eq!(memory.bytes(&aside), None);
+        // The second one replaces the first.
+        for length in [good.len() / 2, good.len() - 1] {
+            memory.put(Path::new(PATH), good[..length].to_vec());
+            assert!(restored(&memory).is_empty());
+            assert_eq!(memory.bytes(Path::new(PATH)), None);
+            assert_eq!(memory.bytes(&aside).as_deref(), Some(&good[..length]));
+        }
+    }
+
+    #[test]
     fn a_crash_at_any_moment_leaves_the_old_cache_or_the_new_one() {
         let disk = FaultyDisk::new(MemoryDisk::new());
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
