@@ -113,6 +113,17 @@ fn a_revision_that_would_take_most_of_a_shard_is_not_kept() {
 }
 
 #[test]
+fn a_revision_that_just_fits_into_half_a_shard_is_kept() {
+    let cache = Cache::new(2 * MB);
+    let stream = cache.begin_stream();
+    let half = cache.objects.history_bytes_max();
+    cache.insert(stream, OID, Tid(3), None, &vec![1; half - 1000]);
+    assert!(cache.knows(OID, Tid::MAX));
+    cache.insert(stream, Oid(8), Tid(3), None, &vec![1; half]);
+    assert!(!cache.knows(Oid(8), Tid::MAX));
+}
+
+#[test]
 fn metrics_tell_revisions_found_from_those_that_were_not() {
     let (cache, stream) = cache();
     cache.insert(stream, OID, Tid(3), Some(Tid(5)), b"three");
