@@ -50,6 +50,18 @@ fn a_server_that_only_answers_pings_stays_connected() {
 }
 
 #[test]
+fn a_server_that_greets_and_does_not_let_a_client_in_is_given_up() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::accept(listener);
+        peer.expect("register");
+        peer.expect_end();
+        Peer::accept(listener).admit(Tid(10), |_| ());
+    };
+    let options = |options| Options { silence_max: 5 * SILENCE, ..options };
+    play_with(options, script, |client, _| assert_eq!(client.last_tid(), Tid(10)));
+}
+
+#[test]
 fn what_was_missed_is_told_once_also_when_it_comes_as_news() {
     let script = |listener: &UnixListener| {
         let mut peer = Peer::accept(listener);
