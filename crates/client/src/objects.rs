@@ -137,3 +137,29 @@ fn objects_of(mut chunk: Bytes) -> Result<VecDeque<CurrentObject>, ClientError> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TID: Tid = Tid(5);
+
+    /// Takes an object that was the only one read ahead.
+    fn take(ahead: &mut ObjectsAhead, last_tid: Tid) -> Option<CurrentObject> {
+        let oid = Oid(7);
+        let object = CurrentObject { oid, serial: TID, data: Bytes::new(), following: None };
+        (ahead.objects, ahead.known) = ([object].into(), TID);
+        ahead.take(Some(oid), last_tid)
+    }
+
+    #[test]
+    fn more_and_more_is_read_ahead_while_it_is_used_and_little_after_a_commit() {
+        let mut ahead = ObjectsAhead::default();
+        for kib in [4, 8, 16, 32, 64, 128, 256, 256] {
+            assert_eq!(ahead.bytes(), kib << 10);
+            assert!(take(&mut ahead, TID).is_some());
+        }
+        assert_eq!(take(&mut ahead, TID.next()), None);
+        assert_eq!(ahead.bytes(), FIRST_BYTES);
+    }
+}
