@@ -166,3 +166,25 @@ fn a_record_that_cannot_be_read_is_an_error_also_when_its_transaction_is_read_ag
         },
     );
 }
+
+#[test]
+fn a_log_whose_transactions_are_read_in_part_is_begun_once() {
+    const COUNT: u64 = 100;
+    play(
+        |listener| {
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(COUNT), |_| ());
+            let logged = || Logged { records: 2, ..Logged::default() };
+            let log: Vec<_> = (0..COUNT).map(|_| logged()).collect();
+            assert_eq!(serve_log(&mut peer, &log), 1);
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            for tid in 1..=COUNT {
+                assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(tid));
+                assert_eq!(reader.next_record().unwrap().unwrap().oid, Oid(1));
+            }
+            client.sync().unwrap();
+        },
+    );
+}

@@ -32,8 +32,8 @@ pub(crate) fn record(oid: Oid, tid: Tid) -> Value<'static> {
     Value::tuple([oid.into(), tid.into(), Value::from(b"data"), Value::None])
 }
 
-/// Sends the log to a client until it pings.
-pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) {
+/// Sends the log to a client until it pings; returns how many times the client began to read it.
+pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) -> usize {
     // The tids that an iterator has left, and the transaction and next object of one of records.
     let (mut walks, mut records) = (Vec::new(), Vec::new());
     loop {
@@ -42,7 +42,10 @@ pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) {
         let arguments = arguments.unwrap_or_default();
         let number = |place: usize| arguments[place].as_u64().unwrap() as usize;
         match &*name {
-            "ping" => return peer.reply(&id, Value::None),
+            "ping" => {
+                peer.reply(&id, Value::None);
+                return walks.len();
+            }
             "iterator_gc" => {}
             "iterator_start" => {
                 let start = arguments[0].as_tid().map_or(1, |tid| tid.0);
