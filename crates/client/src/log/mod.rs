@@ -169,8 +169,9 @@ impl LogReader {
 
     fn step_transaction(&mut self) -> Result<Option<TransactionHead>, ClientError> {
         let is_unread = |current: &Current| current.taken == 0 && !current.is_whole;
-        match self.current.take() {
-            Some(current) if is_unread(&current) => self.unread += 1,
+        let passed = self.current.take();
+        match &passed {
+            Some(current) if is_unread(current) => self.unread += 1,
             Some(_) => self.unread = 0,
             None => {}
         }
@@ -179,10 +180,17 @@ impl LogReader {
         }
         let mut head = self.following.take();
         while head.is_none() {
-            match self.source.step()? {
-                Some(Item::Transaction(next)) => head = Some(next),
-                Some(Item::Record(_) | Item::Skipped) => {}
-                None => break,
+            match self.source.step() {
+                Ok(Some(Item::Transaction(next))) => head = Some(next),
+                Ok(Some(Item::Record(_) | Item::Skipped)) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    if matches!(error, ClientError::Raised(_)) {
+                        // Mostly one of its records cannot be read: recovery begins after it.
+                        self.current = passed.filter(|passed| !passed.is_whole);
+                    }
+                    return Err(error);
+                }
             }
         }
         self.current =

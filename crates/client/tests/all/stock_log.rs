@@ -188,3 +188,24 @@ fn a_log_whose_transactions_are_read_in_part_is_begun_once() {
         },
     );
 }
+
+#[test]
+fn a_record_that_cannot_be_read_is_passed_over_with_its_transaction() {
+    play(
+        |listener| {
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(3), |_| ());
+            let damaged = Logged { records: 5, damaged: Some(3), ..Logged::default() };
+            serve_log(&mut peer, &[Logged::default(), damaged, Logged::default()]);
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            let mut next = || reader.next_transaction().map(|head| head.map(|head| head.tid));
+            assert_eq!([next().unwrap(), next().unwrap()], [1, 2].map(|tid| Some(Tid(tid))));
+            let error = next().unwrap_err();
+            assert!(error.is_exception("builtins.OSError"), "{error:?}");
+            assert_eq!([next().unwrap(), next().unwrap()], [Some(Tid(3)), None]);
+            client.sync().unwrap();
+        },
+    );
+}
