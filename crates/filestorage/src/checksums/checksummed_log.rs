@@ -2,7 +2,7 @@
 //!
 //! A wrong bit or a lost sector changes single transactions, or leaves bytes that are not a
 //! transaction. Another program leaves whole transactions of which nothing matches. A single one of
-//! these counts if damage cannot have left it ([`Stranger::is_certain`]).
+//! these counts if damage cannot have left it ([`OtherTransaction::is_certain`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -70,10 +70,10 @@ impl ChecksummedLog<'_> {
         let Some(last) = self.side.number_at(position + 1).checked_sub(1) else { return false };
         let Some((mut number, _)) = self.side.frame_up_to(last) else { return false };
         for others in 0..OTHERS_MIN {
-            let Some(stranger) = self.stranger(number) else { return false };
+            let Some(other) = self.other_transaction(number) else { return false };
             match self.frame_behind(number) {
                 Some(next) => number = next,
-                None => return others + 1 >= LAST_OTHERS_MIN || stranger.is_certain(),
+                None => return others + 1 >= LAST_OTHERS_MIN || other.is_certain(),
             }
         }
         true
@@ -81,18 +81,18 @@ impl ChecksummedLog<'_> {
 
     /// The whole transaction that contradicts the entry of this frame: it begins there and is none
     /// that damage made of the one with the entry, or the position lies within it.
-    fn stranger(&self, number: u64) -> Option<Stranger> {
+    fn other_transaction(&self, number: u64) -> Option<OtherTransaction> {
         let frame = self.frame(number).filter(|frame| !self.fits(frame))?;
         if let Some(piece) = self.walk_from(frame.position).step().filter(Piece::is_whole) {
             let has_other_length = piece.damage.is_empty() && self.end_of(number) != piece.end;
-            let is_stranger = has_other_length || self.nothing_fits(number, &piece, &frame);
-            return is_stranger.then_some(Stranger { piece, has_other_length });
+            let is_other = has_other_length || self.nothing_fits(number, &piece, &frame);
+            return is_other.then_some(OtherTransaction { piece, has_other_length });
         }
         let mut walk = self.walk_from(self.fitting_before(number));
         while let Some(piece) = walk.step().filter(Piece::is_whole) {
             if piece.end > frame.position {
                 let is_within = piece.start < frame.position;
-                return is_within.then_some(Stranger { piece, has_other_length: true });
+                return is_within.then_some(OtherTransaction { piece, has_other_length: true });
             }
         }
         None
@@ -148,13 +148,13 @@ impl ChecksummedLog<'_> {
 }
 
 /// A whole transaction that contradicts its entries.
-struct Stranger {
+struct OtherTransaction {
     piece: Piece,
     /// Another length than that of the transaction with the entries.
     has_other_length: bool,
 }
 
-impl Stranger {
+impl OtherTransaction {
     /// Whether no damage of a few places can have left this transaction. Such damage leaves its
     /// length, which is there twice, and its tid, which is in each record: so it is in the data of
     /// each record, and in metadata.
