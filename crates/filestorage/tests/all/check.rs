@@ -218,6 +218,36 @@ fn check_goes_on_after_damage_in_the_middle() {
 }
 
 #[test]
+fn a_record_that_does_not_name_the_one_before_it_is_found() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=3 {
+        commit(&storage, stores(tid(n), &[(0, b"root")])).unwrap();
+    }
+    drop(storage);
+    let bytes = data_of(&disk);
+    let length = (bytes.len() - 4) / 3;
+    let [first, second, third] = [0, 1, 2].map(|n| 4 + n * length + 23);
+    let whats = |previous: usize, status: u8| {
+        let mut damaged = bytes.clone();
+        damaged[third + 16..third + 24].copy_from_slice(&(previous as u64).to_be_bytes());
+        damaged[third - 23 + 16] = status;
+        let found = found_in(&damaged);
+        assert!(
+            found.iter().all(|it| (it.kind, it.position) == (DamageKind::Previous, third as u64))
+        );
+        found.into_iter().map(|damage| damage.what).collect::<Vec<_>>()
+    };
+    assert_eq!(whats(second, b' '), [""; 0]);
+    let none = format!("no previous record, though there is one at {second}");
+    assert_eq!(whats(0, b' '), [none]);
+    let past = format!("previous record at {first}, past the one at {second}");
+    assert_eq!(whats(first, b' '), [past]);
+    // A pack may have left it so.
+    assert_eq!(whats(0, b'p'), [""; 0]);
+}
+
+#[test]
 fn stored_copy_of_a_data_file_is_taken_for_data() {
     for_each_seed(3, "check", |_, rng| {
         let (inner, _) = written(rng, 3_000);
