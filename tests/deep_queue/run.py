@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from harness.process import ServerProcess, free_port  # noqa: E402
 from harness.vitals import cpu_seconds  # noqa: E402
-from harness.wire import MAXTID, Wire  # noqa: E402
+from harness.wire import Wire, framed  # noqa: E402
 
 OBJECTS = 2000
 # Requests that are prepared; they are sent in turns.
@@ -93,7 +93,7 @@ def measure(options, peer, folder, object_bytes):
     try:
         zodium = Side("zodium", server.process.pid, Wire(("127.0.0.1", port)))
         zodium.wire.register()
-        frames = [request(zodium.wire, oid) for oid in oids]
+        frames = [zodium.wire.load_frame(oid) for oid in oids]
         replies = [framed(zodium.ask(frame)) for frame in frames]
         floor = start_floor(peer, folder / "replies", oids, frames, replies)
         requests = folder / "requests"
@@ -109,15 +109,6 @@ def measure(options, peer, folder, object_bytes):
         floor.wire.close()
     finally:
         server.stop()
-
-
-def request(wire, oid):
-    """As the stock client loads: the message id is the oid with the tid."""
-    return framed(wire.codec.encode(((oid, MAXTID), False, "loadBefore", (oid, MAXTID))))
-
-
-def framed(body):
-    return len(body).to_bytes(4, "big") + body
 
 
 def start_floor(peer, path, oids, frames, replies):

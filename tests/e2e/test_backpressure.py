@@ -1,7 +1,6 @@
 """A client that does not read costs the server little, and nobody else anything."""
 
 import re
-import struct
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,6 @@ def peak_bytes(server):
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
 
 
-def load_frame(wire, oid):
-    body = wire.codec.encode(((oid, MAXTID), False, "loadBefore", (oid, MAXTID)))
-    return struct.pack(">I", len(body)) + body
-
-
 def test_replies_that_are_not_read_stop_the_reading_of_requests(start_server, wire):
     server = start_server()
     writer = wire(server)
@@ -34,7 +28,7 @@ def test_replies_that_are_not_read_stop_the_reading_of_requests(start_server, wi
 
     greedy = wire(server, seconds=60)
     requests = 500
-    greedy.send_raw(load_frame(greedy, oid) * requests)
+    greedy.send_raw(greedy.load_frame(oid) * requests)
     for _ in range(50):
         assert writer.call("loadBefore", oid, MAXTID)[0] == b"x" * OBJECT_BYTES
     assert peak_bytes(server) < SERVER_BYTES_MAX

@@ -20,7 +20,7 @@ import sys
 import time
 
 from harness.process import HOST, REPOSITORY
-from harness.wire import CODECS
+from harness.wire import CODECS, framed
 
 SECONDS = 1.0  # between the bytes of those who dribble
 PARTS = 100
@@ -65,10 +65,6 @@ def connect(port):
             time.sleep(0.05)
 
 
-def frame(body):
-    return struct.pack(">I", len(body)) + body
-
-
 def receive(sock, size):
     data = b""
     while len(data) < size:
@@ -97,7 +93,7 @@ def idle(port, count):
         sock = connect(port)
         announced = receive_frame(sock)
         call = CODECS[announced[:1]].encode((1, False, "register", ("1", False)))
-        sock.sendall(frame(announced) + frame(call))
+        sock.sendall(framed(announced) + framed(call))
         receive_frame(sock)
         members.append(sock)
     say(there=len(members))
@@ -116,7 +112,7 @@ def idle(port, count):
 
 def dribble(port, count):
     """The handshake, and then a message of a length that is never reached."""
-    speech = frame(b"Z5") + struct.pack(">I", 2000) + b"x" * 1990
+    speech = framed(b"Z5") + struct.pack(">I", 2000) + b"x" * 1990
     poll = select.epoll()
     members = {}
     for _ in range(count):

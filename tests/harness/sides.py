@@ -6,7 +6,6 @@ time in which a real client loads 1,000.
 """
 
 import contextlib
-import struct
 import time
 
 from persistent.TimeStamp import TimeStamp
@@ -16,7 +15,7 @@ from ZODB.FileStorage.fspack import PackError
 from ZODB.POSException import UndoError
 from ZODB.serialize import referencesf
 
-from .wire import MAXTID, Closed, ErrorReply, Wire
+from .wire import MAXTID, Closed, ErrorReply, Wire, framed
 
 WINDOW = 200  # loads under way at once
 WAIT_SECONDS = 60
@@ -46,7 +45,7 @@ class Served:
                 asked[self.wire.last_id] = oid
                 call = (self.wire.last_id, False, "loadBefore", (oid, MAXTID))
                 body = self.wire.codec.encode(call)
-                frames.append(struct.pack(">I", len(body)) + body)
+                frames.append(framed(body))
             self.wire.send_raw(b"".join(frames))
             while asked:
                 message, _, name, args = self.wire.receive()
@@ -67,7 +66,7 @@ class Served:
             ),
         ]:
             body = self.wire.codec.encode((0, True, name, args))
-            frames.append(struct.pack(">I", len(body)) + body)
+            frames.append(framed(body))
         self.wire.send_raw(b"".join(frames))
 
     def vote(self):

@@ -78,6 +78,11 @@ def connect(address, seconds, source=None):
     return opened
 
 
+def framed(body):
+    """A frame: the length of the body, and the body."""
+    return struct.pack(">I", len(body)) + body
+
+
 class Wire:
     """One connection, in the encoding the server announces; to a (host, port) or a path."""
 
@@ -122,7 +127,11 @@ class Wire:
             raise Closed from None
 
     def send_frame(self, body):
-        self.send_raw(struct.pack(">I", len(body)) + body)
+        self.send_raw(framed(body))
+
+    def load_frame(self, oid):
+        """The request for an object as the stock client makes it: its id is oid and tid."""
+        return framed(self.codec.encode(((oid, MAXTID), False, "loadBefore", (oid, MAXTID))))
 
     def send(self, message_id, flag, name, args):
         self.send_frame(self.codec.encode((message_id, flag, name, args)))

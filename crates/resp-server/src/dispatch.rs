@@ -123,12 +123,11 @@ fn admit(
     if command.has(flags::WRITE) {
         local.server.check_log().map_err(refused)?;
     }
-    // A script may add to keys too. Keys that go for it do so before it locks them.
-    let adds = command.has(flags::DENY_OOM);
-    if adds || command.is_script() {
+    if command.may_add() {
+        // Keys that go for a script do so before it locks them all.
         let room = local.server.make_room();
         // The command waits as well for threads that hold what may go, and makes room afterwards.
-        if adds && room == Room::None {
+        if command.has(flags::DENY_OOM) && room == Room::None {
             return Err(refused(OUT_OF_MEMORY));
         }
     }
@@ -200,7 +199,7 @@ fn run_data(
     }
     let position = server.settle(hold);
     local.note_position(client, position);
-    if command.has(flags::DENY_OOM) || command.is_script() {
+    if command.may_add() {
         // What has become too much goes before the client's next command.
         server.make_room();
     }

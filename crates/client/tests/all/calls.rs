@@ -37,8 +37,7 @@ fn what_the_server_tells_of_itself_is_known_and_what_it_tells_later_is_added() {
 fn a_call_without_a_reply_is_sent() {
     play(
         |listener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(10), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(10));
             peer.expect("set_client_label");
         },
         |client, _| client.cast("set_client_label", &Value::tuple(["label".into()])).unwrap(),
@@ -64,8 +63,7 @@ fn a_load_that_is_interrupted_leaves_the_connection_usable() {
     play_with(
         |options| Options { interrupt, ..options },
         |listener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(10), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(10));
             let load = peer.expect("loadBefore");
             let ping = peer.expect("ping");
             peer.reply_load(&load, b"late", Tid(5));

@@ -138,8 +138,7 @@ fn restored_records_keep_their_serial_and_a_record_without_data_deletes() {
 fn an_abort_succeeds_when_its_connection_ends_and_not_when_the_server_refuses_it() {
     play(
         |listener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(10), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(10));
             let abort = peer.expect("tpc_abort");
             peer.fail(&abort, "ZODB.POSException.StorageTransactionError");
             peer.expect("tpc_abort");

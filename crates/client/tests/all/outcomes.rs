@@ -51,8 +51,7 @@ enum Answer {
 
 /// Accepts a client and its stores, and closes the connection at its finish.
 fn lose_finish(listener: &UnixListener) {
-    let mut peer = Peer::accept(listener);
-    peer.admit(Tid(10), |_| ());
+    let mut peer = Peer::admitted(listener, Tid(10));
     accept_stores(&mut peer);
     peer.expect("tpc_finish");
 }
@@ -118,8 +117,7 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
 fn a_server_that_fails_while_it_is_asked_leaves_the_outcome_open() {
     let script = |listener: &UnixListener| {
         lose_finish(listener);
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         let load = peer.expect("loadBefore");
         peer.fail(&load, "builtins.OSError");
     };
@@ -133,8 +131,7 @@ fn a_server_that_fails_while_it_is_asked_leaves_the_outcome_open() {
 #[test]
 fn a_finish_that_the_server_refuses_has_committed_nothing() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         accept_stores(&mut peer);
         let finish = peer.expect("tpc_finish");
         peer.fail(&finish, "builtins.OSError");
@@ -153,8 +150,7 @@ fn a_finish_that_was_given_up_has_the_outcome_of_its_late_reply() {
     {
         let (given_up, is_given_up) = mpsc::channel();
         let script = move |listener: &UnixListener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(10), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(10));
             accept_stores(&mut peer);
             let finish = peer.expect("tpc_finish");
             is_given_up.recv().unwrap();

@@ -37,8 +37,7 @@ fn commits_that_come_while_a_client_is_let_in_are_told() {
 #[test]
 fn a_server_that_only_answers_pings_stays_connected() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         // Far longer than the client waits for a silent server.
         for _ in 0..12 {
             let ping = peer.expect("ping");
@@ -64,8 +63,7 @@ fn a_server_that_greets_and_does_not_let_a_client_in_is_given_up() {
 #[test]
 fn what_was_missed_is_told_once_also_when_it_comes_as_news() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let peer = Peer::admitted(listener, Tid(10));
         drop(peer);
         let mut peer = Peer::accept(listener);
         peer.admit(Tid(11), |peer| {
@@ -90,8 +88,7 @@ fn what_was_missed_is_told_once_also_when_it_comes_as_news() {
 #[test]
 fn a_cache_is_dropped_when_the_server_cannot_tell_what_has_changed() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         let load = peer.expect("loadBefore");
         peer.reply_load(&load, b"old", Tid(5));
         let sync = peer.expect("ping");
@@ -131,8 +128,7 @@ impl Watcher for Panicking {
 #[test]
 fn a_watcher_that_panics_costs_the_connection_and_no_more() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         peer.expect("loadBefore");
         // The thread that loads is the one that reads by now.
         thread::sleep(SILENCE);
@@ -160,8 +156,7 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
 fn oids_of_a_lost_connection_are_not_used() {
     let oids = |numbers: &[u64]| Value::list(numbers.iter().map(|oid| Oid(*oid).into()));
     let script = move |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         let asked = peer.expect("new_oids");
         peer.reply(&asked, oids(&[1, 2, 3]));
         let sync = peer.expect("ping");
@@ -187,8 +182,7 @@ fn oids_of_a_lost_connection_are_not_used() {
 #[test]
 fn a_load_that_is_under_way_is_joined_and_not_sent_again() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let mut peer = Peer::admitted(listener, Tid(10));
         let load = peer.expect("loadBefore");
         peer.expect_silence();
         peer.reply_load(&load, b"data", Tid(5));
@@ -212,8 +206,7 @@ fn a_load_that_is_under_way_is_joined_and_not_sent_again() {
 #[test]
 fn a_server_with_an_older_database_is_refused() {
     let script = |listener: &UnixListener| {
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(10), |_| ());
+        let peer = Peer::admitted(listener, Tid(10));
         drop(peer);
         // For example a server with yesterday's backup.
         let mut peer = Peer::accept(listener);

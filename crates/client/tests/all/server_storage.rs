@@ -184,8 +184,7 @@ fn a_storage_is_called_by_the_addresses_of_its_servers_and_is_as_writable_as_its
 fn a_missing_record_is_none_and_a_server_that_fails_is_an_error() {
     play(
         |listener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(10), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(10));
             for exception in [
                 "ZODB.POSException.POSKeyError",
                 "builtins.OSError",
@@ -217,8 +216,7 @@ fn the_extension_that_a_stock_server_sends_becomes_a_pickle_with_sorted_keys() {
         let log = [Logged { extension, ..Logged::default() }];
         play(
             move |listener| {
-                let mut peer = Peer::accept(listener);
-                peer.admit(Tid(10), |_| ());
+                let mut peer = Peer::admitted(listener, Tid(10));
                 serve_log(&mut peer, &log);
             },
             |client, _| {

@@ -20,8 +20,7 @@ fn batch(reader: &mut LogReader, count: usize) -> Vec<u64> {
 /// Sends the first records of a transaction, each once it is requested. Then the client has
 /// requested two more, and the next transaction.
 fn serve_until_two_are_asked(listener: &UnixListener) -> (Peer, [MessageId; 3]) {
-    let mut peer = Peer::accept(listener);
-    peer.admit(Tid(10), |_| ());
+    let mut peer = Peer::admitted(listener, Tid(10));
     let start = peer.expect("iterator_start");
     peer.reply(&start, 0.into());
     let first = peer.expect("iterator_next");
@@ -106,8 +105,7 @@ fn a_record_that_cannot_be_read_costs_its_transaction_and_no_other() {
     for stop in [None, Some(Tid(2))] {
         play(
             |listener| {
-                let mut peer = Peer::accept(listener);
-                peer.admit(Tid(3), |_| ());
+                let mut peer = Peer::admitted(listener, Tid(3));
                 serve_log(&mut peer, &log());
             },
             |client, _| {
@@ -148,9 +146,8 @@ fn a_record_that_cannot_be_read_costs_its_transaction_and_no_other() {
 fn a_record_that_cannot_be_read_is_an_error_also_when_its_transaction_is_read_again() {
     play(
         |listener| {
-            let mut peer = Peer::accept(listener);
             // Further transactions may follow, as far as the client knows.
-            peer.admit(Tid(10), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(10));
             serve_log(&mut peer, &[Logged { records: 5, damaged: Some(3), ..Logged::default() }]);
         },
         |client, _| {
@@ -172,8 +169,7 @@ fn a_log_whose_transactions_are_read_in_part_is_begun_once() {
     const COUNT: u64 = 100;
     play(
         |listener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(COUNT), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(COUNT));
             let logged = || Logged { records: 2, ..Logged::default() };
             let log: Vec<_> = (0..COUNT).map(|_| logged()).collect();
             assert_eq!(serve_log(&mut peer, &log), 1);
@@ -193,8 +189,7 @@ fn a_log_whose_transactions_are_read_in_part_is_begun_once() {
 fn a_record_that_cannot_be_read_is_passed_over_with_its_transaction() {
     play(
         |listener| {
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(3), |_| ());
+            let mut peer = Peer::admitted(listener, Tid(3));
             let damaged = Logged { records: 5, damaged: Some(3), ..Logged::default() };
             serve_log(&mut peer, &[Logged::default(), damaged, Logged::default()]);
         },

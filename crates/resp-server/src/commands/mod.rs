@@ -240,6 +240,11 @@ impl Command {
         self.has(flags::READONLY) && !self.is_script()
     }
 
+    /// Whether it may take more memory, by itself or by what a script of it does.
+    pub(crate) fn may_add(&self) -> bool {
+        self.has(flags::DENY_OOM) || self.is_script()
+    }
+
     pub(crate) fn is_script(&self) -> bool {
         matches!(self.keys, Keys::CountedOfAll(_))
     }

@@ -41,6 +41,13 @@ impl Peer {
         peer
     }
 
+    /// Waits for a client, and accepts its registration.
+    pub(crate) fn admitted(listener: &UnixListener, last: Tid) -> Peer {
+        let mut peer = Peer::accept(listener);
+        peer.admit(last, |_| ());
+        peer
+    }
+
     /// Accepts the client's registration, after sending `meanwhile`.
     pub(crate) fn admit(&mut self, last: Tid, meanwhile: impl FnOnce(&mut Peer)) {
         let register = self.expect("register");
