@@ -116,7 +116,7 @@ fn admit(
         )));
     }
     client.note_command(command);
-    if local.server.monitors.load(Ordering::Relaxed) > 0 && !command.has(flags::SKIP_MONITOR) {
+    if local.server.clients.is_any_monitor() && !command.has(flags::SKIP_MONITOR) {
         feed_monitors(local, client, arguments);
     }
     local.server.check_busy(command).map_err(refused)?;
@@ -267,9 +267,7 @@ fn feed_monitors(local: &LocalServer, client: &Client, arguments: Arguments) {
         line.push('"');
     }
     let line: std::sync::Arc<str> = line.into();
-    for worker in 0..local.server.statistics.workers.len() {
-        local.server.send(worker, Letter::Monitored { line: std::sync::Arc::clone(&line) });
-    }
+    local.server.clients.send_to_all(|| Letter::Monitored { line: std::sync::Arc::clone(&line) });
 }
 
 /// The version of a reply after a command that may have changed it.

@@ -10,6 +10,7 @@
 mod batch;
 mod call;
 mod client;
+mod clients;
 mod commands;
 mod dispatch;
 mod durability;

@@ -64,7 +64,7 @@ pub(crate) enum Letter {
 impl LocalServer {
     /// Starts the task that takes letters. Must be called within the worker's runtime.
     pub(crate) fn start(server: Arc<Server>, number: usize) -> Rc<LocalServer> {
-        let inbox = server.take_inbox(number);
+        let inbox = server.clients.take_inbox(number);
         let reader = server.keyspace.reader();
         let local = Rc::new(LocalServer {
             server,

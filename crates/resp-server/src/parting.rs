@@ -1,7 +1,5 @@
 //! The end of a client: what others know of it is forgotten.
 
-use std::sync::atomic::Ordering;
-
 use crate::client::Client;
 use crate::server::Server;
 
@@ -17,7 +15,7 @@ impl Server {
         self.unsubscribe_all(client);
         self.untrack(client);
         if client.is_monitor.replace(false) {
-            self.monitors.fetch_sub(1, Ordering::Relaxed);
+            self.clients.leave_monitor();
         }
     }
 }

@@ -119,8 +119,6 @@ pub(crate) fn client_unpause(call: &mut Call) -> Outcome {
 impl Server {
     fn end_pause(&self) {
         self.pause.end();
-        for worker in 0..self.statistics.workers.len() {
-            self.send(worker, Letter::PauseEnded);
-        }
+        self.clients.send_to_all(|| Letter::PauseEnded);
     }
 }

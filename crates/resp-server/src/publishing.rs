@@ -79,7 +79,7 @@ impl Server {
         }
         for (worker, clients) in by_worker {
             let publication = Arc::clone(&publication);
-            self.send(worker, Letter::Published { clients, publication });
+            self.clients.send(worker, Letter::Published { clients, publication });
         }
         subscribers.len()
     }

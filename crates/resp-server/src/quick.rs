@@ -112,7 +112,7 @@ impl Client {
 impl Server {
     /// Whether a request for a key concerns nothing but the keyspace.
     fn is_plain(&self, key: &[u8]) -> bool {
-        self.monitors.load(Ordering::Relaxed) == 0
+        !self.clients.is_any_monitor()
             && !self.running.is_any()
             && !(key.starts_with(PREFIX) && self.storages.get().is_some())
     }

@@ -1,18 +1,15 @@
 //! What all workers of a server share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
+use parking_lot::RwLock;
 use zodium_keyspace::{Keyspace, Removed, now, random_below};
-use zodium_net::{Inbox, InboxSender, inbox};
 
-use crate::client::ClientShared;
+use crate::clients::Clients;
 use crate::durability::Keeper;
 use crate::events::Class;
-use crate::local::Letter;
 use crate::parked::Parked;
 use crate::pause::Pause;
 use crate::publishing::Channels;
@@ -51,9 +48,7 @@ pub struct Server {
     pub(crate) keeper: OnceLock<Keeper>,
     pub(crate) parked: Parked,
     pub(crate) pause: Pause,
-    pub(crate) clients: Mutex<FxHashMap<u64, Arc<ClientShared>>>,
-    /// Clients that see all commands. Read before each command, and hardly ever written.
-    pub(crate) monitors: AtomicUsize,
+    pub(crate) clients: Clients,
     pub(crate) statistics: Statistics,
     pub(crate) scripts: Scripts,
     /// The script that runs; the Lua states of the workers look at it too.
@@ -64,10 +59,6 @@ pub struct Server {
     pub(crate) started: Instant,
     /// 40 hexadecimal digits that no other run has.
     pub(crate) run_id: String,
-    client_id: AtomicU64,
-    inboxes: Vec<InboxSender<Letter>>,
-    /// Each is taken by the service of its worker.
-    unopened: Mutex<Vec<Option<Inbox<Letter>>>>,
 }
 
 impl Server {
@@ -75,7 +66,6 @@ impl Server {
     #[must_use]
     pub fn new(options: Options) -> Server {
         let workers = options.workers.max(1);
-        let (senders, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| inbox()).unzip();
         let digit = |_| char::from(b"0123456789abcdef"[random_below(16)]);
         let settings = Settings::default();
         settings.set_password(options.password.unwrap_or_default());
@@ -90,8 +80,7 @@ impl Server {
             keeper: OnceLock::new(),
             parked: Parked::default(),
             pause: Pause::default(),
-            clients: Mutex::default(),
-            monitors: AtomicUsize::new(0),
+            clients: Clients::new(workers),
             statistics: Statistics {
                 workers: (0..workers).map(|_| WorkerStatistics::default()).collect(),
                 ..Statistics::default()
@@ -103,32 +92,13 @@ impl Server {
             started_at: now(),
             started: Instant::now(),
             run_id: (0..40).map(digit).collect(),
-            client_id: AtomicU64::new(1),
-            inboxes: senders,
-            unopened: Mutex::new(inboxes.into_iter().map(Some).collect()),
         }
     }
 
     /// Number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.clients.lock().len()
-    }
-
-    pub(crate) fn new_client_id(&self) -> u64 {
-        self.client_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Takes a worker's inbox; `None` if its service has it already.
-    pub(crate) fn take_inbox(&self, worker: usize) -> Option<Inbox<Letter>> {
-        self.unopened.lock().get_mut(worker)?.take()
-    }
-
-    /// Sends a letter to a worker.
-    pub(crate) fn send(&self, worker: usize, letter: Letter) {
-        if let Some(inbox) = self.inboxes.get(worker) {
-            inbox.send(letter);
-        }
+        self.clients.count()
     }
 
     /// Announces keys that were removed because their time was past.

@@ -30,7 +30,7 @@ impl RespSession {
     pub(crate) fn open(local: Rc<LocalServer>, link: Link) -> RespSession {
         let server = &local.server;
         server.statistics.connections.fetch_add(1, Ordering::Relaxed);
-        let id = server.new_client_id();
+        let id = server.clients.new_id();
         let shared = Arc::new(ClientShared::new(id, link.peer(), local.number, now()));
         let is_open = server.settings.is_open();
         RespSession::of(local, Client::new(link, shared, is_open))
@@ -44,7 +44,7 @@ impl RespSession {
     fn of(local: Rc<LocalServer>, client: Client) -> RespSession {
         let client = Rc::new(client);
         local.enter(&client);
-        local.server.clients.lock().insert(client.id(), Arc::clone(&client.shared));
+        local.server.clients.enter(&client.shared);
         RespSession { local, client, reader: RequestReader::default() }
     }
 
@@ -98,7 +98,7 @@ impl Session for RespSession {
     fn closed(&mut self) {
         self.local.end_pause_of(&self.client);
         self.local.remove(self.client.id());
-        self.local.server.clients.lock().remove(&self.client.id());
+        self.local.server.clients.leave(self.client.id());
         self.local.server.forget(&self.client);
     }
 }

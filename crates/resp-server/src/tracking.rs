@@ -234,18 +234,15 @@ impl Server {
         let redirect = tracker.redirect;
         let worker = match redirect {
             0 => Some(tracker.worker),
-            _ => {
-                let clients = self.clients.lock();
-                clients.get(&redirect).map(|target| target.worker.load(Ordering::Relaxed))
-            }
+            _ => self.clients.worker_of(redirect),
         };
         match worker {
             Some(worker) => {
                 let target = if redirect == 0 { client } else { redirect };
                 let invalidation = Invalidation { client, target, keys };
-                self.send(worker, Letter::Invalidated(invalidation));
+                self.clients.send(worker, Letter::Invalidated(invalidation));
             }
-            None => self.send(tracker.worker, Letter::RedirectBroken { client }),
+            None => self.clients.send(tracker.worker, Letter::RedirectBroken { client }),
         }
     }
 }
@@ -287,11 +284,9 @@ impl LocalServer {
         let is_redirected = client != target;
         let Some(receiver) = self.client(target) else {
             // It has gone while the message was on its way.
-            let clients = self.server.clients.lock();
-            let worker = clients.get(&client).map(|client| client.worker.load(Ordering::Relaxed));
-            drop(clients);
+            let worker = self.server.clients.worker_of(client);
             if let Some(worker) = worker.filter(|_| is_redirected) {
-                self.server.send(worker, Letter::RedirectBroken { client });
+                self.server.clients.send(worker, Letter::RedirectBroken { client });
             }
             return;
         };

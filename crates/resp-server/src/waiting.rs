@@ -201,7 +201,7 @@ impl Server {
             self.waiting.remove(waiter);
             let worker = waiter.client.worker.load(Ordering::Relaxed);
             let (client, answer) = (waiter.client.id, buffer.freeze());
-            self.send(worker, Letter::Served { client, answer, position });
+            self.clients.send(worker, Letter::Served { client, answer, position });
         }
         drop(is_over);
         // After the answer, for the client itself.

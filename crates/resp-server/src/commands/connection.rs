@@ -84,7 +84,7 @@ pub(super) fn monitor(
     reply: &mut Reply,
 ) -> Result<After, Fail> {
     if !client.is_monitor.replace(true) {
-        local.server.monitors.fetch_add(1, Ordering::Relaxed);
+        local.server.clients.enter_monitor();
         client.shared.facts.lock().is_monitor = true;
     }
     reply.ok();
@@ -254,9 +254,7 @@ pub(super) fn client_list(call: &mut Call) -> Outcome {
             return Err(SYNTAX);
         }
     }
-    let clients = call.server.clients.lock();
-    let mut chosen: Vec<_> = clients.values().cloned().collect();
-    drop(clients);
+    let mut chosen = call.server.clients.all();
     chosen.retain(|client| {
         let facts = client.facts.lock();
         let own = if facts.subscriptions + facts.patterns > 0 { "pubsub" } else { "normal" };
@@ -323,9 +321,8 @@ pub(super) fn client_kill(call: &mut Call) -> Outcome {
     let me = call.client()?;
     let victims = victims(call)?;
     let now = now();
-    let clients: Vec<_> = call.server.clients.lock().values().cloned().collect();
     let mut killed = 0;
-    for client in clients {
+    for client in call.server.clients.all() {
         let facts = client.facts.lock().clone();
         let kind = if facts.subscriptions + facts.patterns > 0 { "pubsub" } else { "normal" };
         let age = i64::try_from(now.saturating_sub(client.connected_at) / 1000).unwrap_or(0);
@@ -344,7 +341,7 @@ pub(super) fn client_kill(call: &mut Call) -> Outcome {
             true => me.link.close(CloseReason::Done),
             false => {
                 let worker = client.worker.load(Ordering::Relaxed);
-                call.server.send(worker, Letter::Kill { client: client.id });
+                call.server.clients.send(worker, Letter::Kill { client: client.id });
             }
         }
     }
@@ -366,11 +363,11 @@ pub(super) fn client_unblock(call: &mut Call) -> Outcome {
             return Err(Fail::fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
     };
-    let client = u64::try_from(id).ok().and_then(|id| call.server.clients.lock().get(&id).cloned());
+    let client = u64::try_from(id).ok().and_then(|id| call.server.clients.find(id));
     let blocked = client.filter(|client| client.facts.lock().is_blocked);
     if let Some(client) = &blocked {
         let worker = client.worker.load(Ordering::Relaxed);
-        call.server.send(worker, Letter::Unblock { client: client.id, is_error });
+        call.server.clients.send(worker, Letter::Unblock { client: client.id, is_error });
     }
     call.reply.flag(blocked.is_some());
     Ok(())

@@ -59,7 +59,7 @@ impl Wish {
                     return Err(TWO_TARGETS);
                 }
                 let target = u64::try_from(integer(options.value()?)?).map_err(|_| NO_TARGET)?;
-                if !server.clients.lock().contains_key(&target) {
+                if server.clients.find(target).is_none() {
                     return Err(NO_TARGET);
                 }
                 wish.redirect = Some(target);
@@ -145,7 +145,7 @@ pub(super) fn client_tracking(
     let wish = Wish::parse(server, arguments)?;
     if is(arguments.word(2), "on") {
         let tracked = wish.checked(client.tracked.borrow().as_ref())?;
-        if let Some(target) = server.clients.lock().get(&tracked.redirect) {
+        if let Some(target) = server.clients.find(tracked.redirect) {
             target.is_target.store(true, Ordering::Relaxed);
         }
         server.track(client, local.number, tracked);

@@ -170,7 +170,7 @@ impl Server {
     fn tell_progress(&self) {
         let Some(keeper) = self.keeper.get() else { return };
         for worker in keeper.take_waiting() {
-            self.send(worker, Letter::Logged);
+            self.clients.send(worker, Letter::Logged);
         }
     }
 
