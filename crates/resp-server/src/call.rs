@@ -59,14 +59,16 @@ impl<'a> Call<'a, '_> {
     pub(crate) fn changed(&mut self, key: &[u8], class: Class, event: &str) {
         self.hold.changed(key);
         for Removed { database, key } in std::mem::take(&mut self.hold.new) {
-            self.server.announce(database, &key, Class::New, "new");
+            let Server { publishing, clients, .. } = self.server;
+            publishing.announce(clients, (database, &key), Class::New, "new");
         }
         self.announce(key, class, event);
     }
 
     /// Announces an event of a key.
     pub(crate) fn announce(&mut self, key: &[u8], class: Class, event: &str) {
-        self.server.announce(self.hold.database, key, class, event);
+        let Server { publishing, clients, .. } = self.server;
+        publishing.announce(clients, (self.hold.database, key), class, event);
     }
 
     /// Announces that a key is gone with its last element.

@@ -1,8 +1,6 @@
-//! Events of keys, which are published to clients that asked for them.
+//! Events of keys: which of them clients have asked for.
 
-use std::sync::atomic::Ordering;
-
-use crate::Server;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The class of an event: its letter in `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,25 +72,42 @@ pub(crate) fn written(bits: u32) -> String {
     text
 }
 
-impl Server {
-    /// Whether new keys are announced.
-    pub(crate) fn announces_new(&self) -> bool {
-        self.settings.events.load(Ordering::Relaxed) & bit(Class::New.letter()) != 0
+/// The events that are published: the setting `notify-keyspace-events`.
+#[derive(Debug, Default)]
+pub(crate) struct Events(AtomicU32);
+
+/// How an event is published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    /// On the channel of its key.
+    pub(crate) by_key: bool,
+    /// On the channel of the event.
+    pub(crate) by_event: bool,
+}
+
+impl Events {
+    /// Follows the setting.
+    pub(crate) fn apply(&self, text: &str) {
+        self.0.store(parse(text).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Publishes an event of a key, if it is asked for.
-    pub(crate) fn announce(&self, database: usize, key: &[u8], class: Class, event: &str) {
-        let wanted = self.settings.events.load(Ordering::Relaxed);
+    /// Whether any are published.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether new keys are announced.
+    pub(crate) fn has_new(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & bit(Class::New.letter()) != 0
+    }
+
+    /// How an event of a class is published.
+    pub(crate) fn ways(&self, class: Class) -> Ways {
+        let wanted = self.0.load(Ordering::Relaxed);
         if wanted == 0 || wanted & bit(class.letter()) == 0 {
-            return;
+            return Ways { by_key: false, by_event: false };
         }
-        if wanted & bit('K') != 0 {
-            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
-            self.publish(&channel, event.as_bytes());
-        }
-        if wanted & bit('E') != 0 {
-            self.publish(format!("__keyevent@{database}__:{event}").as_bytes(), key);
-        }
+        Ways { by_key: wanted & bit('K') != 0, by_event: wanted & bit('E') != 0 }
     }
 }
 

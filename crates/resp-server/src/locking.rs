@@ -39,7 +39,7 @@ impl Server {
     /// The same hold, which notes what clients wait for, and what the log gets.
     pub(crate) fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
         hold.notes_created = self.waiting.is_any();
-        hold.notes_new = self.announces_new();
+        hold.notes_new = self.publishing.events().has_new();
         self.journaling(hold)
     }
 }

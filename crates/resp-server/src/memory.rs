@@ -67,7 +67,7 @@ impl Server {
             self.invalidate_removed(std::slice::from_ref(&removed));
             let Removed { database, key } = removed;
             self.statistics.evicted.fetch_add(1, Ordering::Relaxed);
-            self.announce(database, &key, Class::Evicted, "evicted");
+            self.publishing.announce(&self.clients, (database, &key), Class::Evicted, "evicted");
         }
         Room::Enough
     }

@@ -12,7 +12,7 @@ impl Server {
         client.queue.borrow_mut().take();
         self.forget_parked(client.id());
         self.unwatch(client);
-        self.unsubscribe_all(client);
+        self.publishing.unsubscribe_all(client);
         self.untrack(client);
         if client.is_monitor.replace(false) {
             self.clients.leave_monitor();

@@ -2,18 +2,37 @@
 
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use zodium_keyspace::Word;
 
 use crate::client::Client;
+use crate::clients::Clients;
+use crate::events::{Class, Events};
 use crate::glob;
 use crate::{Letter, Server};
 
-/// The subscribers of channels and of patterns.
+/// The subscribers of channels and patterns, and the events of keys that are published.
 #[derive(Default)]
-pub(crate) struct Channels {
-    pub(crate) channels: FxHashMap<Word, Vec<Subscriber>>,
-    pub(crate) patterns: FxHashMap<Word, Vec<Subscriber>>,
+pub(crate) struct Publishing {
+    subscribers: RwLock<Subscribers>,
+    events: Events,
+}
+
+/// Channels or patterns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Channels,
+    Patterns,
+}
+
+/// Subscribers by the names of their channels or patterns.
+type ByName = FxHashMap<Word, Vec<Subscriber>>;
+
+#[derive(Default)]
+struct Subscribers {
+    of_channels: ByName,
+    of_patterns: ByName,
 }
 
 /// A client with subscriptions. It stays with its worker.
@@ -33,56 +52,139 @@ pub(crate) struct Publication {
     storage: Option<usize>,
 }
 
-impl Channels {
-    /// Whether there is no subscriber.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.channels.is_empty() && self.patterns.is_empty()
+impl Subscribers {
+    fn of(&mut self, kind: Kind) -> &mut ByName {
+        match kind {
+            Kind::Channels => &mut self.of_channels,
+            Kind::Patterns => &mut self.of_patterns,
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, name: &[u8], client: u64) {
+        let subscribers = self.of(kind);
+        if let Some(of_name) = subscribers.get_mut(name) {
+            of_name.retain(|subscriber| subscriber.client != client);
+            if of_name.is_empty() {
+                subscribers.remove(name);
+            }
+        }
     }
 }
 
-impl Server {
-    /// Publishes a message; returns the number of subscriptions that it is sent for.
-    pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
-        self.publish_of(None, channel, || payload.to_vec())
+impl Publishing {
+    /// Enters a subscription.
+    pub(crate) fn subscribe(&self, kind: Kind, name: &[u8], subscriber: Subscriber) {
+        let mut subscribers = self.subscribers.write();
+        subscribers.of(kind).entry(name.into()).or_default().push(subscriber);
     }
 
-    /// As [`Server::publish`], for a message of a storage, which is made if it has receivers.
+    /// Ends a subscription of a client.
+    pub(crate) fn unsubscribe(&self, kind: Kind, name: &[u8], client: u64) {
+        self.subscribers.write().remove(kind, name, client);
+    }
+
+    /// Ends all subscriptions of a client that has gone.
+    pub(crate) fn unsubscribe_all(&self, client: &Client) {
+        let subscriptions = std::mem::take(&mut *client.subscriptions.borrow_mut());
+        for channel in &subscriptions.channels {
+            self.unsubscribe(Kind::Channels, channel, client.id());
+        }
+        for pattern in &subscriptions.patterns {
+            self.unsubscribe(Kind::Patterns, pattern, client.id());
+        }
+    }
+
+    /// Whether there is no subscriber.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.counts() == (0, 0)
+    }
+
+    /// Number of channels, and of patterns, that have subscribers.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let subscribers = self.subscribers.read();
+        (subscribers.of_channels.len(), subscribers.of_patterns.len())
+    }
+
+    /// The channels that have subscribers, and whose names fit.
+    pub(crate) fn channels(&self, fits: impl Fn(&[u8]) -> bool) -> Vec<Word> {
+        let subscribers = self.subscribers.read();
+        subscribers.of_channels.keys().filter(|name| fits(name)).cloned().collect()
+    }
+
+    /// Number of subscribers of each of these channels.
+    pub(crate) fn subscribers_of<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Vec<usize> {
+        let subscribers = self.subscribers.read();
+        names.map(|name| subscribers.of_channels.get(name).map_or(0, Vec::len)).collect()
+    }
+
+    /// The events of keys that are published.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Publishes an event of a key, if it is asked for.
+    pub(crate) fn announce(
+        &self,
+        clients: &Clients,
+        (database, key): (usize, &[u8]),
+        class: Class,
+        event: &str,
+    ) {
+        let ways = self.events.ways(class);
+        if ways.by_key {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            self.publish(clients, &channel, event.as_bytes());
+        }
+        if ways.by_event {
+            let channel = format!("__keyevent@{database}__:{event}");
+            self.publish(clients, channel.as_bytes(), key);
+        }
+    }
+
+    /// Publishes a message; returns the number of subscriptions that it is sent for.
+    pub(crate) fn publish(&self, clients: &Clients, channel: &[u8], payload: &[u8]) -> usize {
+        self.publish_of(clients, None, channel, || payload.to_vec())
+    }
+
+    /// As [`Publishing::publish`], for a message of a storage, which is made if it has receivers.
     pub(crate) fn publish_of(
         &self,
+        clients: &Clients,
         storage: Option<usize>,
         channel: &[u8],
         payload: impl FnOnce() -> Vec<u8>,
     ) -> usize {
-        let channels = self.channels.read();
-        let of_channel = channels.channels.get(channel).map(|of_channel| (None, of_channel));
-        let fitting = channels.patterns.iter().filter(|(pattern, _)| glob::fits(pattern, channel));
-        let of_patterns = fitting.map(|(pattern, of_pattern)| (Some(pattern.clone()), of_pattern));
-        let mut all = of_channel.into_iter().chain(of_patterns).peekable();
+        // Subscriptions cannot change meanwhile, so that messages of one publisher come in order.
+        let subscribers = self.subscribers.read();
+        let of_channel = subscribers.of_channels.get(channel).map(|of_channel| (None, of_channel));
+        let of_patterns = subscribers.of_patterns.iter();
+        let fitting = of_patterns.filter(|(pattern, _)| glob::fits(pattern, channel));
+        let fitting = fitting.map(|(pattern, of_pattern)| (Some(pattern.clone()), of_pattern));
+        let mut all = of_channel.into_iter().chain(fitting).peekable();
         if all.peek().is_none() {
             return 0;
         }
         let payload: Word = payload().into();
-        let send = |(pattern, subscribers): (Option<Word>, &Vec<Subscriber>)| {
+        let send = |(pattern, receivers): (Option<Word>, &Vec<Subscriber>)| {
             let (channel, payload) = (channel.into(), payload.clone());
-            self.send_to(subscribers, Publication { channel, pattern, payload, storage })
+            send_to(clients, receivers, Publication { channel, pattern, payload, storage })
         };
         all.map(send).sum()
     }
+}
 
-    /// Sends each worker one letter for all its clients. Subscriptions cannot change meanwhile, so
-    /// that messages of one publisher come in order.
-    fn send_to(&self, subscribers: &[Subscriber], publication: Publication) -> usize {
-        let publication = Arc::new(publication);
-        let mut by_worker: FxHashMap<usize, Vec<u64>> = FxHashMap::default();
-        for Subscriber { client, worker } in subscribers {
-            by_worker.entry(*worker).or_default().push(*client);
-        }
-        for (worker, clients) in by_worker {
-            let publication = Arc::clone(&publication);
-            self.clients.send(worker, Letter::Published { clients, publication });
-        }
-        subscribers.len()
+/// Sends each worker one letter for all its clients.
+fn send_to(clients: &Clients, receivers: &[Subscriber], publication: Publication) -> usize {
+    let publication = Arc::new(publication);
+    let mut by_worker: FxHashMap<usize, Vec<u64>> = FxHashMap::default();
+    for Subscriber { client, worker } in receivers {
+        by_worker.entry(*worker).or_default().push(*client);
     }
+    for (worker, clients_there) in by_worker {
+        let publication = Arc::clone(&publication);
+        clients.send(worker, Letter::Published { clients: clients_there, publication });
+    }
+    receivers.len()
 }
 
 impl Publication {

@@ -121,7 +121,7 @@ impl Server {
     fn tells_changes(&self) -> bool {
         self.keeper.get().is_some()
             || self.tracking.is_any()
-            || self.settings.events.load(Ordering::Relaxed) != 0
+            || self.publishing.events().is_any()
             || self.settings.memory_max.load(Ordering::Relaxed) != 0
     }
 }

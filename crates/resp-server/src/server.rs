@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::RwLock;
 use zodium_keyspace::{Keyspace, Removed, now, random_below};
 
 use crate::clients::Clients;
@@ -12,7 +11,7 @@ use crate::durability::Keeper;
 use crate::events::Class;
 use crate::parked::Parked;
 use crate::pause::Pause;
-use crate::publishing::Channels;
+use crate::publishing::Publishing;
 use crate::scripting::{Running, Scripts};
 use crate::settings::Settings;
 use crate::statistics::{Statistics, WorkerStatistics};
@@ -38,7 +37,7 @@ pub struct Options {
 pub struct Server {
     pub(crate) keyspace: Keyspace,
     pub(crate) settings: Settings,
-    pub(crate) channels: RwLock<Channels>,
+    pub(crate) publishing: Publishing,
     pub(crate) waiting: Waiting,
     /// The storages that it is beside; not set if it is alone.
     pub(crate) storages: OnceLock<Arc<dyn Storages>>,
@@ -72,7 +71,7 @@ impl Server {
         Server {
             keyspace: Keyspace::default(),
             settings,
-            channels: RwLock::default(),
+            publishing: Publishing::default(),
             waiting: Waiting::default(),
             storages: OnceLock::new(),
             ties: Ties::default(),
@@ -106,7 +105,7 @@ impl Server {
         self.invalidate_removed(expired);
         for Removed { database, key } in expired {
             self.statistics.expired.fetch_add(1, Ordering::Relaxed);
-            self.announce(*database, key, Class::Expired, "expired");
+            self.publishing.announce(&self.clients, (*database, key), Class::Expired, "expired");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -15,8 +15,6 @@ use crate::events;
 pub(crate) struct Settings {
     /// One text for each of [`SETTINGS`].
     texts: Mutex<Vec<String>>,
-    /// The bits of `notify-keyspace-events`.
-    pub(crate) events: AtomicU32,
     bulk_bytes_max: AtomicUsize,
     request_bytes_max: AtomicUsize,
     /// Most bytes of keys and values; 0 without a limit.
@@ -127,7 +125,6 @@ impl Default for Settings {
         let texts = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
         Settings {
             texts: Mutex::new(texts),
-            events: AtomicU32::new(0),
             bulk_bytes_max: AtomicUsize::new(512 << 20),
             request_bytes_max: AtomicUsize::new(1 << 30),
             memory_max: AtomicU64::new(0),
@@ -220,9 +217,6 @@ impl Settings {
         let setting = &SETTINGS[place];
         let text = setting.normal(text, &self.text(setting.name)).map_err(Refusal::Because)?;
         match setting.name {
-            "notify-keyspace-events" => {
-                self.events.store(events::parse(&text).unwrap_or(0), Ordering::Relaxed);
-            }
             "proto-max-bulk-len" => {
                 let bytes = text.parse().unwrap_or(512 << 20);
                 self.bulk_bytes_max.store(bytes, Ordering::Relaxed);

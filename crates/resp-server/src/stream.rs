@@ -14,12 +14,13 @@ impl Server {
     /// Publishes commits to the subscribers of a storage's channel.
     pub(crate) fn publish_commits(&self, storage: usize, commits: &[Commit]) {
         let Ok(storages) = self.storages() else { return };
-        if self.channels.read().is_empty() {
+        if self.publishing.is_unused() {
             return;
         }
         let channel = [PREFIX, storages.name(storage).as_bytes()].concat();
         for commit in commits {
-            self.publish_of(Some(storage), &channel, || message(commit).into_bytes());
+            let payload = || message(commit).into_bytes();
+            self.publishing.publish_of(&self.clients, Some(storage), &channel, payload);
         }
     }
 

@@ -172,7 +172,7 @@ impl Server {
     fn try_again(&self, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
         let mut hold = self.journaling(self.keyspace.lock(waiter.stripes, now()));
         (hold.database, hold.notes_created) = (waiter.database, true);
-        hold.notes_new = self.announces_new();
+        hold.notes_new = self.publishing.events().has_new();
         let mut is_over = waiter.is_over.lock();
         let mut buffer = BytesMut::new();
         let value = hold.entry(&key.key).map(EntryRef::value);

@@ -49,6 +49,8 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
         }
         before.extend(old);
     }
+    let events = call.server.settings.text("notify-keyspace-events");
+    call.server.publishing.events().apply(&events);
     call.server.apply_sync();
     call.server.apply_policy();
     call.hold.uses = call.server.keyspace.uses();

@@ -133,14 +133,14 @@ fn stats(call: &Call, out: &mut String) -> std::fmt::Result {
     let statistics = &call.server.statistics;
     let connections = statistics.connections.load(Ordering::Relaxed);
     let (commands, (hits, misses)) = (statistics.commands(), statistics.found());
-    let channels = call.server.channels.read();
+    let (channels, patterns) = call.server.publishing.counts();
     writeln!(out, "total_connections_received:{connections}")?;
     writeln!(out, "total_commands_processed:{commands}")?;
     writeln!(out, "expired_keys:{}", statistics.expired.load(Ordering::Relaxed))?;
     writeln!(out, "evicted_keys:{}", statistics.evicted.load(Ordering::Relaxed))?;
     writeln!(out, "keyspace_hits:{hits}\nkeyspace_misses:{misses}")?;
-    writeln!(out, "pubsub_channels:{}", channels.channels.len())?;
-    writeln!(out, "pubsub_patterns:{}", channels.patterns.len())?;
+    writeln!(out, "pubsub_channels:{channels}")?;
+    writeln!(out, "pubsub_patterns:{patterns}")?;
     let tracking = call.server.tracking.totals();
     writeln!(out, "tracking_total_keys:{}", tracking.keys)?;
     writeln!(out, "tracking_total_items:{}", tracking.items)?;

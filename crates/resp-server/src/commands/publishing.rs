@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
 use zodium_keyspace::Word;
 use zodium_resp::Arguments;
 
@@ -12,65 +11,17 @@ use crate::dispatch::After;
 use crate::fail::{Fail, Outcome};
 use crate::glob;
 use crate::local::LocalServer;
-use crate::publishing::Subscriber;
+use crate::publishing::{Kind, Subscriber};
 use crate::reply::Reply;
-use crate::server::Server;
 
 pub(super) fn publish(call: &mut Call) -> Outcome {
     if call.server.is_stream(call.word(1)) {
         return Err(Fail::fixed("ERR channels that begin with 'zodb:' are those of storages"));
     }
-    let receivers = call.server.publish(call.word(1), call.word(2));
+    let receivers =
+        call.server.publishing.publish(&call.server.clients, call.word(1), call.word(2));
     call.reply.count(receivers);
     Ok(())
-}
-
-/// Channels or patterns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Channels,
-    Patterns,
-}
-
-impl Server {
-    fn subscribe(&self, local: &LocalServer, client: &Client, kind: Kind, name: &[u8]) {
-        let subscriber = Subscriber { client: client.id(), worker: local.number };
-        let mut channels = self.channels.write();
-        let subscribers = match kind {
-            Kind::Channels => &mut channels.channels,
-            Kind::Patterns => &mut channels.patterns,
-        };
-        subscribers.entry(name.into()).or_default().push(subscriber);
-    }
-
-    fn unsubscribe(&self, client: &Client, kind: Kind, name: &[u8]) {
-        let mut channels = self.channels.write();
-        let subscribers = match kind {
-            Kind::Channels => &mut channels.channels,
-            Kind::Patterns => &mut channels.patterns,
-        };
-        remove(subscribers, name, client.id());
-    }
-
-    /// Ends all subscriptions of a client that has gone.
-    pub(crate) fn unsubscribe_all(&self, client: &Client) {
-        let subscriptions = std::mem::take(&mut *client.subscriptions.borrow_mut());
-        for channel in &subscriptions.channels {
-            self.unsubscribe(client, Kind::Channels, channel);
-        }
-        for pattern in &subscriptions.patterns {
-            self.unsubscribe(client, Kind::Patterns, pattern);
-        }
-    }
-}
-
-fn remove(subscribers: &mut FxHashMap<Word, Vec<Subscriber>>, name: &[u8], client: u64) {
-    if let Some(of_name) = subscribers.get_mut(name) {
-        of_name.retain(|subscriber| subscriber.client != client);
-        if of_name.is_empty() {
-            subscribers.remove(name);
-        }
-    }
 }
 
 pub(super) fn subscribe(
@@ -111,7 +62,8 @@ fn add(
         let count = subscriptions.count();
         drop(subscriptions);
         if is_new {
-            local.server.subscribe(local, client, kind, name);
+            let subscriber = Subscriber { client: client.id(), worker: local.number };
+            local.server.publishing.subscribe(kind, name, subscriber);
         }
         answer(reply, word, Some(name), count);
     }
@@ -164,7 +116,7 @@ fn take(
         let count = subscriptions.count();
         drop(subscriptions);
         if was_there {
-            local.server.unsubscribe(client, kind, &name);
+            local.server.publishing.unsubscribe(kind, &name, client.id());
         }
         answer(reply, word, Some(&name), count);
     }
@@ -191,27 +143,26 @@ pub(super) fn pubsub_channels(call: &mut Call) -> Outcome {
         return Err(Fail::arity("pubsub|channels"));
     }
     let pattern = (call.len() == 3).then(|| call.word(2));
-    let channels = call.server.channels.read();
-    let fits = |name: &&Word| pattern.is_none_or(|pattern| glob::fits(pattern, name));
-    let names: Vec<&Word> = channels.channels.keys().filter(fits).collect();
+    let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob::fits(pattern, name));
+    let names = call.server.publishing.channels(fits);
     call.reply.words(&names);
     Ok(())
 }
 
 pub(super) fn pubsub_numsub(call: &mut Call) -> Outcome {
-    let channels = call.server.channels.read();
     let names = call.arguments.from(2);
+    let counts = call.server.publishing.subscribers_of(names.iter());
     call.reply.array(2 * names.len());
-    for name in names.iter() {
+    for (name, count) in names.iter().zip(counts) {
         call.reply.bulk(name);
-        call.reply.count(channels.channels.get(name).map_or(0, Vec::len));
+        call.reply.count(count);
     }
     Ok(())
 }
 
 pub(super) fn pubsub_numpat(call: &mut Call) -> Outcome {
-    let count = call.server.channels.read().patterns.len();
-    call.reply.count(count);
+    let (_, patterns) = call.server.publishing.counts();
+    call.reply.count(patterns);
     Ok(())
 }
 
