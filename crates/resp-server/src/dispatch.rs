@@ -225,7 +225,7 @@ impl Server {
     /// Returns the position of the log that its answer waits for; 0 for none.
     pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
         let position = self.log_hold(&mut hold);
-        self.invalidate(&mut hold);
+        self.tracking.invalidate(&self.clients, &mut hold);
         let Removals { created, expired } = Removals::of(&mut hold);
         let changes = hold.changes;
         drop(hold);

@@ -21,7 +21,8 @@ pub(crate) async fn expire(server: Arc<Server>) {
             continue;
         }
         server.compact_if_due();
-        server.limit_tracking();
+        let keys_max = server.settings.number("tracking-table-max-keys");
+        server.tracking.limit(&server.clients, keys_max);
         loop {
             let mut removed = Vec::new();
             let is_more = {

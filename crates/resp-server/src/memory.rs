@@ -64,7 +64,7 @@ impl Server {
             };
             // No lock is held while the value is freed.
             drop(entry);
-            self.invalidate_removed(std::slice::from_ref(&removed));
+            self.tracking.invalidate_removed(&self.clients, std::slice::from_ref(&removed));
             let Removed { database, key } = removed;
             self.statistics.evicted.fetch_add(1, Ordering::Relaxed);
             self.publishing.announce(&self.clients, (database, &key), Class::Evicted, "evicted");

@@ -13,7 +13,7 @@ impl Server {
         self.forget_parked(client.id());
         self.unwatch(client);
         self.publishing.unsubscribe_all(client);
-        self.untrack(client);
+        self.tracking.untrack(client);
         if client.is_monitor.replace(false) {
             self.clients.leave_monitor();
         }

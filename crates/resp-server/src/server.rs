@@ -102,7 +102,7 @@ impl Server {
 
     /// Announces keys that were removed because their time was past.
     pub(crate) fn announce_expired(&self, expired: &[Removed]) {
-        self.invalidate_removed(expired);
+        self.tracking.invalidate_removed(&self.clients, expired);
         for Removed { database, key } in expired {
             self.statistics.expired.fetch_add(1, Ordering::Relaxed);
             self.publishing.announce(&self.clients, (*database, key), Class::Expired, "expired");

@@ -88,7 +88,7 @@ impl Server {
             // One after the other: a later commit removes keys that an earlier one has tied.
             let objects = commit.oids.iter().map(|oid| (storage, *oid));
             let cut = self.ties.cut(&self.keyspace, objects);
-            self.invalidate_removed(&cut);
+            self.tracking.invalidate_removed(&self.clients, &cut);
             self.take_effect(storage, commit.number);
         }
         self.publish_commits(storage, commits);

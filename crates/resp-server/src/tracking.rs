@@ -13,9 +13,10 @@ use rustc_hash::FxHashMap;
 use zodium_keyspace::{Hold, Removed, Word};
 
 use crate::call::Call;
+use crate::clients::Clients;
 use crate::commands::flags;
 use crate::tracked::{Reads, Tracked};
-use crate::{Client, Command, Letter, LocalServer, Server};
+use crate::{Client, Command, Letter, LocalServer};
 
 /// The channel on which RESP2 clients get invalidations.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -82,6 +83,89 @@ impl Tracking {
             prefixes: table.prefixes.len(),
         }
     }
+
+    /// Has a client of a worker be told of changes as it wishes, from now on.
+    pub(crate) fn track(&self, client: &Client, worker: usize, wish: Tracked) {
+        let is_broadcast = wish.reads == Reads::Broadcast;
+        let mut table = self.table.lock();
+        let (redirect, skips_own) = (wish.redirect, wish.skips_own);
+        table.clients.insert(client.id(), Tracker { worker, redirect, skips_own, is_broadcast });
+        for prefix in &wish.prefixes {
+            table.prefixes.entry(prefix.clone()).or_default().insert(client.id());
+        }
+        self.count.store(table.clients.len(), Ordering::Relaxed);
+        drop(table);
+        let mut facts = client.shared.facts.lock();
+        (facts.redirect, facts.is_broadcast) = (Some(wish.redirect), is_broadcast);
+        facts.is_broken = false;
+        drop(facts);
+        *client.tracked.borrow_mut() = Some(wish);
+    }
+
+    /// Ends telling a client of changes.
+    pub(crate) fn untrack(&self, client: &Client) {
+        client.is_caching.set(false);
+        if client.tracked.borrow_mut().take().is_none() {
+            return;
+        }
+        let mut table = self.table.lock();
+        table.remove(client.id());
+        self.count.store(table.clients.len(), Ordering::Relaxed);
+        drop(table);
+        let mut facts = client.shared.facts.lock();
+        (facts.redirect, facts.is_broadcast, facts.is_broken) = (None, false, false);
+    }
+
+    /// Tells clients of what a hold has changed. Its stripes are locked still.
+    pub(crate) fn invalidate(&self, receivers: &Clients, hold: &mut Hold) {
+        if std::mem::take(&mut hold.is_all_altered) {
+            hold.altered.clear();
+            return self.invalidate_all(receivers);
+        }
+        if !hold.altered.is_empty() {
+            let altered = std::mem::take(&mut hold.altered);
+            self.invalidate_keys(receivers, &altered, hold.changer);
+        }
+    }
+
+    /// Tells clients of keys that were removed by the server itself.
+    pub(crate) fn invalidate_removed(&self, receivers: &Clients, removed: &[Removed]) {
+        if !removed.is_empty() && self.is_any() {
+            let keys: Vec<Word> = removed.iter().map(|removed| removed.key.clone()).collect();
+            self.invalidate_keys(receivers, &keys, 0);
+        }
+    }
+
+    /// Forgets keys beyond the most that are remembered, 0 for all, and tells their readers.
+    pub(crate) fn limit(&self, receivers: &Clients, keys_max: i64) {
+        if !self.is_any() {
+            return;
+        }
+        let most = usize::try_from(keys_max).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        let mut table = self.table.lock();
+        let excess = table.readers.len().saturating_sub(most);
+        let forgotten: Vec<Word> = table.readers.keys().take(excess).cloned().collect();
+        for key in forgotten {
+            table.tell_readers(receivers, &key, 0);
+        }
+    }
+
+    fn invalidate_keys(&self, receivers: &Clients, keys: &[Word], changer: u64) {
+        let mut table = self.table.lock();
+        for key in keys {
+            table.tell_readers(receivers, key, changer);
+        }
+        table.tell_broadcast(receivers, keys, changer);
+    }
+
+    /// Tells all clients that any key may have changed.
+    fn invalidate_all(&self, receivers: &Clients) {
+        let mut table = self.table.lock();
+        (table.readers, table.items) = (FxHashMap::default(), 0);
+        for (client, tracker) in &table.clients {
+            tracker.tell(receivers, *client, None);
+        }
+    }
 }
 
 impl Table {
@@ -114,82 +198,24 @@ impl Table {
             (self.readers, self.items) = (FxHashMap::default(), 0);
         }
     }
-}
 
-impl Server {
-    /// Has a client of a worker be told of changes as it wishes, from now on.
-    pub(crate) fn track(&self, client: &Client, worker: usize, wish: Tracked) {
-        let is_broadcast = wish.reads == Reads::Broadcast;
-        let mut table = self.tracking.table.lock();
-        let (redirect, skips_own) = (wish.redirect, wish.skips_own);
-        table.clients.insert(client.id(), Tracker { worker, redirect, skips_own, is_broadcast });
-        for prefix in &wish.prefixes {
-            table.prefixes.entry(prefix.clone()).or_default().insert(client.id());
-        }
-        self.tracking.count.store(table.clients.len(), Ordering::Relaxed);
-        drop(table);
-        let mut facts = client.shared.facts.lock();
-        (facts.redirect, facts.is_broadcast) = (Some(wish.redirect), is_broadcast);
-        facts.is_broken = false;
-        drop(facts);
-        *client.tracked.borrow_mut() = Some(wish);
-    }
-
-    /// Ends telling a client of changes.
-    pub(crate) fn untrack(&self, client: &Client) {
-        client.is_caching.set(false);
-        if client.tracked.borrow_mut().take().is_none() {
+    /// Tells the clients that have read a key, and forgets that they have.
+    fn tell_readers(&mut self, receivers: &Clients, key: &Word, changer: u64) {
+        let readers = self.take_readers(key);
+        if readers.is_empty() {
             return;
         }
-        let mut table = self.tracking.table.lock();
-        table.remove(client.id());
-        self.tracking.count.store(table.clients.len(), Ordering::Relaxed);
-        drop(table);
-        let mut facts = client.shared.facts.lock();
-        (facts.redirect, facts.is_broadcast, facts.is_broken) = (None, false, false);
-    }
-
-    /// Tells clients of what a hold has changed. Its stripes are locked still.
-    pub(crate) fn invalidate(&self, hold: &mut Hold) {
-        if std::mem::take(&mut hold.is_all_altered) {
-            hold.altered.clear();
-            return self.invalidate_all();
-        }
-        if !hold.altered.is_empty() {
-            let altered = std::mem::take(&mut hold.altered);
-            self.invalidate_keys(&altered, hold.changer);
+        let keys: Arc<[Word]> = [key.clone()].into();
+        for (client, tracker) in readers.iter().filter_map(|id| self.clients.get_key_value(id)) {
+            if !(tracker.is_broadcast || tracker.skips_own && *client == changer) {
+                tracker.tell(receivers, *client, Some(Arc::clone(&keys)));
+            }
         }
     }
 
-    /// Tells clients of keys that were removed by the server itself.
-    pub(crate) fn invalidate_removed(&self, removed: &[Removed]) {
-        if !removed.is_empty() && self.tracking.is_any() {
-            let keys: Vec<Word> = removed.iter().map(|removed| removed.key.clone()).collect();
-            self.invalidate_keys(&keys, 0);
-        }
-    }
-
-    /// Forgets keys beyond `tracking-table-max-keys`, and tells their readers.
-    pub(crate) fn limit_tracking(&self) {
-        if !self.tracking.is_any() {
-            return;
-        }
-        let most = self.settings.number("tracking-table-max-keys");
-        let most = usize::try_from(most).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
-        let mut table = self.tracking.table.lock();
-        let excess = table.readers.len().saturating_sub(most);
-        let forgotten: Vec<Word> = table.readers.keys().take(excess).cloned().collect();
-        for key in forgotten {
-            self.tell_readers(&mut table, &key, 0);
-        }
-    }
-
-    fn invalidate_keys(&self, keys: &[Word], changer: u64) {
-        let mut table = self.tracking.table.lock();
-        for key in keys {
-            self.tell_readers(&mut table, key, changer);
-        }
-        for (prefix, clients) in &table.prefixes {
+    /// Tells clients of changed keys that begin with their prefixes.
+    fn tell_broadcast(&self, receivers: &Clients, keys: &[Word], changer: u64) {
+        for (prefix, clients) in &self.prefixes {
             let mut fitting: Vec<&Word> =
                 keys.iter().filter(|key| key.starts_with(prefix)).collect();
             fitting.sort_unstable();
@@ -198,51 +224,31 @@ impl Server {
                 continue;
             }
             let fitting: Arc<[Word]> = fitting.into_iter().cloned().collect();
-            for (client, tracker) in clients.iter().filter_map(|id| table.clients.get_key_value(id))
+            for (client, tracker) in clients.iter().filter_map(|id| self.clients.get_key_value(id))
             {
                 if !(tracker.skips_own && *client == changer) {
-                    self.tell(*client, tracker, Some(Arc::clone(&fitting)));
+                    tracker.tell(receivers, *client, Some(Arc::clone(&fitting)));
                 }
             }
         }
     }
+}
 
-    /// Tells the clients that have read a key, and forgets that they have.
-    fn tell_readers(&self, table: &mut Table, key: &Word, changer: u64) {
-        let readers = table.take_readers(key);
-        if readers.is_empty() {
-            return;
-        }
-        let keys: Arc<[Word]> = [key.clone()].into();
-        for (client, tracker) in readers.iter().filter_map(|id| table.clients.get_key_value(id)) {
-            if !(tracker.is_broadcast || tracker.skips_own && *client == changer) {
-                self.tell(*client, tracker, Some(Arc::clone(&keys)));
-            }
-        }
-    }
-
-    /// Tells all clients that any key may have changed.
-    fn invalidate_all(&self) {
-        let mut table = self.tracking.table.lock();
-        (table.readers, table.items) = (FxHashMap::default(), 0);
-        for (client, tracker) in &table.clients {
-            self.tell(*client, tracker, None);
-        }
-    }
-
-    fn tell(&self, client: u64, tracker: &Tracker, keys: Option<Arc<[Word]>>) {
-        let redirect = tracker.redirect;
+impl Tracker {
+    /// Sends the client, or the one that gets its messages, keys that have changed.
+    fn tell(&self, receivers: &Clients, client: u64, keys: Option<Arc<[Word]>>) {
+        let redirect = self.redirect;
         let worker = match redirect {
-            0 => Some(tracker.worker),
-            _ => self.clients.worker_of(redirect),
+            0 => Some(self.worker),
+            _ => receivers.worker_of(redirect),
         };
         match worker {
             Some(worker) => {
                 let target = if redirect == 0 { client } else { redirect };
                 let invalidation = Invalidation { client, target, keys };
-                self.clients.send(worker, Letter::Invalidated(invalidation));
+                receivers.send(worker, Letter::Invalidated(invalidation));
             }
-            None => self.clients.send(tracker.worker, Letter::RedirectBroken { client }),
+            None => receivers.send(self.worker, Letter::RedirectBroken { client }),
         }
     }
 }
@@ -271,7 +277,7 @@ impl Call<'_, '_> {
         // A commit that has cut a tie meanwhile may have looked for readers before.
         if self.hold.misses_cuts() {
             for key in command.keys_of(self.arguments) {
-                self.server.tell_readers(&mut table, &key.into(), 0);
+                table.tell_readers(&self.server.clients, &key.into(), 0);
             }
         }
     }

@@ -205,7 +205,7 @@ impl Server {
         }
         drop(is_over);
         // After the answer, for the client itself.
-        self.invalidate(&mut hold);
+        self.tracking.invalidate(&self.clients, &mut hold);
         let is_there = hold.has(&key.key);
         let (created, expired) =
             (std::mem::take(&mut hold.created), std::mem::take(&mut hold.expired));

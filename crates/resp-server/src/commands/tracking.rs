@@ -148,9 +148,9 @@ pub(super) fn client_tracking(
         if let Some(target) = server.clients.find(tracked.redirect) {
             target.is_target.store(true, Ordering::Relaxed);
         }
-        server.track(client, local.number, tracked);
+        server.tracking.track(client, local.number, tracked);
     } else if is(arguments.word(2), "off") {
-        server.untrack(client);
+        server.tracking.untrack(client);
     } else {
         return Err(SYNTAX);
     }
