@@ -119,7 +119,8 @@ fn admit(
     if local.server.clients.is_any_monitor() && !command.has(flags::SKIP_MONITOR) {
         feed_monitors(local, client, arguments);
     }
-    local.server.check_busy(command).map_err(refused)?;
+    let server = &*local.server;
+    server.scripts.running.check_busy(&server.settings, command).map_err(refused)?;
     if command.has(flags::WRITE) {
         local.server.check_log().map_err(refused)?;
     }

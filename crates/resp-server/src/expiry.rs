@@ -17,7 +17,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         // A script holds all stripes: the worker must not wait for it.
-        if server.running.is_any() || server.pause.until().is_some() {
+        if server.scripts.running.is_any() || server.pause.until().is_some() {
             continue;
         }
         server.compact_if_due();

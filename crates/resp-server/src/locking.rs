@@ -19,7 +19,8 @@ impl Server {
             if let Some(hold) = self.keyspace.try_lock(stripes, now, until) {
                 return Ok(self.noting(hold));
             }
-            until = Some(Instant::now() + self.patience_with_script()?.max(WAIT_MIN));
+            until =
+                Some(Instant::now() + self.scripts.running.patience(&self.settings)?.max(WAIT_MIN));
         }
     }
 

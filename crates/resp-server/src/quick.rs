@@ -113,7 +113,7 @@ impl Server {
     /// Whether a request for a key concerns nothing but the keyspace.
     fn is_plain(&self, key: &[u8]) -> bool {
         !self.clients.is_any_monitor()
-            && !self.running.is_any()
+            && !self.scripts.running.is_any()
             && !(key.starts_with(PREFIX) && self.storages.get().is_some())
     }
 

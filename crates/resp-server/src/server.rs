@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use zodium_keyspace::{Keyspace, Removed, now, random_below};
 
@@ -12,7 +11,7 @@ use crate::events::Class;
 use crate::parked::Parked;
 use crate::pause::Pause;
 use crate::publishing::Publishing;
-use crate::scripting::{Running, Scripts};
+use crate::scripting::Scripts;
 use crate::settings::Settings;
 use crate::statistics::{Statistics, WorkerStatistics};
 use crate::storages::Storages;
@@ -50,12 +49,9 @@ pub struct Server {
     pub(crate) clients: Clients,
     pub(crate) statistics: Statistics,
     pub(crate) scripts: Scripts,
-    /// The script that runs; the Lua states of the workers look at it too.
-    pub(crate) running: Arc<Running>,
     pub(crate) port: u16,
     pub(crate) may_shut_down: bool,
     pub(crate) started_at: u64,
-    pub(crate) started: Instant,
     /// 40 hexadecimal digits that no other run has.
     pub(crate) run_id: String,
 }
@@ -85,11 +81,9 @@ impl Server {
                 ..Statistics::default()
             },
             scripts: Scripts::default(),
-            running: Arc::default(),
             port: options.port,
             may_shut_down: options.may_shut_down,
             started_at: now(),
-            started: Instant::now(),
             run_id: (0..40).map(digit).collect(),
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn exec(
     let queue = take_queue(client).ok_or(Fail::fixed("ERR EXEC without MULTI"))?;
     let server = &local.server;
     // This comes first: to end watching takes locks too, so keys stay watched.
-    server.check_no_long_script().map_err(aborted)?;
+    server.scripts.running.check_not_long(&server.settings).map_err(aborted)?;
     if queue.is_broken {
         server.unwatch(client);
         return Err(ABORTED);

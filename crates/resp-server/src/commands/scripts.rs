@@ -88,7 +88,7 @@ pub(super) fn script_flush(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn script_kill(call: &mut Call) -> Outcome {
-    call.server.running.kill()?;
+    call.server.scripts.running.kill()?;
     call.reply.ok();
     Ok(())
 }

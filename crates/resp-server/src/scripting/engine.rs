@@ -14,6 +14,7 @@ use zodium_resp::Version;
 
 use super::answer::Answer;
 use super::host::{self, CHUNK};
+use super::running::{End, Running};
 use super::shebang::{self, Traits};
 use super::{Digest, Script, arguments, result};
 use crate::call::{Blocking, Call};
@@ -71,9 +72,9 @@ pub(crate) fn run(call: &mut Call, script: &Script, keys: usize, is_readonly: bo
             ));
         }
         let may_write = !is_readonly && !traits.is_readonly;
-        server.running.begin(server.age_ms());
+        server.scripts.running.begin();
         let outcome = engine.execute(call, &function, keys, (may_write, traits), &script.digest);
-        server.running.end();
+        server.scripts.running.end();
         engine.clean();
         outcome
     })
@@ -97,14 +98,10 @@ fn with_engine<T>(
             engine.compiled.clear();
             engine.flushes = server.scripts.flushes();
         }
-        engine.lua.set_app_data(Arc::clone(&server.running));
-        engine.lua.set_app_data(Clock(server.started));
+        engine.lua.set_app_data(Arc::clone(&server.scripts.running));
         work(engine)
     })
 }
-
-/// When the server started.
-struct Clock(std::time::Instant);
 
 fn internal(error: Error) -> Fail {
     Fail::text(format!("ERR Lua failed: {}", host::text_of(&error)))
@@ -112,10 +109,7 @@ fn internal(error: Error) -> Fail {
 
 /// Why the script of a state must end now.
 fn must_end(lua: &Lua) -> Option<String> {
-    let (running, clock) =
-        (lua.app_data_ref::<Arc<super::Running>>()?, lua.app_data_ref::<Clock>()?);
-    let now = u64::try_from(clock.0.elapsed().as_millis()).unwrap_or(u64::MAX);
-    running.must_end(now).map(super::running::End::text)
+    lua.app_data_ref::<Arc<Running>>()?.must_end().map(End::text)
 }
 
 impl Engine {
@@ -316,7 +310,7 @@ impl Commands<'_, '_> {
         }
         if writes {
             self.server.check_log()?;
-            self.server.running.note_write();
+            self.server.scripts.running.note_write();
         }
         let mut call = Call {
             server: self.server,

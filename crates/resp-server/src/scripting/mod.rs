@@ -17,6 +17,5 @@ mod shebang;
 mod sources;
 
 pub(crate) use engine::{check, run};
-pub(crate) use running::Running;
 pub(crate) use shebang::is_readonly;
 pub(crate) use sources::{Digest, Script, Scripts, digest};

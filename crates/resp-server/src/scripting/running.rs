@@ -5,11 +5,11 @@
 //! [`SECONDS_MAX`] it is ended in any case, so that no worker is lost to an endless loop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::commands::{Command, flags};
 use crate::fail::{Fail, Outcome};
-use crate::server::Server;
+use crate::settings::Settings;
 
 /// Longest time of a script, in seconds.
 const SECONDS_MAX: u64 = 60;
@@ -20,8 +20,10 @@ const BUSY: Fail = Fail::fixed(
 
 /// The script that runs, for all workers. It is written under all stripes; other workers read it
 /// only to say that the server is busy, so that no order of accesses is needed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Running {
+    /// When the server started.
+    started: Instant,
     /// When it began, in milliseconds since the server started and one more; 0 if none runs.
     began_at: AtomicU64,
     has_written: AtomicBool,
@@ -44,8 +46,24 @@ impl End {
     }
 }
 
+impl Default for Running {
+    fn default() -> Running {
+        let [has_written, is_killed] = std::array::from_fn(|_| AtomicBool::new(false));
+        Running { started: Instant::now(), began_at: AtomicU64::new(0), has_written, is_killed }
+    }
+}
+
 impl Running {
-    pub(super) fn begin(&self, at: u64) {
+    /// Milliseconds since the server started.
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn begin(&self) {
+        self.begin_at(self.now());
+    }
+
+    fn begin_at(&self, at: u64) {
         self.has_written.store(false, Ordering::Relaxed);
         self.is_killed.store(false, Ordering::Relaxed);
         self.began_at.store(at + 1, Ordering::Relaxed);
@@ -60,7 +78,11 @@ impl Running {
     }
 
     /// Whether the script must end.
-    pub(super) fn must_end(&self, now: u64) -> Option<End> {
+    pub(super) fn must_end(&self) -> Option<End> {
+        self.must_end_at(self.now())
+    }
+
+    fn must_end_at(&self, now: u64) -> Option<End> {
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(End::Killed);
         }
@@ -93,34 +115,27 @@ impl Running {
         self.is_killed.store(true, Ordering::Relaxed);
         Ok(())
     }
-}
-
-impl Server {
-    /// Milliseconds since the server started.
-    pub(crate) fn age_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
 
     /// The error of all commands but a few while a script takes long.
-    pub(crate) fn check_busy(&self, command: &Command) -> Outcome {
+    pub(crate) fn check_busy(&self, settings: &Settings, command: &Command) -> Outcome {
         let may_come = flags::ALLOW_BUSY | flags::CONTROL | flags::NO_AUTH;
-        if command.flags & may_come != 0 { Ok(()) } else { self.check_no_long_script() }
+        if command.flags & may_come != 0 { Ok(()) } else { self.check_not_long(settings) }
     }
 
     /// The error of commands that cannot be executed while a script takes long.
-    pub(crate) fn check_no_long_script(&self) -> Outcome {
+    pub(crate) fn check_not_long(&self, settings: &Settings) -> Outcome {
         // The first look is cheap: hardly ever does a script run.
-        if !self.running.is_any() {
+        if !self.is_any() {
             return Ok(());
         }
-        self.patience_with_script().map(drop)
+        self.patience(settings).map(drop)
     }
 
     /// For how long a command may wait for a script, which is `busy-reply-threshold` if none runs;
     /// `BUSY` if it has run for that long.
-    pub(crate) fn patience_with_script(&self) -> Result<Duration, Fail> {
-        let threshold = u64::try_from(self.settings.number("busy-reply-threshold")).unwrap_or(0);
-        match self.running.age(self.age_ms()) {
+    pub(crate) fn patience(&self, settings: &Settings) -> Result<Duration, Fail> {
+        let threshold = u64::try_from(settings.number("busy-reply-threshold")).unwrap_or(0);
+        match self.age(self.now()) {
             Some(age) if age >= threshold => Err(BUSY),
             age => Ok(Duration::from_millis(threshold - age.unwrap_or(0))),
         }
@@ -135,14 +150,14 @@ mod tests {
     fn a_script_that_has_written_is_not_killed() {
         let running = Running::default();
         assert!(running.kill().unwrap_err().0.starts_with("NOTBUSY"));
-        running.begin(0);
-        assert_eq!(running.must_end(SECONDS_MAX * 1000), None);
-        assert_eq!(running.must_end(SECONDS_MAX * 1000 + 1), Some(End::TooLong));
+        running.begin_at(0);
+        assert_eq!(running.must_end_at(SECONDS_MAX * 1000), None);
+        assert_eq!(running.must_end_at(SECONDS_MAX * 1000 + 1), Some(End::TooLong));
         running.note_write();
         assert!(running.kill().unwrap_err().0.starts_with("UNKILLABLE"));
-        running.begin(5);
+        running.begin_at(5);
         running.kill().unwrap();
-        assert_eq!(running.must_end(5), Some(End::Killed));
+        assert_eq!(running.must_end_at(5), Some(End::Killed));
         running.end();
         assert!(running.kill().is_err());
     }

@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sha1::{Digest as _, Sha1};
 
+use super::running::Running;
+
 /// Most scripts of `EVAL` that are kept. Those of `SCRIPT LOAD` stay.
 const UNLOADED_MAX: usize = 500;
 
@@ -21,9 +23,11 @@ pub(crate) struct Script {
     pub(crate) source: Arc<[u8]>,
 }
 
-/// All scripts that clients have sent.
+/// All scripts that clients have sent, and the one that runs.
 #[derive(Default)]
 pub(crate) struct Scripts {
+    /// The Lua states of the workers look at it too.
+    pub(crate) running: Arc<Running>,
     known: Mutex<Known>,
     /// Counts flushes: workers forget what they have compiled before the last one.
     flushes: AtomicU64,
