@@ -122,7 +122,7 @@ fn admit(
     let server = &*local.server;
     server.scripts.running.check_busy(&server.settings, command).map_err(refused)?;
     if command.has(flags::WRITE) {
-        local.server.check_log().map_err(refused)?;
+        local.server.log.check().map_err(refused)?;
     }
     if command.may_add() {
         // Keys that go for a script do so before it locks them all.
@@ -225,7 +225,7 @@ impl Server {
     /// Ends a hold: what it has done is logged and announced, and clients that wait are served.
     /// Returns the position of the log that its answer waits for; 0 for none.
     pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
-        let position = self.log_hold(&mut hold);
+        let position = self.log.append(&mut hold);
         self.tracking.invalidate(&self.clients, &mut hold);
         let Removals { created, expired } = Removals::of(&mut hold);
         let changes = hold.changes;

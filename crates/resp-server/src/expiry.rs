@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use zodium_keyspace::now;
 
+use crate::durability::compact_if_due;
 use crate::server::Server;
+use crate::ties::free_cut;
 
 /// Interval between two removals.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -20,18 +22,18 @@ pub(crate) async fn expire(server: Arc<Server>) {
         if server.scripts.running.is_any() || server.pause.until().is_some() {
             continue;
         }
-        server.compact_if_due();
+        compact_if_due(&server);
         let keys_max = server.settings.number("tracking-table-max-keys");
         server.tracking.limit(&server.clients, keys_max);
         loop {
             let mut removed = Vec::new();
             let is_more = {
                 let now = now();
-                let log = |removed: &[_]| server.log_removed(removed, now);
+                let log = |removed: &[_]| server.log.append_removed(removed, now);
                 server.keyspace.expire(now, KEYS_MAX, &mut removed, &log)
             };
             server.announce_expired(&removed);
-            let is_more = server.free_cut(KEYS_MAX) || is_more;
+            let is_more = free_cut(&server, KEYS_MAX) || is_more;
             if !is_more {
                 break;
             }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod beside;
 mod call;
 mod client;
 mod clients;

@@ -165,7 +165,7 @@ impl LocalServer {
             Letter::PauseEnded => self.end_pause(),
             Letter::Published { clients, publication } => {
                 for client in clients.iter().filter_map(|id| self.client(*id)) {
-                    publication.deliver(&self.server, &client);
+                    publication.deliver(&self.server.beside, &client);
                 }
             }
             Letter::Monitored { line } => {

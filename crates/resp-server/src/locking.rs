@@ -43,4 +43,11 @@ impl Server {
         hold.notes_new = self.publishing.events().has_new();
         self.journaling(hold)
     }
+
+    /// The same hold, which notes what clients are told of, and what the log gets.
+    pub(crate) fn journaling<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
+        hold.notes_altered = self.tracking.is_any();
+        self.log.follow(&mut hold);
+        hold
+    }
 }

@@ -56,7 +56,7 @@ impl Server {
         let samples = usize::try_from(self.settings.number("maxmemory-samples")).unwrap_or(1);
         while self.keyspace.used_bytes() > most {
             let now = now();
-            let log = |removed: &[Removed]| self.log_removed(removed, now);
+            let log = |removed: &[Removed]| self.log.append_removed(removed, now);
             let (removed, entry) = match self.keyspace.evict(eviction, samples, now, &log) {
                 Ok(evicted) => evicted,
                 Err(NotEvicted::Locked) => return Room::Later,

@@ -49,7 +49,7 @@ pub(crate) fn is_object(server: &Server, command: &Command, arguments: Arguments
     arguments.len() > 1
         && arguments.word(1).starts_with(PREFIX)
         && !matches!(command.keys, Keys::None)
-        && server.storages.get().is_some()
+        && server.beside.is_attached()
 }
 
 /// Answers a command about an object, at once or later.
@@ -69,9 +69,9 @@ pub(crate) fn read(
         return Err(READ_ONLY);
     }
     let (name, oid, before) = parse(&arguments.word(1)[PREFIX.len()..]).ok_or(NO_OBJECT)?;
-    let storage = local.server.admitted(name, client.identity())?;
+    let storage = local.server.beside.admitted(name, client.identity())?;
     let question = Question { storage, oid, before, is_decoded, version: client.version.get() };
-    let loaded = local.server.storages()?.load(storage, oid, before, false);
+    let loaded = local.server.beside.storages()?.load(storage, oid, before, false);
     match &loaded {
         Loaded::WouldBlock => answer_later(local, client, question),
         Loaded::Data(data) if is_decoded && data.len() > DECODED_BYTES_MAX => {
@@ -102,7 +102,7 @@ fn answer_later(local: &Rc<LocalServer>, client: &Rc<Client>, question: Question
     client.is_loading.set(true);
     let job = tokio::task::spawn_blocking(move || {
         let Question { storage, oid, before, .. } = question;
-        let loaded = server.storages().map(|all| all.load(storage, oid, before, true));
+        let loaded = server.beside.storages().map(|all| all.load(storage, oid, before, true));
         let mut buffer = BytesMut::new();
         let mut reply = Reply::to_buffer(&mut buffer, question.version);
         answer(question, &loaded.unwrap_or(Loaded::Missing), &mut reply);

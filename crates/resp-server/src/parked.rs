@@ -17,7 +17,7 @@ use zodium_types::Tid;
 use crate::Server;
 use crate::call::{Blocking, Call};
 use crate::commands::{Command, Keys, Run};
-use crate::durability::{Instead, write_parked, write_time, write_unparked};
+use crate::durability::{Instead, KeyLog, write_parked, write_time, write_unparked};
 use crate::reply::Reply;
 
 /// Most tokens of a connection that are parked at once.
@@ -112,47 +112,35 @@ impl Parked {
         self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
         taken.map(|(token, _)| token)
     }
-}
 
-impl Parcel {
-    /// Appends them as an item of the log.
-    fn write(&self, out: &mut Vec<u8>, token: &[u8]) {
-        let since: Vec<(String, u64)> =
-            self.since.iter().map(|(name, tid)| (name.clone(), tid.0)).collect();
-        let commands = self.requests.iter().map(|(_, request)| request.arguments());
-        write_parked(out, token, self.database, &since, commands);
-    }
-}
-
-impl Server {
     /// Parks commands, and returns the position of the log at which they are kept; `None` if the
     /// connection has too many.
-    pub(crate) fn park(&self, token: &[u8], parcel: Parcel) -> Option<u64> {
-        let mut parcels = self.parked.parcels.lock();
+    pub(crate) fn park(&self, log: &KeyLog, token: &[u8], parcel: Parcel) -> Option<u64> {
+        let mut parcels = self.parcels.lock();
         let of_client = parcels.free.values().filter(|other| other.client == parcel.client);
         if of_client.count() >= TOKENS_MAX {
             return None;
         }
-        let position = self.log_item(|out| parcel.write(out, token));
+        let position = log.append_item(|out| parcel.write(out, token));
         parcels.free.insert(token.into(), parcel);
         Some(position)
     }
 
     /// Drops parked commands, unless they are claimed; whether there were any.
-    pub(crate) fn discard(&self, token: &[u8]) -> bool {
-        let mut parcels = self.parked.parcels.lock();
+    pub(crate) fn discard(&self, log: &KeyLog, token: &[u8]) -> bool {
+        let mut parcels = self.parcels.lock();
         let was_there = parcels.free.remove(token).is_some();
         if was_there {
-            self.log_item(|out| write_unparked(out, token));
+            log.append_item(|out| write_unparked(out, token));
         }
         was_there
     }
 
     /// Drops what a client has parked.
-    pub(crate) fn forget_parked(&self, client: u64) {
-        let mut parcels = self.parked.parcels.lock();
+    pub(crate) fn forget(&self, log: &KeyLog, client: u64) {
+        let mut parcels = self.parcels.lock();
         for (token, _) in parcels.free.extract_if(|_, parcel| parcel.client == client) {
-            self.log_item(|out| write_unparked(out, &token));
+            log.append_item(|out| write_unparked(out, &token));
         }
     }
 
@@ -161,11 +149,11 @@ impl Server {
     ///
     /// # Errors
     /// There are none, so the transaction must not be committed.
-    pub fn claim(&self, storage: usize, number: u64, token: &[u8]) -> Result<bool, String> {
-        let mut parcels = self.parked.parcels.lock();
+    pub(crate) fn claim(&self, owner: Owner, token: &[u8]) -> Result<bool, String> {
+        let mut parcels = self.parcels.lock();
         if let Some(parcel) = parcels.free.remove(token) {
-            parcels.claimed.insert((storage, number), (token.into(), Arc::new(parcel)));
-            self.parked.claimed_count.store(parcels.claimed.len(), Ordering::Release);
+            parcels.claimed.insert(owner, (token.into(), Arc::new(parcel)));
+            self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
             return Ok(true);
         }
         let is_claimed = parcels.claimed.values().any(|(claimed, _)| **claimed == *token);
@@ -179,61 +167,71 @@ impl Server {
     }
 
     /// Drops the commands of a voted transaction that was not committed.
-    pub fn give_up(&self, storage: usize, number: u64) {
-        if let Some(token) = self.parked.remove_claimed((storage, number)) {
-            self.log_item(|out| write_unparked(out, &token));
+    pub(crate) fn give_up(&self, log: &KeyLog, owner: Owner) {
+        if let Some(token) = self.remove_claimed(owner) {
+            log.append_item(|out| write_unparked(out, &token));
         }
     }
+}
 
-    /// Executes the commands of a committed transaction.
-    pub(crate) fn take_effect(&self, storage: usize, number: u64) {
-        if let Some((token, parcel)) = self.parked.claimed((storage, number)) {
-            self.execute_parcel(&token, &parcel, Some((storage, number)));
-        }
+impl Parcel {
+    /// Appends them as an item of the log.
+    fn write(&self, out: &mut Vec<u8>, token: &[u8]) {
+        let since: Vec<(String, u64)> =
+            self.since.iter().map(|(name, tid)| (name.clone(), tid.0)).collect();
+        let commands = self.requests.iter().map(|(_, request)| request.arguments());
+        write_parked(out, token, self.database, &since, commands);
     }
+}
 
-    /// Executes commands that were parked under a token, under the locks of all their keys. Their
-    /// changes and the end of their parking are one record of the log.
-    pub(crate) fn execute_parcel(&self, token: &[u8], parcel: &Parcel, owner: Option<Owner>) {
-        let stripes = parcel.requests.iter().map(|(command, request)| match command.keys {
-            Keys::All | Keys::Watched => Stripes::ALL,
-            _ => self.keyspace.stripes(command.keys_of(request.arguments())),
-        });
-        let stripes = stripes.fold(Stripes::NONE, |all, one| all | one);
-        // A compaction must not come between the two.
-        let stripes = if stripes.is_empty() { self.keyspace.stripe(token) } else { stripes };
-        let mut hold = self.noting(self.keyspace.lock(stripes, now()));
-        if let Some(owner) = owner {
-            self.parked.remove_claimed(owner);
-        }
-        let mut unsent = BytesMut::new();
-        for (command, request) in &parcel.requests {
-            let Run::Data(run) = command.run else { continue };
-            hold.database = parcel.database;
-            unsent.clear();
-            let mut call = Call {
-                server: self,
-                client: None,
-                hold: &mut hold,
-                arguments: request.arguments(),
-                reply: Reply::to_buffer(&mut unsent, Version::Two),
-                blocking: Blocking::Never,
-                waits_as: None,
-                instead: Instead::default(),
-            };
-            let outcome = call.execute(command, run);
-            if let Err(fail) = outcome {
-                let (name, error) = (command.name, fail.0);
-                tracing::warn!(
-                    command = name,
-                    %error,
-                    "a command of a committed transaction failed; its other commands took effect"
-                );
-            }
-        }
-        self.note_item(&mut hold, |out| write_unparked(out, token));
-        self.settle(hold);
+/// Executes the commands of a committed transaction.
+pub(crate) fn take_effect(server: &Server, owner: Owner) {
+    if let Some((token, parcel)) = server.beside.parked.claimed(owner) {
+        execute(server, &token, &parcel, Some(owner));
     }
+}
+
+/// Executes commands that were parked under a token, under the locks of all their keys. Their
+/// changes and the end of their parking are one record of the log.
+pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Option<Owner>) {
+    let stripes = parcel.requests.iter().map(|(command, request)| match command.keys {
+        Keys::All | Keys::Watched => Stripes::ALL,
+        _ => server.keyspace.stripes(command.keys_of(request.arguments())),
+    });
+    let stripes = stripes.fold(Stripes::NONE, |all, one| all | one);
+    // A compaction must not come between the two.
+    let stripes = if stripes.is_empty() { server.keyspace.stripe(token) } else { stripes };
+    let mut hold = server.noting(server.keyspace.lock(stripes, now()));
+    if let Some(owner) = owner {
+        server.beside.parked.remove_claimed(owner);
+    }
+    let mut unsent = BytesMut::new();
+    for (command, request) in &parcel.requests {
+        let Run::Data(run) = command.run else { continue };
+        hold.database = parcel.database;
+        unsent.clear();
+        let mut call = Call {
+            server,
+            client: None,
+            hold: &mut hold,
+            arguments: request.arguments(),
+            reply: Reply::to_buffer(&mut unsent, Version::Two),
+            blocking: Blocking::Never,
+            waits_as: None,
+            instead: Instead::default(),
+        };
+        let outcome = call.execute(command, run);
+        if let Err(fail) = outcome {
+            let (name, error) = (command.name, fail.0);
+            tracing::warn!(
+                command = name,
+                %error,
+                "a command of a committed transaction failed; its other commands took effect"
+            );
+        }
+    }
+    server.log.note_item(&mut hold, |out| write_unparked(out, token));
+    server.settle(hold);
 }
 
 #[cfg(test)]
@@ -249,7 +247,7 @@ mod tests {
         assert!(matches!(step, Ok(zodium_resp::Step::Request(_))));
         let arguments = reader.arguments(bytes.as_bytes());
         let command = crate::commands::find(arguments).unwrap();
-        assert_eq!(server.parked.state(key.as_bytes()), State::Absent);
+        assert_eq!(server.beside.parked.state(key.as_bytes()), State::Absent);
         let requests = vec![(command, arguments.to_request())];
         Parcel { client, database: 0, requests, since: Vec::new() }
     }
@@ -262,15 +260,21 @@ mod tests {
     fn commands_take_effect_with_their_transaction_and_no_other() {
         let server = Server::new(Options::default());
         for key in ["a", "b", "c"] {
-            assert!(server.park(key.as_bytes(), parcel(&server, 1, key)).is_some());
+            assert!(
+                server
+                    .beside
+                    .parked
+                    .park(&server.log, key.as_bytes(), parcel(&server, 1, key))
+                    .is_some()
+            );
         }
         assert_eq!(server.claim(0, 7, b"a"), Ok(true));
         assert_eq!(server.claim(1, 7, b"a"), Ok(false), "another storage of the same transaction");
         assert_eq!(server.claim(0, 8, b"b"), Ok(true));
-        assert_eq!(server.parked.state(b"a"), State::Voted);
+        assert_eq!(server.beside.parked.state(b"a"), State::Voted);
         // The connection ends: what is claimed stays.
-        server.forget_parked(1);
-        assert_eq!(server.parked.state(b"c"), State::Absent);
+        server.beside.parked.forget(&server.log, 1);
+        assert_eq!(server.beside.parked.state(b"c"), State::Absent);
         assert!(server.claim(0, 9, b"c").is_err());
         let commit = |number| server.committed(0, &[Commit { tid: Tid(1), oids: &[], number }]);
         commit(9);
@@ -287,8 +291,8 @@ mod tests {
     #[test]
     fn a_commit_takes_no_lock_while_nothing_is_claimed() {
         let server = Server::new(Options::default());
-        assert!(server.park(b"a", parcel(&server, 1, "a")).is_some());
-        let _parcels = server.parked.parcels.lock();
+        assert!(server.beside.parked.park(&server.log, b"a", parcel(&server, 1, "a")).is_some());
+        let _parcels = server.beside.parked.parcels.lock();
         server.committed(0, &[Commit { tid: Tid(1), oids: &[], number: 7 }]);
     }
 
@@ -297,11 +301,27 @@ mod tests {
         let server = Server::new(Options::default());
         for number in 0..TOKENS_MAX {
             let key = number.to_string();
-            assert!(server.park(key.as_bytes(), parcel(&server, 1, &key)).is_some());
+            assert!(
+                server
+                    .beside
+                    .parked
+                    .park(&server.log, key.as_bytes(), parcel(&server, 1, &key))
+                    .is_some()
+            );
         }
-        assert_eq!(server.park(b"more", parcel(&server, 1, "more")), None);
-        assert!(server.park(b"more", parcel(&server, 2, "more")).is_some());
-        assert!(server.discard(b"0") && !server.discard(b"0"));
-        assert!(server.park(b"again", parcel(&server, 1, "again")).is_some());
+        assert_eq!(
+            server.beside.parked.park(&server.log, b"more", parcel(&server, 1, "more")),
+            None
+        );
+        assert!(
+            server.beside.parked.park(&server.log, b"more", parcel(&server, 2, "more")).is_some()
+        );
+        assert!(
+            server.beside.parked.discard(&server.log, b"0")
+                && !server.beside.parked.discard(&server.log, b"0")
+        );
+        assert!(
+            server.beside.parked.park(&server.log, b"again", parcel(&server, 1, "again")).is_some()
+        );
     }
 }

@@ -10,7 +10,7 @@ impl Server {
             self.waiting.leave(&waiter);
         }
         client.queue.borrow_mut().take();
-        self.forget_parked(client.id());
+        self.beside.parked.forget(&self.log, client.id());
         self.unwatch(client);
         self.publishing.unsubscribe_all(client);
         self.tracking.untrack(client);

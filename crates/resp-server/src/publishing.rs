@@ -6,11 +6,12 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use zodium_keyspace::Word;
 
+use crate::Letter;
+use crate::beside::Beside;
 use crate::client::Client;
 use crate::clients::Clients;
 use crate::events::{Class, Events};
 use crate::glob;
-use crate::{Letter, Server};
 
 /// The subscribers of channels and patterns, and the events of keys that are published.
 #[derive(Default)]
@@ -189,8 +190,8 @@ fn send_to(clients: &Clients, receivers: &[Subscriber], publication: Publication
 
 impl Publication {
     /// Sends it to a client, if the client is still subscribed, and may see it.
-    pub(crate) fn deliver(&self, server: &Server, client: &Client) {
-        if self.storage.is_some_and(|storage| !server.may_see(client, storage)) {
+    pub(crate) fn deliver(&self, beside: &Beside, client: &Client) {
+        if self.storage.is_some_and(|storage| !beside.may_see(client, storage)) {
             return;
         }
         let subscriptions = client.subscriptions.borrow();

@@ -58,7 +58,7 @@ fn get(local: &LocalServer, client: &Client, command: &'static Command, key: &Re
     client.note_command(command);
     local.count_command();
     local.count_found(if found.is_some() { (1, 0) } else { (0, 1) });
-    if let Some(keeper) = server.keeper.get() {
+    if let Some(keeper) = server.log.keeper() {
         local.note_position(client, key.unsynced(keeper.safe()));
     }
     let outcome = local.counted(command, || {
@@ -114,12 +114,12 @@ impl Server {
     fn is_plain(&self, key: &[u8]) -> bool {
         !self.clients.is_any_monitor()
             && !self.scripts.running.is_any()
-            && !(key.starts_with(PREFIX) && self.storages.get().is_some())
+            && !(key.starts_with(PREFIX) && self.beside.is_attached())
     }
 
     /// Whether anything is to be done about a change besides the change.
     fn tells_changes(&self) -> bool {
-        self.keeper.get().is_some()
+        self.log.keeper().is_some()
             || self.tracking.is_any()
             || self.publishing.events().is_any()
             || self.settings.memory_max.load(Ordering::Relaxed) != 0

@@ -1,21 +1,23 @@
 //! What all workers of a server share.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
+use zodium_keylog::OpenError;
 use zodium_keyspace::{Keyspace, Removed, now, random_below};
 
+use crate::beside::Beside;
 use crate::clients::Clients;
-use crate::durability::Keeper;
+use crate::durability::{self, KeeperOptions, KeyLog, LoadReport};
 use crate::events::Class;
-use crate::parked::Parked;
+use crate::parked;
 use crate::pause::Pause;
 use crate::publishing::Publishing;
 use crate::scripting::Scripts;
 use crate::settings::Settings;
 use crate::statistics::{Statistics, WorkerStatistics};
-use crate::storages::Storages;
-use crate::ties::Ties;
+use crate::storages::{Commit, Storages};
+use crate::stream;
 use crate::tracking::Tracking;
 use crate::waiting::Waiting;
 
@@ -38,13 +40,9 @@ pub struct Server {
     pub(crate) settings: Settings,
     pub(crate) publishing: Publishing,
     pub(crate) waiting: Waiting,
-    /// The storages that it is beside; not set if it is alone.
-    pub(crate) storages: OnceLock<Arc<dyn Storages>>,
-    pub(crate) ties: Ties,
+    pub(crate) beside: Beside,
     pub(crate) tracking: Tracking,
-    /// The log of its changes; not set if it keeps keys in memory only.
-    pub(crate) keeper: OnceLock<Keeper>,
-    pub(crate) parked: Parked,
+    pub(crate) log: KeyLog,
     pub(crate) pause: Pause,
     pub(crate) clients: Clients,
     pub(crate) statistics: Statistics,
@@ -69,11 +67,9 @@ impl Server {
             settings,
             publishing: Publishing::default(),
             waiting: Waiting::default(),
-            storages: OnceLock::new(),
-            ties: Ties::default(),
+            beside: Beside::default(),
             tracking: Tracking::default(),
-            keeper: OnceLock::new(),
-            parked: Parked::default(),
+            log: KeyLog::default(),
             pause: Pause::default(),
             clients: Clients::new(workers),
             statistics: Statistics {
@@ -92,6 +88,55 @@ impl Server {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.clients.count()
+    }
+
+    /// Gives a server the storages that it is beside. They are set once, before there are clients.
+    pub fn attach(&self, storages: Arc<dyn Storages>) {
+        self.beside.attach(storages);
+    }
+
+    /// Takes commits of a storage, in the order of their tids: they are durable and visible to
+    /// loads, and no client knows of them yet.
+    pub fn committed(&self, storage: usize, commits: &[Commit]) {
+        for commit in commits {
+            // One after the other: a later commit removes keys that an earlier one has tied.
+            let objects = commit.oids.iter().map(|oid| (storage, *oid));
+            let cut = self.beside.ties.cut(&self.keyspace, objects);
+            self.tracking.invalidate_removed(&self.clients, &cut);
+            parked::take_effect(self, (storage, commit.number));
+        }
+        if let Ok(storages) = self.beside.storages() {
+            let name = storages.name(storage);
+            stream::publish(&self.publishing, &self.clients, (storage, name), commits);
+        }
+    }
+
+    /// Gives a voted transaction the commands that are parked under a token, which take effect with
+    /// it. True if they are its own; false if another storage's part of the transaction has them.
+    ///
+    /// # Errors
+    /// There are none, so the transaction must not be committed.
+    pub fn claim(&self, storage: usize, number: u64, token: &[u8]) -> Result<bool, String> {
+        self.beside.parked.claim((storage, number), token)
+    }
+
+    /// Drops the commands of a voted transaction that was not committed.
+    pub fn give_up(&self, storage: usize, number: u64) {
+        self.beside.parked.give_up(&self.log, (storage, number));
+    }
+
+    /// Reads the log of a server, and keeps its changes in it from now on. Called once, before
+    /// there are clients, and with the storages that the server is beside.
+    ///
+    /// # Errors
+    /// The log cannot be read, or is damaged.
+    pub fn keep(self: &Arc<Self>, options: &KeeperOptions) -> Result<LoadReport, OpenError> {
+        durability::open(self, options)
+    }
+
+    /// Writes and syncs what was not yet. Changes after this are lost.
+    pub fn close_log(&self) {
+        self.log.close();
     }
 
     /// Announces keys that were removed because their time was past.

@@ -3,16 +3,12 @@
 //! Key decision: commits are told before any client of a storage learns of them, by the thread that
 //! announces them. So tied keys are gone when the first invalidation is sent.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use zodium_tls::PeerIdentity;
 use zodium_types::{Oid, Tid};
 
-use crate::Server;
 use crate::call::Call;
 use crate::client::Client;
-use crate::fail::Fail;
 
 /// Storages that are served beside a RESP server, by their places in the configuration.
 pub trait Storages: Send + Sync {
@@ -71,46 +67,6 @@ pub struct Commit<'a> {
     pub oids: &'a [Oid],
     /// Its number among those that were voted.
     pub number: u64,
-}
-
-impl Server {
-    /// Gives a server the storages that it is beside. They are set once, before there are clients.
-    pub fn attach(&self, storages: Arc<dyn Storages>) {
-        if self.storages.set(storages).is_err() {
-            tracing::error!("the RESP server has its storages already");
-        }
-    }
-
-    /// Takes commits of a storage, in the order of their tids: they are durable and visible to
-    /// loads, and no client knows of them yet.
-    pub fn committed(&self, storage: usize, commits: &[Commit]) {
-        for commit in commits {
-            // One after the other: a later commit removes keys that an earlier one has tied.
-            let objects = commit.oids.iter().map(|oid| (storage, *oid));
-            let cut = self.ties.cut(&self.keyspace, objects);
-            self.tracking.invalidate_removed(&self.clients, &cut);
-            self.take_effect(storage, commit.number);
-        }
-        self.publish_commits(storage, commits);
-    }
-
-    /// The storages beside it.
-    pub(crate) fn storages(&self) -> Result<&dyn Storages, Fail> {
-        self.storages.get().map(|storages| &**storages).ok_or(Fail::fixed(
-            "ERR this server has no storage: its objects are known to 'zodium serve --resp' only",
-        ))
-    }
-
-    /// The storage of a name, if the peer may use it. The answer does not tell a storage that the
-    /// peer may not use from one that is not there.
-    pub(crate) fn admitted(&self, name: &[u8], peer: Option<&PeerIdentity>) -> Result<usize, Fail> {
-        let storages = self.storages()?;
-        let found = std::str::from_utf8(name).ok().and_then(|name| storages.find(name));
-        found.filter(|storage| storages.admits(*storage, peer)).ok_or_else(|| {
-            let name = String::from_utf8_lossy(name);
-            Fail::text(format!("NOPERM there is no storage '{name}' for this client"))
-        })
-    }
 }
 
 impl Client {

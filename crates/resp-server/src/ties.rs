@@ -84,6 +84,13 @@ impl Ties {
         self.index.lock().cut.push(place);
     }
 
+    /// Takes up to so many keys whose ties were cut; and whether there are more.
+    fn take_cut(&self, keys_max: usize) -> (Vec<Removed>, bool) {
+        let mut index = self.index.lock();
+        let left = index.cut.len().saturating_sub(keys_max);
+        (index.cut.split_off(left), left > 0)
+    }
+
     fn enter(&self, objects: &[Object], key: &Arc<TiedKey>) {
         let mut index = self.index.lock();
         for object in objects {
@@ -143,22 +150,17 @@ impl Index {
     }
 }
 
-impl Server {
-    /// Frees the memory of up to so many keys whose ties were cut; whether there are more.
-    pub(crate) fn free_cut(&self, keys_max: usize) -> bool {
-        let mut index = self.ties.index.lock();
-        let left = index.cut.len().saturating_sub(keys_max);
-        let cut = index.cut.split_off(left);
-        drop(index);
-        for Removed { database, key } in cut {
-            let hold = self.keyspace.lock(self.keyspace.stripe(&key), now());
-            let mut hold = self.journaling(hold);
-            hold.database = database;
-            hold.remove_expired(&key);
-            self.settle(hold);
-        }
-        left > 0
+/// Frees the memory of up to so many keys whose ties were cut; whether there are more.
+pub(crate) fn free_cut(server: &Server, keys_max: usize) -> bool {
+    let (cut, is_more) = server.beside.ties.take_cut(keys_max);
+    for Removed { database, key } in cut {
+        let hold = server.keyspace.lock(server.keyspace.stripe(&key), now());
+        let mut hold = server.journaling(hold);
+        hold.database = database;
+        hold.remove_expired(&key);
+        server.settle(hold);
     }
+    is_more
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub(crate) fn exec(
         return Err(ABORTED);
     }
     let writes = queue.requests.iter().any(|(command, _)| command.has(flags::WRITE));
-    if let (true, Err(fail)) = (writes, server.check_log()) {
+    if let (true, Err(fail)) = (writes, server.log.check()) {
         server.unwatch(client);
         return Err(aborted(fail));
     }

@@ -195,7 +195,7 @@ impl Server {
         if let Err(fail) = outcome {
             call.reply.error(&fail.0);
         }
-        let position = self.log_hold(&mut hold);
+        let position = self.log.append(&mut hold);
         if !still_waits {
             *is_over = true;
             self.waiting.remove(waiter);

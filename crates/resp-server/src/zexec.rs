@@ -44,7 +44,7 @@ pub(crate) fn zexec(
     if watches {
         return Err(WATCHES);
     }
-    server.check_log()?;
+    server.log.check()?;
     let token = arguments.word(1);
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
         return Err(TOO_LONG);
@@ -59,12 +59,12 @@ pub(crate) fn zexec(
     let count = queue.requests.len();
     let connection = client;
     let (client, database) = (client.id(), client.database.get());
-    let storages = server.storages()?;
+    let storages = server.beside.storages()?;
     let since = (0..storages.count())
         .map(|storage| (storages.name(storage).to_owned(), storages.last_tid(storage)));
     let parcel = Parcel { client, database, requests: queue.requests, since: since.collect() };
     // The answer waits until the log has them: the transaction may be committed right after it.
-    let position = server.park(token, parcel).ok_or(TOO_MANY)?;
+    let position = server.beside.parked.park(&server.log, token, parcel).ok_or(TOO_MANY)?;
     local.note_position(connection, position);
     reply.count(count);
     Ok(After::Continue)
@@ -78,14 +78,14 @@ fn may_wait(command: &Command) -> bool {
 
 /// `ZDISCARD token`
 pub(crate) fn zdiscard(call: &mut Call) -> Outcome {
-    let was_there = call.server.discard(call.word(1));
+    let was_there = call.server.beside.parked.discard(&call.server.log, call.word(1));
     call.reply.flag(was_there);
     Ok(())
 }
 
 /// `ZSTATE token`
 pub(crate) fn zstate(call: &mut Call) -> Outcome {
-    call.reply.simple(match call.server.parked.state(call.word(1)) {
+    call.reply.simple(match call.server.beside.parked.state(call.word(1)) {
         State::Absent => "none",
         State::Parked => "parked",
         State::Voted => "voted",

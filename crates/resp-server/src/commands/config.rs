@@ -51,7 +51,7 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
     }
     let events = call.server.settings.text("notify-keyspace-events");
     call.server.publishing.events().apply(&events);
-    call.server.apply_sync();
+    call.server.log.apply_sync(&call.server.settings.text("appendfsync"));
     call.server.apply_policy();
     call.hold.uses = call.server.keyspace.uses();
     call.reply.ok();

@@ -113,15 +113,15 @@ fn resident_bytes() -> u64 {
 fn persistence(call: &Call, out: &mut String) -> std::fmt::Result {
     let changes = call.server.statistics.changes.load(Ordering::Relaxed) + call.hold.changes;
     writeln!(out, "loading:0\nasync_loading:0\nrdb_changes_since_last_save:{changes}")?;
-    let Some(keeper) = call.server.keeper.get() else {
+    let Some(keeper) = call.server.log.keeper() else {
         return writeln!(out, "rdb_bgsave_in_progress:0\naof_enabled:0\naof_rewrite_in_progress:0");
     };
     // To save is to compact the log.
-    let is_compacting = u8::from(keeper.is_compacting.load(Ordering::Relaxed));
-    let last = if keeper.is_compacted.load(Ordering::Relaxed) { "ok" } else { "err" };
+    let is_compacting = u8::from(keeper.is_compacting());
+    let last = if keeper.is_compacted() { "ok" } else { "err" };
     let write = if keeper.log.failure().is_none() { "ok" } else { "err" };
     let (length, base) = keeper.log.lengths();
-    let saved_at = keeper.compacted_at.load(Ordering::Relaxed);
+    let saved_at = keeper.compacted_at();
     writeln!(out, "rdb_bgsave_in_progress:{is_compacting}\nrdb_last_save_time:{saved_at}")?;
     writeln!(out, "rdb_last_bgsave_status:{last}\naof_enabled:1")?;
     writeln!(out, "aof_rewrite_in_progress:{is_compacting}\naof_rewrite_scheduled:0")?;

@@ -15,7 +15,7 @@ use crate::publishing::{Kind, Subscriber};
 use crate::reply::Reply;
 
 pub(super) fn publish(call: &mut Call) -> Outcome {
-    if call.server.is_stream(call.word(1)) {
+    if call.server.beside.is_stream(call.word(1)) {
         return Err(Fail::fixed("ERR channels that begin with 'zodb:' are those of storages"));
     }
     let receivers =
@@ -51,7 +51,7 @@ fn add(
 ) -> Result<After, Fail> {
     if kind == Kind::Channels {
         let mut names = arguments.from(1).iter();
-        names.try_for_each(|name| local.server.check_channel(client, name))?;
+        names.try_for_each(|name| local.server.beside.check_channel(client, name))?;
     }
     for name in arguments.from(1).iter() {
         let mut subscriptions = client.subscriptions.borrow_mut();

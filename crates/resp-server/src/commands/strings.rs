@@ -64,7 +64,7 @@ fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
         } else if is(word, "get") {
             found.gets = true;
         } else if is(word, "tie") && found.tie.is_none() {
-            found.tie = Some(tying::wish(call.server, call.identity(), &mut options)?);
+            found.tie = Some(tying::wish(&call.server.beside, call.identity(), &mut options)?);
         } else if is(word, "keepttl") && !has_time {
             found.keeps_time = true;
         } else {

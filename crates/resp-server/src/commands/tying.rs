@@ -4,7 +4,7 @@ use zodium_keyspace::{Removed, Tie};
 use zodium_tls::PeerIdentity;
 use zodium_types::{Oid, Tid};
 
-use crate::Server;
+use crate::beside::Beside;
 use crate::call::{Call, Options, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
@@ -25,31 +25,31 @@ pub(crate) fn hexadecimal(word: &[u8]) -> Option<u64> {
 /// An object: its oid, behind the name of its storage and a colon unless it is the first one.
 /// `None` if the word is none.
 fn object(
-    server: &Server,
+    beside: &Beside,
     peer: Option<&PeerIdentity>,
     word: &[u8],
 ) -> Option<Result<Object, Fail>> {
     let colon = word.iter().rposition(|byte| *byte == b':');
     let oid = Oid(hexadecimal(&word[colon.map_or(0, |at| at + 1)..])?);
     let storage = match colon {
-        Some(at) => server.admitted(&word[..at], peer),
-        None => server
+        Some(at) => beside.admitted(&word[..at], peer),
+        None => beside
             .storages()
             .map(|storages| storages.name(0))
-            .and_then(|name| server.admitted(name.as_bytes(), peer)),
+            .and_then(|name| beside.admitted(name.as_bytes(), peer)),
     };
     Some(storage.map(|storage| (storage, oid)))
 }
 
 /// The objects behind `TIE`, and `AT tid` if it follows.
 pub(super) fn wish(
-    server: &Server,
+    beside: &Beside,
     peer: Option<&PeerIdentity>,
     options: &mut Options,
 ) -> Result<TieWish, Fail> {
     let mut wish = TieWish::default();
     while let Some(word) = options.peek() {
-        match object(server, peer, word) {
+        match object(beside, peer, word) {
             Some(object) => wish.objects.push(object?),
             None => break,
         }
@@ -72,14 +72,14 @@ pub(super) fn wish(
 /// A tie for a key; `None` if one of the objects may have changed since the view.
 pub(super) fn bind(call: &Call, key: &[u8], wish: &TieWish) -> Result<Option<Tie>, Fail> {
     let place = Removed { database: call.hold.database, key: key.into() };
-    Ok(call.server.ties.bind(call.server.storages()?, place, wish))
+    Ok(call.server.beside.ties.bind(call.server.beside.storages()?, place, wish))
 }
 
 /// `ZTIE key oid [oid ...] [AT tid]`
 pub(super) fn ztie(call: &mut Call) -> Outcome {
     let key = call.word(1);
     let mut options = Options::from(call.arguments, 2);
-    let wish = wish(call.server, call.identity(), &mut options)?;
+    let wish = wish(&call.server.beside, call.identity(), &mut options)?;
     if options.left() > 0 {
         return Err(SYNTAX);
     }
@@ -107,13 +107,13 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
 
 /// `ZTID [storage]`
 pub(super) fn ztid(call: &mut Call) -> Outcome {
-    let storages = call.server.storages()?;
+    let storages = call.server.beside.storages()?;
     let name = match call.len() {
         1 => storages.name(0).as_bytes(),
         2 => call.word(1),
         _ => return Err(Fail::arity("ztid")),
     };
-    let storage = call.server.admitted(name, call.identity())?;
+    let storage = call.server.beside.admitted(name, call.identity())?;
     call.reply.text(&storages.last_tid(storage).to_string());
     Ok(())
 }

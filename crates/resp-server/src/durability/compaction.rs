@@ -6,13 +6,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use zodium_keylog::{Log, Replacement};
-use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie, now};
+use zodium_keylog::Replacement;
+use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie};
 
 use super::items;
+use super::keeper::Keeper;
 use crate::Server;
+use crate::parked::Parked;
 
 /// Keys that are copied while their part is locked.
 const KEYS_AT_ONCE: usize = 256;
@@ -24,47 +25,58 @@ const ROUNDS_MAX: usize = 8;
 /// may still find them.
 const ALL_TIMES: u64 = 0;
 
-impl Server {
-    /// Compacts the log if it has doubled since the last time.
-    pub(crate) fn compact_if_due(self: &Arc<Self>) {
-        let Some(keeper) = self.keeper.get() else { return };
-        let (length, base) = keeper.log.lengths();
-        let setting = |name| u64::try_from(self.settings.number(name)).unwrap_or(0);
-        if length <= base {
-            return;
-        }
-        let percentage = setting("auto-aof-rewrite-percentage");
-        let has_grown = length - base >= base.saturating_mul(percentage) / 100;
-        let is_large = length >= setting("auto-aof-rewrite-min-size");
-        if percentage > 0 && has_grown && is_large && keeper.log.failure().is_none() {
-            self.begin_compaction(|_| ());
-        }
+/// Compacts the log if it has doubled since the last time.
+pub(crate) fn compact_if_due(server: &Arc<Server>) {
+    let Some(keeper) = server.log.keeper() else { return };
+    let (length, base) = keeper.log.lengths();
+    let setting = |name| u64::try_from(server.settings.number(name)).unwrap_or(0);
+    if length <= base {
+        return;
     }
-
-    /// Compacts the log on a thread of its own; false if that goes on already, or there is none.
-    pub(crate) fn begin_compaction(
-        self: &Arc<Self>,
-        done: impl FnOnce(bool) + Send + 'static,
-    ) -> bool {
-        let Some(keeper) = self.keeper.get() else { return false };
-        if keeper.is_compacting.swap(true, Ordering::AcqRel) {
-            return false;
-        }
-        let server = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("key-compaction".to_owned());
-        let started = thread.spawn(move || done(server.compact()));
-        if let Err(error) = &started {
-            tracing::error!(%error, "cannot start the thread that compacts the log of keys");
-            keeper.is_compacting.store(false, Ordering::Release);
-        }
-        started.is_ok()
+    let percentage = setting("auto-aof-rewrite-percentage");
+    let has_grown = length - base >= base.saturating_mul(percentage) / 100;
+    let is_large = length >= setting("auto-aof-rewrite-min-size");
+    if percentage > 0 && has_grown && is_large && keeper.log.failure().is_none() {
+        begin(server, |_| ());
     }
+}
 
+/// Compacts the log on a thread of its own; false if that goes on already, or there is none.
+pub(super) fn begin(server: &Arc<Server>, done: impl FnOnce(bool) + Send + 'static) -> bool {
+    let Some(keeper) = server.log.keeper() else { return false };
+    if !keeper.begin_compaction() {
+        return false;
+    }
+    let server = Arc::clone(server);
+    let thread = std::thread::Builder::new().name("key-compaction".to_owned());
+    let started = thread.spawn(move || done(compact(&server)));
+    if let Err(error) = &started {
+        tracing::error!(%error, "cannot start the thread that compacts the log of keys");
+        keeper.drop_compaction();
+    }
+    started.is_ok()
+}
+
+/// Compacts the log of a server; whether that succeeded.
+pub(super) fn compact(server: &Server) -> bool {
+    let Server { keyspace, beside, log, .. } = server;
+    let compaction = |keeper| Compaction { keyspace, parked: &beside.parked, keeper };
+    log.keeper().is_some_and(|keeper| compaction(keeper).execute())
+}
+
+/// A compaction of the log of a keyspace.
+struct Compaction<'a> {
+    keyspace: &'a Keyspace,
+    parked: &'a Parked,
+    keeper: &'a Keeper,
+}
+
+impl Compaction<'_> {
     /// Compacts the log; whether that succeeded.
-    pub(super) fn compact(&self) -> bool {
-        let Some(keeper) = self.keeper.get() else { return false };
+    fn execute(&self) -> bool {
+        let keeper = self.keeper;
         let ((before, _), replacements) = (keeper.log.lengths(), keeper.log.replacements());
-        let outcome = self.copy_keys(&keeper.log);
+        let outcome = self.copy_keys();
         self.keyspace.end_changes();
         let is_done = match outcome {
             Ok(position) => {
@@ -87,22 +99,19 @@ impl Server {
                 false
             }
         };
-        keeper.is_compacted.store(is_done, Ordering::Relaxed);
-        if is_done {
-            keeper.compacted_at.store(now() / 1000, Ordering::Relaxed);
-        }
-        keeper.is_compacting.store(false, Ordering::Release);
+        keeper.end_compaction(is_done);
         is_done
     }
 
     /// Writes all keys to a new log, and has it take the place of the old one.
-    fn copy_keys(&self, log: &Log) -> io::Result<u64> {
+    fn copy_keys(&self) -> io::Result<u64> {
         'anew: loop {
-            let mut copy = Copy { replacement: log.begin_replacement()?, record: Vec::new() };
+            let mut copy =
+                Copy { replacement: self.keeper.log.begin_replacement()?, record: Vec::new() };
             self.keyspace.begin_changes();
             for part in 0..Keyspace::PARTS {
                 for database in 0..DATABASES {
-                    copy.part(&self.keyspace, part, database)?;
+                    copy.part(self.keyspace, part, database)?;
                 }
             }
             for _ in 0..ROUNDS_MAX {
@@ -121,14 +130,14 @@ impl Server {
                 }
             }
             copy.replacement.sync()?;
-            if let Some(position) = self.switch(log, copy) {
+            if let Some(position) = self.switch(copy) {
                 return Ok(position);
             }
         }
     }
 
     /// Copies what has changed last, with all stripes locked; `None` if whole databases have.
-    fn switch(&self, log: &Log, mut copy: Copy) -> Option<u64> {
+    fn switch(&self, mut copy: Copy) -> Option<u64> {
         let mut hold = self.keyspace.lock(Stripes::ALL, ALL_TIMES);
         let changes = self.keyspace.take_changes();
         if changes.is_whole {
@@ -140,7 +149,7 @@ impl Server {
         }
         Some(self.parked.with_records(|records| {
             last.extend(records);
-            log.replace(copy.replacement, &last)
+            self.keeper.log.replace(copy.replacement, &last)
         }))
     }
 }

@@ -25,7 +25,7 @@ impl LocalServer {
         if wanted == 0 || client.is_held.get() {
             return;
         }
-        let Some(keeper) = self.server.keeper.get() else { return };
+        let Some(keeper) = self.server.log.keeper() else { return };
         if keeper.has_reached(wanted) {
             client.log_position.set(0);
             return;
@@ -41,7 +41,7 @@ impl LocalServer {
 
     /// Lets go the output of clients that need not wait any more.
     pub(crate) fn release(&self) {
-        let Some(keeper) = self.server.keeper.get() else { return };
+        let Some(keeper) = self.server.log.keeper() else { return };
         loop {
             let held = std::mem::take(&mut *self.held.borrow_mut());
             let mut waits = Vec::new();

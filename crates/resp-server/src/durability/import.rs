@@ -1,21 +1,19 @@
 //! Taking keys over from files of Redis and Valkey.
 
 use std::io::{self, Read};
-use std::time::Duration;
 
 use bytes::BytesMut;
-use zodium_keylog::Reached;
 use zodium_keyspace::{DATABASES, Entry, EntryRef, Keyspace, Stripes, Tie, now};
 use zodium_rdb::{RdbError, RdbReader};
 use zodium_resp::{FrameError, OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
 
+use super::compaction::compact;
 use super::items;
+use super::replay::{run_logged, stripes_of_logged};
 use crate::Server;
 use crate::call::is;
 use crate::commands::payload_of;
 
-/// Bytes that may be ahead of the log.
-const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -77,14 +75,14 @@ impl Server {
             let mut hold = self.journaling(self.keyspace.lock(self.keyspace.stripe(&item.key), at));
             hold.database = database;
             let entry = Entry::new(item.value).expiring(item.expires_at);
-            self.note_item(&mut hold, |out| {
+            self.log.note_item(&mut hold, |out| {
                 let (value, at) = (entry.value.as_ref(), entry.expires_at());
                 items::write_entry(out, database, &item.key, value, at, &[]);
             });
             hold.put(&item.key, entry);
             hold.changed(&item.key);
             self.settle(hold);
-            self.let_log_follow();
+            self.log.let_follow();
             count += 1;
         }
         if reader.functions() > 0 {
@@ -161,27 +159,16 @@ impl Server {
     /// # Errors
     /// The log cannot be written.
     pub fn finish_import(&self) -> io::Result<u64> {
-        let failure = || self.keeper.get().and_then(|keeper| keeper.log.failure());
-        let is_done = self.compact();
-        let failed = failure();
+        let is_done = compact(self);
+        let failed = self.log.failure();
         self.close_log();
-        if let Some(reason) = failed.or_else(failure) {
+        if let Some(reason) = failed.or_else(|| self.log.failure()) {
             return Err(io::Error::other(reason));
         }
         if !is_done {
             return Err(io::Error::other("the log could not be compacted"));
         }
         Ok((0..DATABASES).map(|number| self.keyspace.totals(number).keys as u64).sum())
-    }
-
-    /// Waits while much is ahead of the log.
-    fn let_log_follow(&self) {
-        let Some(keeper) = self.keeper.get() else { return };
-        while keeper.log.end() > keeper.log.reached(Reached::Written) + AHEAD_BYTES_MAX
-            && keeper.log.failure().is_none()
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }
 
@@ -241,16 +228,16 @@ impl Commands {
         for (_, request) in requests {
             crate::commands::find(request.arguments())
                 .map_err(|fail| ImportError::Refused(fail.0.into_owned()))?;
-            stripes = stripes | server.stripes_of_logged(request);
+            stripes = stripes | stripes_of_logged(&server.keyspace, request);
         }
         let mut hold = server.journaling(server.keyspace.lock(stripes, now()));
         for (database, request) in requests {
             hold.database = *database;
-            server.run_logged(&mut hold, request);
+            run_logged(server, &mut hold, request);
             self.count += 1;
         }
         server.settle(hold);
-        server.let_log_follow();
+        server.log.let_follow();
         Ok(())
     }
 }

@@ -2,12 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use zodium_keylog::Sync;
-use zodium_keyspace::{Hold, Logged, Removed, Tie};
+use zodium_keyspace::{Hold, Removed, Tie};
 use zodium_resp::OwnedRequest;
 
 use super::items;
-use crate::Server;
 use crate::call::Call;
 use crate::commands::{Command, flags};
 use crate::fail::Outcome;
@@ -83,7 +81,7 @@ impl Call<'_, '_> {
 }
 
 /// Begins the record of a hold, if that has not begun.
-fn begin(hold: &mut Hold) {
+pub(super) fn begin(hold: &mut Hold) {
     if hold.journal.is_empty() {
         items::write_time(&mut hold.journal, hold.now);
     }
@@ -91,7 +89,7 @@ fn begin(hold: &mut Hold) {
 
 /// Notes keys that are gone because their time is past, or a tie of theirs was cut. Commands that
 /// are noted later have not seen them.
-fn note_removals(hold: &mut Hold) {
+pub(super) fn note_removals(hold: &mut Hold) {
     if hold.expired_noted >= hold.expired.len() {
         return;
     }
@@ -102,60 +100,4 @@ fn note_removals(hold: &mut Hold) {
     }
     hold.expired_noted = hold.expired.len();
     hold.journal = journal;
-}
-
-impl Server {
-    /// The same hold, which keeps a journal if there is a log.
-    pub(crate) fn journaling<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
-        hold.notes_altered = self.tracking.is_any();
-        if let Some(keeper) = self.keeper.get() {
-            hold.is_journaled = true;
-            hold.safe = keeper.safe();
-        }
-        hold
-    }
-
-    /// Appends what a hold has changed to the log, before its stripes are unlocked. Returns the
-    /// position that its answer waits for; 0 for none.
-    pub(crate) fn log_hold(&self, hold: &mut Hold) -> u64 {
-        let Some(keeper) = self.keeper.get() else { return 0 };
-        note_removals(hold);
-        let is_always = keeper.log.sync() == Sync::Always;
-        let mut position = 0;
-        if !hold.journal.is_empty() {
-            position = keeper.log.append(&hold.journal);
-            hold.journal.clear();
-        }
-        hold.end_touches((is_always && position > 0).then_some(position));
-        if is_always { position.max(hold.seen()) } else { 0 }
-    }
-
-    /// Notes an item of the record of a hold, if there is a log.
-    pub(crate) fn note_item(&self, hold: &mut Hold, write: impl FnOnce(&mut Vec<u8>)) {
-        if hold.is_journaled {
-            begin(hold);
-            write(&mut hold.journal);
-        }
-    }
-
-    /// Appends keys that were removed without a hold. Their stripe is locked.
-    pub(crate) fn log_removed(&self, removed: &[Removed], now: u64) -> Option<Logged> {
-        let keeper = self.keeper.get()?;
-        let mut record = Vec::new();
-        items::write_time(&mut record, now);
-        for Removed { database, key } in removed {
-            items::write_removal(&mut record, *database, key);
-        }
-        let position = keeper.log.append(&record);
-        (keeper.log.sync() == Sync::Always).then(|| Logged { position, safe: keeper.safe() })
-    }
-
-    /// Appends a record of one item that changes no key; its position, 0 without a log.
-    pub(crate) fn log_item(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        let Some(keeper) = self.keeper.get() else { return 0 };
-        let mut record = Vec::new();
-        items::write_time(&mut record, zodium_keyspace::now());
-        write(&mut record);
-        keeper.log.append(&record)
-    }
 }

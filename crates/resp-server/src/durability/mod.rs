@@ -11,16 +11,20 @@ mod import;
 mod items;
 mod journal;
 mod keeper;
+mod key_log;
+mod opening;
 mod recovery;
 mod replay;
 mod saving;
 mod strings;
 
 pub use import::{DumpedKey, ImportError};
-pub use keeper::{KeeperOptions, LoadReport};
+pub use opening::{KeeperOptions, LoadReport};
 
+pub(crate) use compaction::compact_if_due;
 pub(crate) use items::{write_parked, write_time, write_unparked};
 pub(crate) use journal::Instead;
-pub(crate) use keeper::Keeper;
+pub(crate) use key_log::KeyLog;
+pub(crate) use opening::open;
 pub(crate) use recovery::origin;
 pub(crate) use saving::{bgrewriteaof, bgsave, lastsave, save};

@@ -8,12 +8,13 @@ use zodium_keyspace::{Hold, Removed, Tie, Word};
 use zodium_resp::OwnedRequest;
 use zodium_types::{Oid, Tid};
 
+use super::KeyLog;
 use super::items::{Bytes, write_bytes};
-use crate::Server;
-use crate::commands;
-use crate::parked::Parcel;
+use crate::beside::Beside;
+use crate::parked::{self, Parcel};
 use crate::storages::Storages;
-use crate::ties::Object;
+use crate::ties::{Object, free_cut};
+use crate::{Server, commands};
 
 /// What is left to be decided when the log was read.
 #[derive(Default)]
@@ -48,6 +49,40 @@ impl Recovery {
     pub(super) fn unpark(&mut self, token: &[u8]) {
         self.parked.remove(token);
     }
+
+    /// Ties a key as it was tied. Without its storages the key goes: it may be outdated.
+    pub(super) fn tie_again(
+        &mut self,
+        beside: &Beside,
+        hold: &mut Hold,
+        key: &[u8],
+        origin: &[u8],
+    ) {
+        if hold.entry(key).is_none() {
+            return;
+        }
+        let found = beside.storages().ok().and_then(|storages| objects_of(storages, origin));
+        let Some((since, objects)) = found else {
+            hold.take(key);
+            return;
+        };
+        let place = Removed { database: hold.database, key: key.into() };
+        let tie = Tie::new(origin);
+        beside.ties.enter_tie(&objects, &tie, place.clone());
+        hold.tie(key, vec![tie.clone()]);
+        self.ties.push((tie, objects, since, place));
+    }
+
+    /// Decides what the log has left open.
+    pub(super) fn complete(self, server: &Server) {
+        let Recovery { parked, ties } = self;
+        if let Ok(storages) = server.beside.storages() {
+            cut_outdated(server, storages, ties);
+            complete_parked(server, storages, parked);
+        } else {
+            drop_parked(&server.log, parked.into_keys());
+        }
+    }
 }
 
 /// What a tie is to: objects that had not changed after a transaction. For [`Tie::origin`].
@@ -72,94 +107,62 @@ fn objects_of(storages: &dyn Storages, origin: &[u8]) -> Option<(Tid, Vec<Object
     Some((since, objects))
 }
 
-impl Server {
-    /// Ties a key as it was tied. Without its storages the key goes: it may be outdated.
-    pub(super) fn tie_again(
-        &self,
-        hold: &mut Hold,
-        key: &[u8],
-        origin: &[u8],
-        recovery: &mut Recovery,
-    ) {
-        if hold.entry(key).is_none() {
-            return;
-        }
-        let found = self.storages().ok().and_then(|storages| objects_of(storages, origin));
-        let Some((since, objects)) = found else {
-            hold.take(key);
-            return;
-        };
-        let place = Removed { database: hold.database, key: key.into() };
-        let tie = Tie::new(origin);
-        self.ties.enter_tie(&objects, &tie, place.clone());
-        hold.tie(key, vec![tie.clone()]);
-        recovery.ties.push((tie, objects, since, place));
-    }
-
-    /// Decides what the log has left open.
-    pub(super) fn recover(&self, recovery: Recovery) {
-        let Recovery { parked, ties } = recovery;
-        if let Ok(storages) = self.storages() {
-            self.cut_outdated(storages, ties);
-            self.complete(storages, parked);
-        } else {
-            self.drop_parked(parked.into_keys());
+/// Cuts ties to objects that have changed meanwhile.
+fn cut_outdated(
+    server: &Server,
+    storages: &dyn Storages,
+    ties: Vec<(Tie, Vec<Object>, Tid, Removed)>,
+) {
+    let is_outdated = |objects: &[Object], since: Tid| {
+        objects
+            .iter()
+            .any(|(storage, oid)| storages.changed_at(*storage, *oid).is_none_or(|at| at > since))
+    };
+    let mut cut = Vec::new();
+    for (tie, objects, since, place) in ties {
+        if is_outdated(&objects, since) {
+            server.beside.ties.note_cut(place);
+            cut.push(tie);
         }
     }
+    if !cut.is_empty() {
+        server.keyspace.cut(&cut);
+        while free_cut(server, usize::MAX) {}
+    }
+}
 
-    /// Cuts ties to objects that have changed meanwhile.
-    fn cut_outdated(&self, storages: &dyn Storages, ties: Vec<(Tie, Vec<Object>, Tid, Removed)>) {
-        let is_outdated = |objects: &[Object], since: Tid| {
-            objects.iter().any(|(storage, oid)| {
-                storages.changed_at(*storage, *oid).is_none_or(|at| at > since)
-            })
-        };
-        let mut cut = Vec::new();
-        for (tie, objects, since, place) in ties {
-            if is_outdated(&objects, since) {
-                self.ties.note_cut(place);
-                cut.push(tie);
+/// Executes parked commands whose transactions were committed, in the order of these.
+fn complete_parked(server: &Server, storages: &dyn Storages, mut parked: FxHashMap<Word, Waiting>) {
+    let mut oldest: BTreeMap<usize, Tid> = BTreeMap::new();
+    for (name, tid) in parked.values().flat_map(|waiting| &waiting.since) {
+        if let Some(storage) = storages.find(name) {
+            let since = oldest.entry(storage).or_insert(*tid);
+            *since = (*since).min(*tid);
+        }
+    }
+    let mut committed = Vec::new();
+    for (storage, since) in oldest {
+        storages.tokens_after(storage, since, &mut |tid, token| {
+            if parked.contains_key(token) {
+                committed.push((tid, Word::from(token)));
             }
-        }
-        if !cut.is_empty() {
-            self.keyspace.cut(&cut);
-            while self.free_cut(usize::MAX) {}
-        }
+        });
     }
-
-    /// Executes parked commands whose transactions were committed, in the order of these.
-    fn complete(&self, storages: &dyn Storages, mut parked: FxHashMap<Word, Waiting>) {
-        let mut oldest: BTreeMap<usize, Tid> = BTreeMap::new();
-        for (name, tid) in parked.values().flat_map(|waiting| &waiting.since) {
-            if let Some(storage) = storages.find(name) {
-                let since = oldest.entry(storage).or_insert(*tid);
-                *since = (*since).min(*tid);
-            }
-        }
-        let mut committed = Vec::new();
-        for (storage, since) in oldest {
-            storages.tokens_after(storage, since, &mut |tid, token| {
-                if parked.contains_key(token) {
-                    committed.push((tid, Word::from(token)));
-                }
-            });
-        }
-        committed.sort();
-        for (tid, token) in committed {
-            let Some(waiting) = parked.remove(&token) else { continue };
-            tracing::info!(
-                "commands of transaction {tid} take effect now: a crash came between its commit \
-                 and theirs"
-            );
-            self.execute_parcel(&token, &waiting.into_parcel(), None);
-        }
-        self.drop_parked(parked.into_keys());
+    committed.sort();
+    for (tid, token) in committed {
+        let Some(waiting) = parked.remove(&token) else { continue };
+        tracing::info!(
+            "commands of transaction {tid} take effect now: a crash came between its commit \
+             and theirs"
+        );
+        parked::execute(server, &token, &waiting.into_parcel(), None);
     }
+    drop_parked(&server.log, parked.into_keys());
+}
 
-    fn drop_parked(&self, tokens: impl Iterator<Item = Word>) {
-        for token in tokens {
-            self.log_item(|out| super::items::write_unparked(out, &token));
-        }
+fn drop_parked(log: &KeyLog, tokens: impl Iterator<Item = Word>) {
+    for token in tokens {
+        log.append_item(|out| super::items::write_unparked(out, &token));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use zodium_keylog::Chunk;
-use zodium_keyspace::{Entry, Hold, Stripes};
+use zodium_keyspace::{Entry, Hold, Keyspace, Stripes};
 use zodium_rdb::{Input, read_value};
 use zodium_resp::{OwnedRequest, Version};
 
@@ -22,31 +22,47 @@ const RECORDS_MIN: usize = 2000;
 /// Most threads.
 const THREADS_MAX: usize = 8;
 
-impl Server {
+/// The log of a server while its records are executed.
+pub(super) struct Replay<'a> {
+    server: &'a Server,
+    recovery: Mutex<Recovery>,
+}
+
+impl Replay<'_> {
+    pub(super) fn new(server: &Server) -> Replay<'_> {
+        Replay { server, recovery: Mutex::default() }
+    }
+
+    /// What is left to be decided when all records were executed.
+    pub(super) fn end(self) -> Recovery {
+        self.recovery.into_inner()
+    }
+
     /// Executes the records of a chunk.
     ///
     /// Each thread has the stripes whose numbers leave the same rest, and goes through all records.
     /// For a record of several threads all of them meet, and one executes it.
-    pub(super) fn replay(&self, chunk: &Chunk, recovery: &Mutex<Recovery>) {
+    pub(super) fn execute(&self, chunk: &Chunk) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if chunk.len() < RECORDS_MIN { 1 } else { cores.min(THREADS_MAX) };
         let meeting = Barrier::new(threads);
         std::thread::scope(|scope| {
             for thread in 1..threads {
                 let share = Share { thread, threads, meeting: &meeting };
-                scope.spawn(move || self.replay_share(chunk, &share, recovery));
+                scope.spawn(move || self.execute_share(chunk, &share));
             }
             let share = Share { thread: 0, threads, meeting: &meeting };
-            self.replay_share(chunk, &share, recovery);
+            self.execute_share(chunk, &share);
         });
     }
 
     /// Executes the records of a chunk that are a thread's.
-    fn replay_share(&self, chunk: &Chunk, share: &Share, recovery: &Mutex<Recovery>) {
-        let mut strings = Strings::new(&self.keyspace);
+    fn execute_share(&self, chunk: &Chunk, share: &Share) {
+        let keyspace = &self.server.keyspace;
+        let mut strings = Strings::new(keyspace);
         for record in chunk.records() {
             // Most records are of one key. The other threads need not read them.
-            let one = items::one_key(record).map(|one| (self.keyspace.place(one.key), one));
+            let one = items::one_key(record).map(|one| (keyspace.place(one.key), one));
             let only = one.map(|(place, _)| place.stripes());
             if only.and_then(|stripe| share.of(stripe)).is_some_and(|of| of != share.thread)
                 || one.is_some_and(|(place, one)| strings.take(place, one))
@@ -63,15 +79,15 @@ impl Server {
                 }
                 continue;
             };
-            let stripes = only.unwrap_or_else(|| self.stripes_of_items(&items));
+            let stripes = only.unwrap_or_else(|| stripes_of_items(keyspace, &items));
             match share.of(stripes) {
                 Some(thread) if thread == share.thread => {
-                    self.replay_record(now, &items, stripes, recovery);
+                    self.execute_record(now, &items, stripes);
                 }
                 Some(_) => {}
                 None => {
                     if share.meeting.wait().is_leader() {
-                        self.replay_record(now, &items, stripes, recovery);
+                        self.execute_record(now, &items, stripes);
                     }
                     share.meeting.wait();
                 }
@@ -80,31 +96,13 @@ impl Server {
         strings.put();
     }
 
-    fn stripes_of_items(&self, items: &[Item]) -> Stripes {
-        let stripes = items.iter().map(|item| match item {
-            Item::Command(_, request) => self.stripes_of_logged(request),
-            Item::Value { key, .. } | Item::Removal(_, key) | Item::Tie { key, .. } => {
-                self.keyspace.stripe(key)
-            }
-            // They must stay in order with each other, so that no thread has them alone.
-            Item::Parked { .. } | Item::Unparked(_) => Stripes::ALL,
-        });
-        stripes.fold(Stripes::NONE, |all, one| all | one)
-    }
-
-    fn replay_record(
-        &self,
-        now: u64,
-        items: &[Item],
-        stripes: Stripes,
-        recovery: &Mutex<Recovery>,
-    ) {
-        let mut hold = self.keyspace.lock(stripes, now);
+    fn execute_record(&self, now: u64, items: &[Item], stripes: Stripes) {
+        let mut hold = self.server.keyspace.lock(stripes, now);
         for item in items {
             match item {
                 Item::Command(database, request) => {
                     hold.database = *database;
-                    self.run_logged(&mut hold, request);
+                    run_logged(self.server, &mut hold, request);
                 }
                 Item::Value { database, key, expires_at, value } => {
                     hold.database = *database;
@@ -116,53 +114,66 @@ impl Server {
                 }
                 Item::Tie { database, key, origin } => {
                     hold.database = *database;
-                    self.tie_again(&mut hold, key, origin, &mut recovery.lock());
+                    self.recovery.lock().tie_again(&self.server.beside, &mut hold, key, origin);
                 }
                 Item::Parked { token, database, since, commands } => {
-                    recovery.lock().park(token, *database, since, commands);
+                    self.recovery.lock().park(token, *database, since, commands);
                 }
-                Item::Unparked(token) => recovery.lock().unpark(token),
+                Item::Unparked(token) => self.recovery.lock().unpark(token),
             }
         }
     }
+}
 
-    /// The command of a request of the log.
-    fn logged_command(request: &OwnedRequest) -> Option<&'static Command> {
-        match commands::find(request.arguments()) {
-            Ok(command) => Some(command),
-            Err(fail) => {
-                tracing::error!("the log has a command that is left out: {}", fail.0);
-                None
-            }
+fn stripes_of_items(keyspace: &Keyspace, items: &[Item]) -> Stripes {
+    let stripes = items.iter().map(|item| match item {
+        Item::Command(_, request) => stripes_of_logged(keyspace, request),
+        Item::Value { key, .. } | Item::Removal(_, key) | Item::Tie { key, .. } => {
+            keyspace.stripe(key)
+        }
+        // They must stay in order with each other, so that no thread has them alone.
+        Item::Parked { .. } | Item::Unparked(_) => Stripes::ALL,
+    });
+    stripes.fold(Stripes::NONE, |all, one| all | one)
+}
+
+/// The command of a request of the log.
+fn logged_command(request: &OwnedRequest) -> Option<&'static Command> {
+    match commands::find(request.arguments()) {
+        Ok(command) => Some(command),
+        Err(fail) => {
+            tracing::error!("the log has a command that is left out: {}", fail.0);
+            None
         }
     }
+}
 
-    pub(super) fn stripes_of_logged(&self, request: &OwnedRequest) -> Stripes {
-        let Ok(command) = commands::find(request.arguments()) else { return Stripes::NONE };
-        match command.keys {
-            Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) | Keys::Watched => Stripes::ALL,
-            _ => self.keyspace.stripes(command.keys_of(request.arguments())),
-        }
+/// The stripes of a request of the log.
+pub(super) fn stripes_of_logged(keyspace: &Keyspace, request: &OwnedRequest) -> Stripes {
+    let Ok(command) = commands::find(request.arguments()) else { return Stripes::NONE };
+    match command.keys {
+        Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) | Keys::Watched => Stripes::ALL,
+        _ => keyspace.stripes(command.keys_of(request.arguments())),
     }
+}
 
-    /// Executes a request of the log. An error is the one that its client got.
-    pub(super) fn run_logged(&self, hold: &mut Hold, request: &OwnedRequest) {
-        let Some(command) = Server::logged_command(request) else { return };
-        let Run::Data(run) = command.run else { return };
-        let mut unsent = BytesMut::new();
-        let mut call = Call {
-            server: self,
-            client: None,
-            hold,
-            arguments: request.arguments(),
-            reply: Reply::to_buffer(&mut unsent, Version::Two),
-            blocking: Blocking::Never,
-            waits_as: None,
-            instead: super::Instead::default(),
-        };
-        // An error is the one that its client got.
-        let _ = call.execute(command, run);
-    }
+/// Executes a request of the log. An error is the one that its client got.
+pub(super) fn run_logged(server: &Server, hold: &mut Hold, request: &OwnedRequest) {
+    let Some(command) = logged_command(request) else { return };
+    let Run::Data(run) = command.run else { return };
+    let mut unsent = BytesMut::new();
+    let mut call = Call {
+        server,
+        client: None,
+        hold,
+        arguments: request.arguments(),
+        reply: Reply::to_buffer(&mut unsent, Version::Two),
+        blocking: Blocking::Never,
+        waits_as: None,
+        instead: super::Instead::default(),
+    };
+    // An error is the one that its client got.
+    let _ = call.execute(command, run);
 }
 
 /// The part of the records that a thread executes.

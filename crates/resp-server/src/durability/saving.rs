@@ -2,18 +2,18 @@
 //! change already. To save is to compact it.
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use zodium_resp::Arguments;
 
-use super::Keeper;
-use crate::After;
+use super::compaction;
+use super::keeper::Keeper;
 use crate::call::{Call, is};
 use crate::client::Client;
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::local::LocalServer;
 use crate::reply::Reply;
+use crate::{After, Server};
 
 const NO_LOG: Fail = Fail::fixed(
     "ERR this server keeps keys in memory only: start it with --file, or --resp-file of 'zodium \
@@ -31,8 +31,8 @@ pub(crate) fn bgrewriteaof(
     _: Arguments,
     reply: &mut Reply,
 ) -> Result<After, Fail> {
-    local.server.keeper()?;
-    match local.server.begin_compaction(|_| ()) {
+    keeper(&local.server)?;
+    match compaction::begin(&local.server, |_| ()) {
         true => reply.simple("Background append only file rewriting started"),
         false => return Err(REWRITE_GOES_ON),
     }
@@ -46,12 +46,12 @@ pub(crate) fn bgsave(
     arguments: Arguments,
     reply: &mut Reply,
 ) -> Result<After, Fail> {
-    local.server.keeper()?;
+    keeper(&local.server)?;
     let schedules = arguments.len() == 2 && is(arguments.word(1), "schedule");
     if arguments.len() > 1 && !schedules {
         return Err(SYNTAX);
     }
-    match local.server.begin_compaction(|_| ()) {
+    match compaction::begin(&local.server, |_| ()) {
         true => reply.simple("Background saving started"),
         false if schedules => reply.simple("Background saving scheduled"),
         false => return Err(GOES_ON),
@@ -66,9 +66,9 @@ pub(crate) fn save(
     _: Arguments,
     _: &mut Reply,
 ) -> Result<After, Fail> {
-    local.server.keeper()?;
+    keeper(&local.server)?;
     let (told, done) = tokio::sync::oneshot::channel();
-    let begins = local.server.begin_compaction(move |is_done| _ = told.send(is_done));
+    let begins = compaction::begin(&local.server, move |is_done| _ = told.send(is_done));
     if !begins {
         return Err(GOES_ON);
     }
@@ -89,16 +89,14 @@ pub(crate) fn save(
 
 /// `LASTSAVE`
 pub(crate) fn lastsave(call: &mut Call) -> Outcome {
-    let at = match call.server.keeper() {
-        Ok(keeper) => keeper.compacted_at.load(Ordering::Relaxed),
+    let at = match keeper(call.server) {
+        Ok(keeper) => keeper.compacted_at(),
         Err(_) => call.server.started_at / 1000,
     };
     call.reply.integer(i64::try_from(at).unwrap_or(i64::MAX));
     Ok(())
 }
 
-impl crate::Server {
-    fn keeper(&self) -> Result<&Keeper, Fail> {
-        self.keeper.get().ok_or(NO_LOG)
-    }
+fn keeper(server: &Server) -> Result<&Keeper, Fail> {
+    server.log.keeper().ok_or(NO_LOG)
 }

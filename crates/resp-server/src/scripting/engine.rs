@@ -309,7 +309,7 @@ impl Commands<'_, '_> {
             return Err(OUT_OF_MEMORY);
         }
         if writes {
-            self.server.check_log()?;
+            self.server.log.check()?;
             self.server.scripts.running.note_write();
         }
         let mut call = Call {
