@@ -7,8 +7,7 @@ use zodium_tls::PeerIdentity;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::parked::Parked;
-use crate::storages::Storages;
-use crate::stream::PREFIX;
+use crate::storages::{PREFIX, Storages};
 use crate::ties::Ties;
 
 /// The storages, the keys that are tied to their objects, and commands for their transactions.

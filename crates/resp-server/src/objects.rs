@@ -20,8 +20,7 @@ use crate::json;
 use crate::local::LocalServer;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::storages::Loaded;
-use crate::stream::PREFIX;
+use crate::storages::{Loaded, PREFIX};
 
 /// Records up to this length are decoded by the worker.
 const DECODED_BYTES_MAX: usize = 16 << 10;

@@ -15,7 +15,7 @@ use crate::commands::{self, Command};
 use crate::local::LocalServer;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::stream::PREFIX;
+use crate::storages::PREFIX;
 
 static GET: LazyLock<Option<&Command>> = LazyLock::new(|| commands::named(b"get"));
 static SET: LazyLock<Option<&Command>> = LazyLock::new(|| commands::named(b"set"));

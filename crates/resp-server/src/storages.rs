@@ -10,6 +10,9 @@ use zodium_types::{Oid, Tid};
 use crate::call::Call;
 use crate::client::Client;
 
+/// The beginning of the channels of storages, and of the keys of objects.
+pub(crate) const PREFIX: &[u8] = b"zodb:";
+
 /// Storages that are served beside a RESP server, by their places in the configuration.
 pub trait Storages: Send + Sync {
     /// The place of a storage.

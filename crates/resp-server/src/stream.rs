@@ -4,10 +4,7 @@ use std::fmt::Write;
 
 use crate::clients::Clients;
 use crate::publishing::Publishing;
-use crate::storages::Commit;
-
-/// The beginning of the channels of storages, and of the keys of objects.
-pub(crate) const PREFIX: &[u8] = b"zodb:";
+use crate::storages::{Commit, PREFIX};
 
 /// Publishes commits of a storage to the subscribers of its channel.
 pub(crate) fn publish(
