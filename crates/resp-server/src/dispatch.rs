@@ -2,21 +2,19 @@
 //! executing it under the locks of its keys.
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
-use zodium_keyspace::{Hold, Removed};
 use zodium_resp::{Arguments, Version};
 
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Replies};
-use crate::commands::{Command, Keys, Run, flags};
+use crate::commands::{Command, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::{Letter, LocalServer};
-use crate::memory::Room;
+use crate::locking::stripes_of;
+use crate::memory::{Room, make_room};
 use crate::reply::Reply;
-use crate::server::Server;
 use crate::{commands, objects, transaction};
 
 /// What follows a request.
@@ -126,7 +124,7 @@ fn admit(
     }
     if command.may_add() {
         // Keys that go for a script do so before it locks them all.
-        let room = local.server.make_room();
+        let room = make_room(&local.server);
         // The command waits as well for threads that hold what may go, and makes room afterwards.
         if command.has(flags::DENY_OOM) && room == Room::None {
             return Err(refused(OUT_OF_MEMORY));
@@ -171,7 +169,7 @@ fn run_data(
     reply: &mut Reply,
 ) -> Outcome {
     let server = &*local.server;
-    let stripes = server.stripes_of(client, command, arguments);
+    let stripes = stripes_of(&server.keyspace, client, command, arguments);
     let now = local.now.get();
     let mut hold = match command.only_reads() {
         true => server.lock_to_read(&local.reader, stripes, now)?,
@@ -202,58 +200,9 @@ fn run_data(
     local.note_position(client, position);
     if command.may_add() {
         // What has become too much goes before the client's next command.
-        server.make_room();
+        make_room(server);
     }
     outcome
-}
-
-impl Server {
-    /// The stripes that a command locks.
-    pub(crate) fn stripes_of(
-        &self,
-        client: &Client,
-        command: &Command,
-        arguments: Arguments,
-    ) -> zodium_keyspace::Stripes {
-        match command.keys {
-            Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) => zodium_keyspace::Stripes::ALL,
-            Keys::Watched => self.watched_stripes(client),
-            _ => self.keyspace.stripes(command.keys_of(arguments)),
-        }
-    }
-
-    /// Ends a hold: what it has done is logged and announced, and clients that wait are served.
-    /// Returns the position of the log that its answer waits for; 0 for none.
-    pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
-        let position = self.log.append(&mut hold);
-        self.tracking.invalidate(&self.clients, &mut hold);
-        let Removals { created, expired } = Removals::of(&mut hold);
-        let changes = hold.changes;
-        drop(hold);
-        if changes > 0 {
-            self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
-        }
-        if !expired.is_empty() {
-            self.announce_expired(&expired);
-        }
-        if !created.is_empty() {
-            self.serve_waiting(created);
-        }
-        position
-    }
-}
-
-/// What a hold has noted.
-struct Removals {
-    created: Vec<Removed>,
-    expired: Vec<Removed>,
-}
-
-impl Removals {
-    fn of(hold: &mut Hold) -> Removals {
-        let created = std::mem::take(&mut hold.created);
-        Removals { created, expired: std::mem::take(&mut hold.expired) }
-    }
 }
 
 /// Sends a line about a command to all workers whose clients monitor.

@@ -72,7 +72,9 @@ pub(crate) fn written(bits: u32) -> String {
     text
 }
 
-/// The events that are published: the setting `notify-keyspace-events`.
+/// The events that are published: the setting `notify-keyspace-events`. It is on a line of its own,
+/// as each change reads it, and each message locks the subscribers beside it.
+#[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Events(AtomicU32);
 

@@ -1,11 +1,17 @@
-//! Locking the stripes of a command's keys.
+//! Locking the stripes of a command's keys, and what follows when they are unlocked.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zodium_keyspace::{Hold, Reader, Stripes};
+use zodium_keyspace::{Hold, Keyspace, Reader, Removed, Stripes};
+use zodium_resp::Arguments;
 
+use crate::client::Client;
+use crate::commands::{Command, Keys};
+use crate::events::Class;
 use crate::fail::Fail;
 use crate::server::Server;
+use crate::waiting::serve;
 
 /// How long a lock is waited for at least before a script is looked at again.
 const WAIT_MIN: Duration = Duration::from_millis(1);
@@ -49,5 +55,69 @@ impl Server {
         hold.notes_altered = self.tracking.is_any();
         self.log.follow(&mut hold);
         hold
+    }
+
+    /// Ends a hold: what it has done is logged and announced, and clients that wait are served.
+    /// Returns the position of the log that its answer waits for; 0 for none.
+    pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
+        let position = self.log.append(&mut hold);
+        self.tracking.invalidate(&self.clients, &mut hold);
+        let Removals { created, expired } = Removals::of(&mut hold);
+        let changes = hold.changes;
+        drop(hold);
+        if changes > 0 {
+            self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
+        }
+        if !expired.is_empty() {
+            self.announce_expired(&expired);
+        }
+        if !created.is_empty() {
+            serve(self, created);
+        }
+        position
+    }
+
+    /// Announces keys that were removed because their time was past.
+    pub(crate) fn announce_expired(&self, expired: &[Removed]) {
+        self.tracking.invalidate_removed(&self.clients, expired);
+        for Removed { database, key } in expired {
+            self.statistics.expired.fetch_add(1, Ordering::Relaxed);
+            self.publishing.announce(&self.clients, (*database, key), Class::Expired, "expired");
+        }
+    }
+}
+
+/// What a hold has noted.
+struct Removals {
+    created: Vec<Removed>,
+    expired: Vec<Removed>,
+}
+
+impl Removals {
+    fn of(hold: &mut Hold) -> Removals {
+        let created = std::mem::take(&mut hold.created);
+        Removals { created, expired: std::mem::take(&mut hold.expired) }
+    }
+}
+
+/// The stripes that a command locks.
+pub(crate) fn stripes_of(
+    keyspace: &Keyspace,
+    client: &Client,
+    command: &Command,
+    arguments: Arguments,
+) -> Stripes {
+    match command.keys {
+        Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) => Stripes::ALL,
+        Keys::Watched => watched_stripes(keyspace, client),
+        _ => keyspace.stripes(command.keys_of(arguments)),
+    }
+}
+
+/// The stripes of the keys that a client watches.
+pub(crate) fn watched_stripes(keyspace: &Keyspace, client: &Client) -> Stripes {
+    match &*client.watch.borrow() {
+        Some(watch) => keyspace.stripes(watch.keys.iter().map(|(_, key)| &**key)),
+        None => Stripes::NONE,
     }
 }

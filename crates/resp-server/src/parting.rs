@@ -2,20 +2,19 @@
 
 use crate::client::Client;
 use crate::server::Server;
+use crate::transaction::forget_watch;
 
-impl Server {
-    /// Forgets a client that has gone, or that resets itself.
-    pub(crate) fn forget(&self, client: &Client) {
-        if let Some(waiter) = client.waiter.borrow_mut().take() {
-            self.waiting.leave(&waiter);
-        }
-        client.queue.borrow_mut().take();
-        self.beside.parked.forget(&self.log, client.id());
-        self.unwatch(client);
-        self.publishing.unsubscribe_all(client);
-        self.tracking.untrack(client);
-        if client.is_monitor.replace(false) {
-            self.clients.leave_monitor();
-        }
+/// Forgets a client that has gone, or that resets itself.
+pub(crate) fn forget(server: &Server, client: &Client) {
+    if let Some(waiter) = client.waiter.borrow_mut().take() {
+        server.waiting.leave(&waiter);
+    }
+    client.queue.borrow_mut().take();
+    server.beside.parked.forget(&server.log, client.id());
+    forget_watch(server, client);
+    server.publishing.unsubscribe_all(client);
+    server.tracking.untrack(client);
+    if client.is_monitor.replace(false) {
+        server.clients.leave_monitor();
     }
 }

@@ -14,45 +14,43 @@ use crate::client::Client;
 use crate::commands::{self, Command, flags};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::local::{Letter, LocalServer};
-use crate::scripting;
+use crate::scripting::{self, Scripts};
 use crate::server::Server;
 
-impl Server {
-    /// Whether a request has to wait.
-    fn is_stopped(&self, client: &Client, arguments: Arguments) -> bool {
-        match self.pause.is_of_all() {
-            None => false,
-            Some(true) => true,
-            Some(false) => commands::find(arguments)
-                .is_ok_and(|command| self.may_write(client, command, arguments)),
-        }
+/// Whether a request has to wait.
+fn is_stopped(server: &Server, client: &Client, arguments: Arguments) -> bool {
+    match server.pause.is_of_all() {
+        None => false,
+        Some(true) => true,
+        Some(false) => commands::find(arguments)
+            .is_ok_and(|command| may_write(&server.scripts, client, command, arguments)),
     }
+}
 
-    /// Whether a command may change keys, or sends a message to all.
-    fn may_write(&self, client: &Client, command: &Command, arguments: Arguments) -> bool {
-        if command.is_script() && !command.has(flags::READONLY) {
-            let script = arguments.word(1);
-            return !match command.name {
-                "evalsha" => {
-                    let script = self.scripts.find(script);
-                    script.is_some_and(|script| scripting::is_readonly(&script.source))
-                }
-                _ => scripting::is_readonly(script),
-            };
-        }
-        if command.name != "exec" {
-            return command.has(flags::WRITE) || command.name == "publish";
-        }
-        let queue = client.queue.borrow();
-        let mut queued = queue.iter().flat_map(|queue| &queue.requests);
-        queued.any(|(command, request)| self.may_write(client, command, request.arguments()))
+/// Whether a command may change keys, or sends a message to all.
+fn may_write(scripts: &Scripts, client: &Client, command: &Command, arguments: Arguments) -> bool {
+    if command.is_script() && !command.has(flags::READONLY) {
+        let script = arguments.word(1);
+        return !match command.name {
+            "evalsha" => {
+                let script = scripts.find(script);
+                script.is_some_and(|script| scripting::is_readonly(&script.source))
+            }
+            _ => scripting::is_readonly(script),
+        };
     }
+    if command.name != "exec" {
+        return command.has(flags::WRITE) || command.name == "publish";
+    }
+    let queue = client.queue.borrow();
+    let mut queued = queue.iter().flat_map(|queue| &queue.requests);
+    queued.any(|(command, request)| may_write(scripts, client, command, request.arguments()))
 }
 
 impl LocalServer {
     /// Has a client wait if its request has to; whether it does.
     pub(crate) fn postpone(self: &Rc<Self>, client: &Rc<Client>, arguments: Arguments) -> bool {
-        if !self.server.is_stopped(client, arguments) {
+        if !is_stopped(&self.server, client, arguments) {
             return false;
         }
         client.is_paused.set(true);
@@ -111,14 +109,8 @@ pub(crate) fn client_pause(call: &mut Call) -> Outcome {
 
 /// `CLIENT UNPAUSE`
 pub(crate) fn client_unpause(call: &mut Call) -> Outcome {
-    call.server.end_pause();
+    call.server.pause.end();
+    call.server.clients.send_to_all(|| Letter::PauseEnded);
     call.reply.ok();
     Ok(())
-}
-
-impl Server {
-    fn end_pause(&self) {
-        self.pause.end();
-        self.clients.send_to_all(|| Letter::PauseEnded);
-    }
 }

@@ -35,7 +35,7 @@ pub(crate) fn execute(
         _ => None,
     };
     let (Some(command), key) = (command, arguments.word(1)) else { return false };
-    if !client.is_plain() || !server.is_plain(key) {
+    if !client.is_plain() || !is_plain(server, key) {
         return false;
     }
     let place = place.unwrap_or_else(|| server.keyspace.place(key));
@@ -83,7 +83,7 @@ fn set(
     let server = &*local.server;
     // Looked at under the lock: clients that read the key, to be told of changes, hold it too. That
     // a key has gone is told as well.
-    if server.tells_changes() || key.has_gone() {
+    if tells_changes(server) || key.has_gone() {
         return false;
     }
     client.note_command(command);
@@ -109,19 +109,16 @@ impl Client {
     }
 }
 
-impl Server {
-    /// Whether a request for a key concerns nothing but the keyspace.
-    fn is_plain(&self, key: &[u8]) -> bool {
-        !self.clients.is_any_monitor()
-            && !self.scripts.running.is_any()
-            && !(key.starts_with(PREFIX) && self.beside.is_attached())
-    }
+/// Whether a request for a key concerns nothing but the keyspace.
+fn is_plain(server: &Server, key: &[u8]) -> bool {
+    let is_alone = !server.clients.is_any_monitor() && !server.scripts.running.is_any();
+    is_alone && !(key.starts_with(PREFIX) && server.beside.is_attached())
+}
 
-    /// Whether anything is to be done about a change besides the change.
-    fn tells_changes(&self) -> bool {
-        self.log.keeper().is_some()
-            || self.tracking.is_any()
-            || self.publishing.events().is_any()
-            || self.settings.memory_max.load(Ordering::Relaxed) != 0
-    }
+/// Whether anything is to be done about a change besides the change.
+fn tells_changes(server: &Server) -> bool {
+    server.log.keeper().is_some()
+        || server.tracking.is_any()
+        || server.publishing.events().is_any()
+        || server.settings.memory_max.load(Ordering::Relaxed) != 0
 }

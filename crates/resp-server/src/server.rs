@@ -1,21 +1,19 @@
 //! What all workers of a server share.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use zodium_keylog::OpenError;
-use zodium_keyspace::{Keyspace, Removed, now, random_below};
+use zodium_keyspace::Keyspace;
 
 use crate::beside::Beside;
 use crate::clients::Clients;
 use crate::durability::{self, KeeperOptions, KeyLog, LoadReport};
-use crate::events::Class;
 use crate::parked;
 use crate::pause::Pause;
 use crate::publishing::Publishing;
 use crate::scripting::Scripts;
 use crate::settings::Settings;
-use crate::statistics::{Statistics, WorkerStatistics};
+use crate::statistics::Statistics;
 use crate::storages::{Commit, Storages};
 use crate::stream;
 use crate::tracking::Tracking;
@@ -47,11 +45,6 @@ pub struct Server {
     pub(crate) clients: Clients,
     pub(crate) statistics: Statistics,
     pub(crate) scripts: Scripts,
-    pub(crate) port: u16,
-    pub(crate) may_shut_down: bool,
-    pub(crate) started_at: u64,
-    /// 40 hexadecimal digits that no other run has.
-    pub(crate) run_id: String,
 }
 
 impl Server {
@@ -59,12 +52,9 @@ impl Server {
     #[must_use]
     pub fn new(options: Options) -> Server {
         let workers = options.workers.max(1);
-        let digit = |_| char::from(b"0123456789abcdef"[random_below(16)]);
-        let settings = Settings::default();
-        settings.set_password(options.password.unwrap_or_default());
         Server {
             keyspace: Keyspace::default(),
-            settings,
+            settings: Settings::new(options),
             publishing: Publishing::default(),
             waiting: Waiting::default(),
             beside: Beside::default(),
@@ -72,15 +62,8 @@ impl Server {
             log: KeyLog::default(),
             pause: Pause::default(),
             clients: Clients::new(workers),
-            statistics: Statistics {
-                workers: (0..workers).map(|_| WorkerStatistics::default()).collect(),
-                ..Statistics::default()
-            },
+            statistics: Statistics::new(workers),
             scripts: Scripts::default(),
-            port: options.port,
-            may_shut_down: options.may_shut_down,
-            started_at: now(),
-            run_id: (0..40).map(digit).collect(),
         }
     }
 
@@ -137,14 +120,5 @@ impl Server {
     /// Writes and syncs what was not yet. Changes after this are lost.
     pub fn close_log(&self) {
         self.log.close();
-    }
-
-    /// Announces keys that were removed because their time was past.
-    pub(crate) fn announce_expired(&self, expired: &[Removed]) {
-        self.tracking.invalidate_removed(&self.clients, expired);
-        for Removed { database, key } in expired {
-            self.statistics.expired.fetch_add(1, Ordering::Relaxed);
-            self.publishing.announce(&self.clients, (*database, key), Class::Expired, "expired");
-        }
     }
 }

@@ -13,6 +13,7 @@ use crate::batch::Batch;
 use crate::client::{Client, ClientShared, MovedClient};
 use crate::dispatch::{After, execute};
 use crate::local::LocalServer;
+use crate::parting::forget;
 use crate::quick;
 use crate::reply::Reply;
 
@@ -99,7 +100,7 @@ impl Session for RespSession {
         self.local.end_pause_of(&self.client);
         self.local.remove(self.client.id());
         self.local.server.clients.leave(self.client.id());
-        self.local.server.forget(&self.client);
+        forget(&self.local.server, &self.client);
     }
 }
 

@@ -9,10 +9,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::events;
+use crate::{Options, events};
 
 /// The settings of a server.
 pub(crate) struct Settings {
+    /// The TCP port that clients reach the server at, for `INFO`.
+    pub(crate) port: u16,
+    /// Whether clients may end the process, with `SHUTDOWN`.
+    pub(crate) may_shut_down: bool,
     /// One text for each of [`SETTINGS`].
     texts: Mutex<Vec<String>>,
     bulk_bytes_max: AtomicUsize,
@@ -120,16 +124,21 @@ static SETTINGS: [Setting; 44] = [
     setting("lfu-decay-time", "1", Kind::Integer(0, i32::MAX as i64)),
 ];
 
-impl Default for Settings {
-    fn default() -> Settings {
+impl Settings {
+    /// The settings that a server begins with.
+    pub(crate) fn new(options: Options) -> Settings {
         let texts = SETTINGS.iter().map(|setting| setting.default.to_owned()).collect();
-        Settings {
+        let settings = Settings {
+            port: options.port,
+            may_shut_down: options.may_shut_down,
             texts: Mutex::new(texts),
             bulk_bytes_max: AtomicUsize::new(512 << 20),
             request_bytes_max: AtomicUsize::new(1 << 30),
             memory_max: AtomicU64::new(0),
             idle_seconds_max: AtomicU64::new(0),
-        }
+        };
+        settings.set_password(options.password.unwrap_or_default());
+        settings
     }
 }
 
@@ -183,7 +192,7 @@ impl Settings {
         self.text("requirepass")
     }
 
-    pub(crate) fn set_password(&self, password: String) {
+    fn set_password(&self, password: String) {
         if let Some(place) = SETTINGS.iter().position(|setting| setting.name == "requirepass") {
             self.texts.lock()[place] = password;
         }

@@ -1,13 +1,20 @@
-//! Counters of a server. Those of commands are one for each worker, which alone writes them.
+//! Counters of a server since its start. Those of commands are one for each worker, which alone
+//! writes them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+use zodium_keyspace::{now, random_below};
 
 use crate::commands::{self, Command};
 
 /// Counters.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
+    /// When the server was started, in milliseconds since 1970.
+    pub(crate) started_at: u64,
+    /// 40 hexadecimal digits that no other run has.
+    pub(crate) run_id: String,
     pub(crate) connections: AtomicU64,
     pub(crate) expired: AtomicU64,
     pub(crate) evicted: AtomicU64,
@@ -106,7 +113,7 @@ impl WorkerStatistics {
     }
 
     /// Sets all counters to zero.
-    pub(crate) fn reset(&self) {
+    fn reset(&self) {
         let of_command = |of: &CommandCounters| {
             for counter in [&of.calls, &of.rejected, &of.failed, &of.timed, &of.nanos] {
                 counter.store(0, Ordering::Relaxed);
@@ -120,6 +127,25 @@ impl WorkerStatistics {
 }
 
 impl Statistics {
+    /// The counters of a server with so many workers that starts now.
+    pub(crate) fn new(workers: usize) -> Statistics {
+        let digit = |_| char::from(b"0123456789abcdef"[random_below(16)]);
+        Statistics {
+            started_at: now(),
+            run_id: (0..40).map(digit).collect(),
+            workers: (0..workers).map(|_| WorkerStatistics::default()).collect(),
+            ..Statistics::default()
+        }
+    }
+
+    /// Sets the counters of `INFO` to zero.
+    pub(crate) fn reset(&self) {
+        for counter in [&self.connections, &self.expired, &self.evicted] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.workers.iter().for_each(WorkerStatistics::reset);
+    }
+
     /// Number of commands of all workers.
     pub(crate) fn commands(&self) -> u64 {
         self.workers.iter().map(|of| of.commands.load(Ordering::Relaxed)).sum()

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use zodium_keyspace::{Hold, Stripes};
+use zodium_keyspace::Hold;
 use zodium_resp::Arguments;
 
 use crate::After;
@@ -15,6 +15,7 @@ use crate::commands::{Command, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
+use crate::locking::{stripes_of, watched_stripes};
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -67,7 +68,7 @@ pub(crate) fn discard(
     if take_queue(client).is_none() {
         return Err(Fail::fixed("ERR DISCARD without MULTI"));
     }
-    local.server.unwatch(client);
+    forget_watch(&local.server, client);
     reply.ok();
     Ok(After::Continue)
 }
@@ -83,19 +84,18 @@ pub(crate) fn exec(
     // This comes first: to end watching takes locks too, so keys stay watched.
     server.scripts.running.check_not_long(&server.settings).map_err(aborted)?;
     if queue.is_broken {
-        server.unwatch(client);
+        forget_watch(server, client);
         return Err(ABORTED);
     }
     let writes = queue.requests.iter().any(|(command, _)| command.has(flags::WRITE));
     if let (true, Err(fail)) = (writes, server.log.check()) {
-        server.unwatch(client);
+        forget_watch(server, client);
         return Err(aborted(fail));
     }
-    let stripes = queue
-        .requests
-        .iter()
-        .map(|(command, request)| server.stripes_of(client, command, request.arguments()));
-    let stripes = stripes.fold(server.watched_stripes(client), |all, one| all | one);
+    let stripes = queue.requests.iter().map(|(command, request)| {
+        stripes_of(&server.keyspace, client, command, request.arguments())
+    });
+    let stripes = stripes.fold(watched_stripes(&server.keyspace, client), |all, one| all | one);
     let mut hold = server.lock(stripes, local.now.get()).map_err(aborted)?;
     if end_watch(client, &mut hold) {
         let position = server.settle(hold);
@@ -193,22 +193,12 @@ fn end_watch(client: &Client, hold: &mut Hold) -> bool {
     watcher.is_changed()
 }
 
-impl Server {
-    /// The stripes of the keys that a client watches.
-    pub(crate) fn watched_stripes(&self, client: &Client) -> Stripes {
-        match &*client.watch.borrow() {
-            Some(watch) => self.keyspace.stripes(watch.keys.iter().map(|(_, key)| &**key)),
-            None => Stripes::NONE,
-        }
-    }
-
-    /// Ends watching, for a client that holds no stripes.
-    pub(crate) fn unwatch(&self, client: &Client) {
-        if client.watch.borrow().is_some() {
-            let stripes = self.watched_stripes(client);
-            let mut hold = self.journaling(self.keyspace.lock(stripes, 0));
-            end_watch(client, &mut hold);
-            self.settle(hold);
-        }
+/// Ends watching, for a client that holds no stripes.
+pub(crate) fn forget_watch(server: &Server, client: &Client) {
+    if client.watch.borrow().is_some() {
+        let stripes = watched_stripes(&server.keyspace, client);
+        let mut hold = server.journaling(server.keyspace.lock(stripes, 0));
+        end_watch(client, &mut hold);
+        server.settle(hold);
     }
 }

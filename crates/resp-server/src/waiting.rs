@@ -149,69 +149,66 @@ fn may_serve(command: &Command, value: Option<ValueRef<'_>>) -> bool {
     }
 }
 
-impl Server {
-    /// Serves the commands that wait for keys which have come into being. The caller holds no
-    /// stripes.
-    pub(crate) fn serve_waiting(&self, created: Vec<Removed>) {
-        let mut created = VecDeque::from(created);
-        while let Some(key) = created.pop_front() {
-            let mut number = 0;
-            while let Some(waiter) = self.waiting.after(&key, number) {
-                number = waiter.number;
-                let (is_there, more) = self.try_again(&waiter, &key);
-                created.extend(more);
-                if !is_there {
-                    break;
-                }
+/// Serves the commands that wait for keys which have come into being. The caller holds no
+/// stripes.
+pub(crate) fn serve(server: &Server, created: Vec<Removed>) {
+    let mut created = VecDeque::from(created);
+    while let Some(key) = created.pop_front() {
+        let mut number = 0;
+        while let Some(waiter) = server.waiting.after(&key, number) {
+            number = waiter.number;
+            let (is_there, more) = try_again(server, &waiter, &key);
+            created.extend(more);
+            if !is_there {
+                break;
             }
         }
     }
+}
 
-    /// Executes a command that waits. Returns whether the key is still there, and keys that the
-    /// command itself has filled.
-    fn try_again(&self, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
-        let mut hold = self.journaling(self.keyspace.lock(waiter.stripes, now()));
-        (hold.database, hold.notes_created) = (waiter.database, true);
-        hold.notes_new = self.publishing.events().has_new();
-        let mut is_over = waiter.is_over.lock();
-        let mut buffer = BytesMut::new();
-        let value = hold.entry(&key.key).map(EntryRef::value);
-        let may_serve = may_serve(waiter.command, value);
-        let (Run::Data(run), false, true) = (waiter.command.run, *is_over, may_serve) else {
-            return (hold.has(&key.key), Vec::new());
-        };
-        let mut call = Call {
-            server: self,
-            client: None,
-            hold: &mut hold,
-            arguments: waiter.request.arguments(),
-            reply: Reply::to_buffer(&mut buffer, waiter.version),
-            blocking: Blocking::May,
-            waits_as: None,
-            instead: Instead::default(),
-        };
-        let outcome = call.execute(waiter.command, run);
-        let still_waits = matches!(call.blocking, Blocking::Waits { .. });
-        if let Err(fail) = outcome {
-            call.reply.error(&fail.0);
-        }
-        let position = self.log.append(&mut hold);
-        if !still_waits {
-            *is_over = true;
-            self.waiting.remove(waiter);
-            let worker = waiter.client.worker.load(Ordering::Relaxed);
-            let (client, answer) = (waiter.client.id, buffer.freeze());
-            self.clients.send(worker, Letter::Served { client, answer, position });
-        }
-        drop(is_over);
-        // After the answer, for the client itself.
-        self.tracking.invalidate(&self.clients, &mut hold);
-        let is_there = hold.has(&key.key);
-        let (created, expired) =
-            (std::mem::take(&mut hold.created), std::mem::take(&mut hold.expired));
-        self.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
-        drop(hold);
-        self.announce_expired(&expired);
-        (is_there, created)
+/// Executes a command that waits. Returns whether the key is still there, and keys that the
+/// command itself has filled.
+fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
+    let mut hold = server.journaling(server.keyspace.lock(waiter.stripes, now()));
+    (hold.database, hold.notes_created) = (waiter.database, true);
+    hold.notes_new = server.publishing.events().has_new();
+    let mut is_over = waiter.is_over.lock();
+    let mut buffer = BytesMut::new();
+    let value = hold.entry(&key.key).map(EntryRef::value);
+    let may_serve = may_serve(waiter.command, value);
+    let (Run::Data(run), false, true) = (waiter.command.run, *is_over, may_serve) else {
+        return (hold.has(&key.key), Vec::new());
+    };
+    let mut call = Call {
+        server,
+        client: None,
+        hold: &mut hold,
+        arguments: waiter.request.arguments(),
+        reply: Reply::to_buffer(&mut buffer, waiter.version),
+        blocking: Blocking::May,
+        waits_as: None,
+        instead: Instead::default(),
+    };
+    let outcome = call.execute(waiter.command, run);
+    let still_waits = matches!(call.blocking, Blocking::Waits { .. });
+    if let Err(fail) = outcome {
+        call.reply.error(&fail.0);
     }
+    let position = server.log.append(&mut hold);
+    if !still_waits {
+        *is_over = true;
+        server.waiting.remove(waiter);
+        let worker = waiter.client.worker.load(Ordering::Relaxed);
+        let (client, answer) = (waiter.client.id, buffer.freeze());
+        server.clients.send(worker, Letter::Served { client, answer, position });
+    }
+    drop(is_over);
+    // After the answer, for the client itself.
+    server.tracking.invalidate(&server.clients, &mut hold);
+    let is_there = hold.has(&key.key);
+    let (created, expired) = (std::mem::take(&mut hold.created), std::mem::take(&mut hold.expired));
+    server.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
+    drop(hold);
+    server.announce_expired(&expired);
+    (is_there, created)
 }

@@ -12,7 +12,7 @@ use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
 use crate::parked::{Parcel, State};
 use crate::reply::Reply;
-use crate::transaction::{ABORTED, take_queue};
+use crate::transaction::{ABORTED, forget_watch, take_queue};
 
 /// Longest token.
 const TOKEN_BYTES_MAX: usize = 64;
@@ -37,7 +37,7 @@ pub(crate) fn zexec(
     let server = &local.server;
     let queue = take_queue(client).ok_or(NO_MULTI)?;
     let watches = client.watch.borrow().is_some();
-    server.unwatch(client);
+    forget_watch(server, client);
     if queue.is_broken {
         return Err(ABORTED);
     }

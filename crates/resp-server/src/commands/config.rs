@@ -4,6 +4,7 @@ use super::introspection::help;
 use crate::call::Call;
 use crate::fail::{Fail, Outcome};
 use crate::glob;
+use crate::memory::apply_policy;
 use crate::settings::Refusal;
 
 pub(super) fn config_get(call: &mut Call) -> Outcome {
@@ -52,7 +53,7 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
     let events = call.server.settings.text("notify-keyspace-events");
     call.server.publishing.events().apply(&events);
     call.server.log.apply_sync(&call.server.settings.text("appendfsync"));
-    call.server.apply_policy();
+    apply_policy(&call.server.settings, &call.server.keyspace);
     call.hold.uses = call.server.keyspace.uses();
     call.reply.ok();
     Ok(())
@@ -67,7 +68,7 @@ fn restore(call: &Call, before: &[(&'static str, String)]) {
 }
 
 pub(super) fn config_resetstat(call: &mut Call) -> Outcome {
-    call.server.reset_statistics();
+    call.server.statistics.reset();
     call.reply.ok();
     Ok(())
 }

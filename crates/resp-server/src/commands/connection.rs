@@ -14,6 +14,7 @@ use crate::client::{Client, Facts, Replies};
 use crate::dispatch::{After, set_version};
 use crate::fail::{Fail, NO_INTEGER, Outcome, SYNTAX};
 use crate::local::{Letter, LocalServer};
+use crate::parting::forget;
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -65,7 +66,7 @@ pub(super) fn reset(
     _: Arguments,
     reply: &mut Reply,
 ) -> Result<After, Fail> {
-    local.server.forget(client);
+    forget(&local.server, client);
     client.is_authenticated.set(local.server.settings.is_open());
     client.database.set(0);
     client.replies.set(Replies::On);

@@ -9,7 +9,7 @@ use crate::call::{Call, is};
 use crate::commands;
 use crate::fail::Outcome;
 use crate::server::Server;
-use crate::statistics::{CommandTotals, WorkerStatistics};
+use crate::statistics::CommandTotals;
 
 /// The version of Valkey whose commands these are.
 pub(crate) const VERSION: &str = "8.0.1";
@@ -66,14 +66,14 @@ pub(super) fn presented(server: &Server) -> (&'static str, &'static str) {
 }
 
 fn server(call: &Call, out: &mut String) -> std::fmt::Result {
-    let seconds = now().saturating_sub(call.server.started_at) / 1000;
+    let seconds = now().saturating_sub(call.server.statistics.started_at) / 1000;
     writeln!(out, "redis_version:{REDIS_VERSION}\nredis_git_sha1:00000000\nserver_name:{NAME}")?;
     writeln!(out, "valkey_version:{VERSION}\nzodium_version:{}", env!("CARGO_PKG_VERSION"))?;
     let mode = if is_as_redis(call.server) { "redis_mode" } else { "server_mode" };
     writeln!(out, "{mode}:standalone")?;
     writeln!(out, "os:{}\narch_bits:{}", std::env::consts::OS, usize::BITS)?;
-    writeln!(out, "process_id:{}\nrun_id:{}", std::process::id(), call.server.run_id)?;
-    writeln!(out, "tcp_port:{}\nuptime_in_seconds:{seconds}", call.server.port)?;
+    writeln!(out, "process_id:{}\nrun_id:{}", std::process::id(), call.server.statistics.run_id)?;
+    writeln!(out, "tcp_port:{}\nuptime_in_seconds:{seconds}", call.server.settings.port)?;
     writeln!(out, "uptime_in_days:{}\nhz:10", seconds / 86_400)
 }
 
@@ -185,15 +185,4 @@ fn keyspace(call: &Call, out: &mut String) -> std::fmt::Result {
         }
     }
     Ok(())
-}
-
-impl Server {
-    /// Sets the counters of `INFO` to zero.
-    pub(super) fn reset_statistics(&self) {
-        let statistics = &self.statistics;
-        for counter in [&statistics.connections, &statistics.expired, &statistics.evicted] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        statistics.workers.iter().for_each(WorkerStatistics::reset);
-    }
 }

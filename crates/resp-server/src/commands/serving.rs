@@ -101,7 +101,7 @@ pub(super) fn shutdown(call: &mut Call) -> Outcome {
     if words.any(|word| !options.iter().any(|option| is(word, option))) {
         return Err(SYNTAX);
     }
-    if !call.server.may_shut_down {
+    if !call.server.settings.may_shut_down {
         return Err(Fail::fixed(
             "ERR SHUTDOWN is refused: this process serves databases too, stop it with SIGTERM",
         ));

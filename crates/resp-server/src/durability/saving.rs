@@ -91,7 +91,7 @@ pub(crate) fn save(
 pub(crate) fn lastsave(call: &mut Call) -> Outcome {
     let at = match keeper(call.server) {
         Ok(keeper) => keeper.compacted_at(),
-        Err(_) => call.server.started_at / 1000,
+        Err(_) => call.server.statistics.started_at / 1000,
     };
     call.reply.integer(i64::try_from(at).unwrap_or(i64::MAX));
     Ok(())

@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::commands::{self, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
-use crate::memory::Room;
+use crate::memory::{Room, make_room};
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -172,7 +172,7 @@ impl Engine {
             may_write,
             // As with the stock server, only a script that begins with full memory is refused
             // more of it. Keys that may go are locked by the script itself, and go after it.
-            may_grow: traits.allows_oom || call.server.make_room() != Room::None,
+            may_grow: traits.allows_oom || make_room(call.server) != Room::None,
         };
         let returned = self.call(script, &mut commands);
         let version = commands.version;
