@@ -1,4 +1,7 @@
 //! What all workers of a server share.
+//!
+//! Key decision: a part owns its data. Its methods get the other parts that they need as arguments,
+//! so the server itself has only the steps in which many parts have their turn.
 
 use std::sync::Arc;
 
