@@ -2,15 +2,17 @@
 
 use std::cell::Cell;
 
-use zodium_readlocks::{ReadGuard, ReadGuards, WriteGuard};
-
+use crate::guards::Guards;
+use crate::journal::Journal;
+use crate::news::News;
 use crate::record::New;
-use crate::stripe::{Database, Stripe};
+use crate::seen::Seen;
+use crate::stripe::Database;
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
 use crate::{
-    Entry, EntryRef, Keyspace, Kind, Place, Record, Stripes, Text, Tie, Totals, Uses, Value,
-    ValueRef, Watcher, Word, WrongType, random_below,
+    Entry, EntryRef, Keyspace, Kind, Place, Record, Text, Tie, Totals, Uses, Value, ValueRef,
+    Watcher, Word, WrongType, random_below,
 };
 
 /// Locked stripes. All keys that are asked for must be in them. If they were locked to read them
@@ -33,42 +35,14 @@ pub struct Hold<'a> {
     pub keeps_uses: bool,
     /// Number of changes.
     pub changes: u64,
-    /// Whether new lists and sorted sets are noted in `created`.
-    pub notes_created: bool,
-    /// Keys that were not there, and have a list or a sorted set now.
-    pub created: Vec<Removed>,
-    /// Whether keys that were not there are noted in `new`.
-    pub notes_new: bool,
-    /// Keys that were not there, and are now. The caller takes them.
-    pub new: Vec<Removed>,
-    /// Whether changes are noted in `altered`.
-    pub notes_altered: bool,
-    /// Keys that were changed.
-    pub altered: Vec<Word>,
-    /// Whether whole databases were changed, if changes are noted.
-    pub is_all_altered: bool,
-    /// The client that changes keys, as the caller numbers clients; 0 for none.
-    pub changer: u64,
     /// Keys that were asked for and were there, and those that were not.
     pub found: Cell<(u64, u64)>,
-    /// Keys that were removed because their time is past, or a tie of theirs was cut.
-    pub expired: Vec<Removed>,
-    /// Number of times that a key was changed, or looked up to be changed. Counted with a journal.
-    pub touches: u64,
-    /// These keys, if they are noted.
-    touched: Vec<Removed>,
-    /// Whether whole databases were changed.
-    is_whole_touched: bool,
-    /// Whether the caller keeps a journal, and `touched` is noted.
-    pub is_journaled: bool,
-    /// What the caller has noted of the changes.
-    pub journal: Vec<u8>,
-    /// How many of `expired` are in the journal.
-    pub expired_noted: usize,
-    /// Changes up to this position of a log are safe.
-    pub safe: u64,
-    /// The largest position of a change that was seen, and is not safe.
-    seen: Cell<u64>,
+    /// What others are to know of the changes.
+    pub news: News,
+    /// What a log gets of the changes.
+    pub journal: Journal,
+    /// What was seen of changes that a log has.
+    pub seen: Seen,
 }
 
 /// A key of a database that was removed, or has come into being.
@@ -78,82 +52,6 @@ pub struct Removed {
     pub database: usize,
     /// The key.
     pub key: Word,
-}
-
-pub(crate) enum Guards<'a> {
-    One(usize, WriteGuard<'a, Stripe>),
-    /// By number, ascending.
-    Many(Vec<(usize, WriteGuard<'a, Stripe>)>),
-    /// Others may read it too.
-    OneRead(usize, ReadGuard<'a, Stripe>),
-    ManyRead(Stripes, ReadGuards<'a, Stripe>),
-}
-
-/// A command that is said to change nothing does so: a mistake of the program.
-const LOCKED_TO_READ: &str = "keys are changed whose stripes were locked to read them";
-
-impl Guards<'_> {
-    fn stripes(&self) -> Stripes {
-        match self {
-            Guards::One(number, _) | Guards::OneRead(number, _) => Stripes::one(*number),
-            Guards::Many(stripes) => {
-                stripes.iter().fold(Stripes::NONE, |all, (number, _)| all | Stripes::one(*number))
-            }
-            Guards::ManyRead(stripes, _) => *stripes,
-        }
-    }
-
-    fn stripe(&self, number: usize) -> &Stripe {
-        match self {
-            Guards::One(held, stripe) => {
-                assert_eq!(*held, number, "the stripe of the key is locked");
-                stripe
-            }
-            Guards::Many(stripes) => {
-                let place = stripes.partition_point(|(held, _)| *held < number);
-                assert_eq!(stripes[place].0, number, "the stripe of the key is locked");
-                &stripes[place].1
-            }
-            Guards::OneRead(held, stripe) => {
-                assert_eq!(*held, number, "the stripe of the key is locked");
-                stripe
-            }
-            Guards::ManyRead(_, stripes) => {
-                let Some(stripe) = stripes.get(number) else {
-                    unreachable!("the stripe of the key is locked")
-                };
-                stripe
-            }
-        }
-    }
-
-    fn stripe_mut(&mut self, number: usize) -> &mut Stripe {
-        match self {
-            Guards::One(held, stripe) => {
-                assert_eq!(*held, number, "the stripe of the key is locked");
-                stripe
-            }
-            Guards::Many(stripes) => {
-                let place = stripes.partition_point(|(held, _)| *held < number);
-                assert_eq!(stripes[place].0, number, "the stripe of the key is locked");
-                &mut stripes[place].1
-            }
-            Guards::OneRead(..) | Guards::ManyRead(..) => unreachable!("{LOCKED_TO_READ}"),
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Stripe> {
-        self.stripes().numbers().map(|number| self.stripe(number))
-    }
-
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Stripe> {
-        let (one, many) = match self {
-            Guards::One(_, stripe) => (Some(&mut **stripe), &mut [][..]),
-            Guards::Many(stripes) => (None, &mut stripes[..]),
-            Guards::OneRead(..) | Guards::ManyRead(..) => unreachable!("{LOCKED_TO_READ}"),
-        };
-        one.into_iter().chain(many.iter_mut().map(|(_, stripe)| &mut **stripe))
-    }
 }
 
 impl<'a> Hold<'a> {
@@ -167,24 +65,10 @@ impl<'a> Hold<'a> {
             uses: keyspace.uses(),
             keeps_uses: false,
             changes: 0,
-            notes_created: false,
-            created: Vec::new(),
-            notes_new: false,
-            new: Vec::new(),
-            notes_altered: false,
-            altered: Vec::new(),
-            is_all_altered: false,
-            changer: 0,
             found: Cell::default(),
-            expired: Vec::new(),
-            touches: 0,
-            touched: Vec::new(),
-            is_whole_touched: false,
-            is_journaled: false,
-            journal: Vec::new(),
-            expired_noted: 0,
-            safe: u64::MAX,
-            seen: Cell::new(0),
+            news: News::default(),
+            journal: Journal::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -193,7 +77,7 @@ impl<'a> Hold<'a> {
     pub fn entry(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let Place { stripe: number, hash } = self.keyspace.place(key);
         let stripe = self.guards.stripe(number);
-        self.see(stripe.unsynced.of(hash, self.safe));
+        self.seen.see(stripe.unsynced.of(hash, self.seen.safe));
         let database = &stripe.databases[self.database];
         database.get(hash, key).filter(|entry| !self.is_gone(database, *entry))
     }
@@ -298,8 +182,8 @@ impl<'a> Hold<'a> {
         let (now, uses) = (self.now, self.uses);
         let (database, hash) = self.fresh(key);
         let is_new = database.insert(hash, key, new, |used| used.again(now, uses));
-        if self.notes_new && is_new {
-            self.new.push(Removed { database: self.database, key: key.into() });
+        if is_new {
+            self.news.new.note(|| Removed { database: self.database, key: key.into() });
         }
     }
 
@@ -346,9 +230,7 @@ impl<'a> Hold<'a> {
     /// Notes that a key has a new list or sorted set, or a stream a new entry, for commands that
     /// wait for it.
     pub fn note_filled(&mut self, key: &[u8]) {
-        if self.notes_created {
-            self.created.push(Removed { database: self.database, key: key.into() });
-        }
+        self.news.filled.note(|| Removed { database: self.database, key: key.into() });
     }
 
     /// Removes a key. The caller says [`Hold::changed`].
@@ -397,9 +279,7 @@ impl<'a> Hold<'a> {
     /// Notes a change of a key, for those that watch it.
     pub fn changed(&mut self, key: &[u8]) {
         self.changes += 1;
-        if self.notes_altered {
-            self.altered.push(key.into());
-        }
+        self.news.altered.note(|| key.into());
         let Place { stripe: number, hash } = self.keyspace.place(key);
         let stripe = self.guards.stripe_mut(number);
         stripe.mark(self.database, key);
@@ -524,8 +404,8 @@ impl<'a> Hold<'a> {
     pub fn flush(&mut self) -> Vec<impl Send + use<>> {
         let database = self.database;
         self.changes += 1;
-        (self.touches, self.is_whole_touched) = (self.touches + 1, true);
-        self.is_all_altered = self.notes_altered;
+        self.journal.touch_all();
+        self.news.note_all_altered();
         let flushed = self.guards.all_mut().map(|stripe| {
             let place = |key: &[u8]| self.keyspace.place(key).hash;
             let table = &stripe.databases[database].table;
@@ -540,8 +420,8 @@ impl<'a> Hold<'a> {
     /// Exchanges two databases. All stripes must be held.
     pub fn swap(&mut self, one: usize, other: usize) {
         self.changes += 1;
-        (self.touches, self.is_whole_touched) = (self.touches + 1, true);
-        self.is_all_altered = self.notes_altered;
+        self.journal.touch_all();
+        self.news.note_all_altered();
         for stripe in self.guards.all_mut() {
             let is_there = |database: usize, key: &[u8]| {
                 let table = &stripe.databases[database].table;
@@ -555,42 +435,32 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// The largest position of a change that was seen, and is not safe; 0 if there is none.
-    #[must_use]
-    pub fn seen(&self) -> u64 {
-        self.seen.get()
-    }
-
     /// Ends noting what was touched. `logged` is the position of these changes in a log, if readers
     /// are to know it while it is not safe. Must be called before the stripes are unlocked.
     pub fn end_touches(&mut self, logged: Option<u64>) {
-        let touched = std::mem::take(&mut self.touched);
+        let (touched, is_whole) = self.journal.take_touched();
         if let Some(position) = logged {
             for Removed { key, .. } in &touched {
                 let Place { stripe: number, hash } = self.keyspace.place(key);
-                self.guards.stripe_mut(number).unsynced.note(hash, position, self.safe);
+                self.guards.stripe_mut(number).unsynced.note(hash, position, self.seen.safe);
             }
-            if self.is_whole_touched {
+            if is_whole {
                 self.guards.all_mut().for_each(|stripe| stripe.unsynced.note_all(position));
             }
         }
         if self.keyspace.changed.is_noted() {
-            self.keyspace.changed.note(touched.into_iter(), self.is_whole_touched);
+            self.keyspace.changed.note(touched.into_iter(), is_whole);
         }
-        self.is_whole_touched = false;
     }
 
     /// Notes that a key is about to be changed.
     fn touch(&mut self, key: &[u8]) {
-        self.touches += 1;
-        if self.is_journaled {
-            self.touched.push(Removed { database: self.database, key: key.into() });
-        }
+        self.journal.touch(self.database, key);
     }
 
     /// As [`Hold::touch`], for a key that is there.
     fn touch_if_there(&mut self, key: &[u8]) {
-        if self.is_journaled {
+        if self.journal.is_kept {
             let (database, hash) = self.fresh(key);
             if database.table.get(hash, key).is_some() {
                 self.touch(key);
@@ -598,14 +468,8 @@ impl<'a> Hold<'a> {
         }
     }
 
-    fn see(&self, position: u64) {
-        if position > self.seen.get() {
-            self.seen.set(position);
-        }
-    }
-
     fn see_all(&self) {
-        self.guards.all().for_each(|stripe| self.see(stripe.unsynced.of_any(self.safe)));
+        self.guards.all().for_each(|stripe| self.seen.see(stripe.unsynced.of_any(self.seen.safe)));
     }
 
     /// The same, counted as found or not.
@@ -631,7 +495,7 @@ impl<'a> Hold<'a> {
     /// The part of the database that has a key, without that key if its time is past.
     fn fresh(&mut self, key: &[u8]) -> (&mut Database, u64) {
         let Place { stripe: number, hash } = self.keyspace.place(key);
-        self.see(self.guards.stripe(number).unsynced.of(hash, self.safe));
+        self.seen.see(self.guards.stripe(number).unsynced.of(hash, self.seen.safe));
         let stripe = self.guards.stripe_mut(number);
         let database = &stripe.databases[self.database];
         let is_past = database.volatile > 0
@@ -639,10 +503,8 @@ impl<'a> Hold<'a> {
         if is_past || database.is_cut(key, self.moment) {
             stripe.mark(self.database, key);
             stripe.databases[self.database].remove(hash, key);
-            self.expired.push(Removed { database: self.database, key: key.into() });
-            if self.is_journaled {
-                self.touched.push(Removed { database: self.database, key: key.into() });
-            }
+            self.news.expired.push(Removed { database: self.database, key: key.into() });
+            self.journal.note(self.database, key);
         }
         (&mut self.guards.stripe_mut(number).databases[self.database], hash)
     }

@@ -9,7 +9,8 @@ use zodium_readlocks::{ReadLocks, Reader};
 
 use crate::changed_keys::ChangedKeys;
 use crate::eviction::{Candidate, Pool};
-use crate::hold::{Guards, Hold};
+use crate::guards::Guards;
+use crate::hold::Hold;
 use crate::stripe::{Database, Stripe, Tally};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;

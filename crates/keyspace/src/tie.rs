@@ -127,7 +127,7 @@ mod tests {
         hold.put(b"one", text());
         assert!(hold.has(b"one"));
         hold.remove_expired(b"two");
-        assert_eq!(hold.expired.len(), 2, "the key that was replaced, and the one removed");
+        assert_eq!(hold.news.expired.len(), 2, "the key that was replaced, and the one removed");
         assert_eq!(hold.len(), 1);
     }
 

@@ -283,7 +283,7 @@ fn stripes_that_are_read_are_open_to_readers_only() {
 }
 
 #[test]
-#[should_panic(expected = "locked to read them")]
+#[should_panic(expected = "is not locked to change it")]
 fn stripes_that_are_read_are_not_changed() {
     let keyspace = Keyspace::default();
     let reader = keyspace.reader();

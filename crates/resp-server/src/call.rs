@@ -58,7 +58,7 @@ impl<'a> Call<'a, '_> {
     /// Notes a change of a key, and announces it.
     pub(crate) fn changed(&mut self, key: &[u8], class: Class, event: &str) {
         self.hold.changed(key);
-        for Removed { database, key } in std::mem::take(&mut self.hold.new) {
+        for Removed { database, key } in self.hold.news.new.take() {
             let Server { publishing, clients, .. } = self.server;
             publishing.announce(clients, (database, &key), Class::New, "new");
         }

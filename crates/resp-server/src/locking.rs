@@ -45,14 +45,14 @@ impl Server {
 
     /// The same hold, which notes what clients wait for, and what the log gets.
     pub(crate) fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
-        hold.notes_created = self.waiting.is_any();
-        hold.notes_new = self.publishing.events().has_new();
+        hold.news.filled.is_noted = self.waiting.is_any();
+        hold.news.new.is_noted = self.publishing.events().has_new();
         self.journaling(hold)
     }
 
     /// The same hold, which notes what clients are told of, and what the log gets.
     pub(crate) fn journaling<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
-        hold.notes_altered = self.tracking.is_any();
+        hold.news.altered.is_noted = self.tracking.is_any();
         self.log.follow(&mut hold);
         hold
     }
@@ -95,8 +95,8 @@ struct Removals {
 
 impl Removals {
     fn of(hold: &mut Hold) -> Removals {
-        let created = std::mem::take(&mut hold.created);
-        Removals { created, expired: std::mem::take(&mut hold.expired) }
+        let created = hold.news.filled.take();
+        Removals { created, expired: std::mem::take(&mut hold.news.expired) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{Hold, Removed, Word};
+use zodium_keyspace::{Altered, Hold, Removed, Word};
 
 use crate::call::Call;
 use crate::clients::Clients;
@@ -118,13 +118,10 @@ impl Tracking {
 
     /// Tells clients of what a hold has changed. Its stripes are locked still.
     pub(crate) fn invalidate(&self, receivers: &Clients, hold: &mut Hold) {
-        if std::mem::take(&mut hold.is_all_altered) {
-            hold.altered.clear();
-            return self.invalidate_all(receivers);
-        }
-        if !hold.altered.is_empty() {
-            let altered = std::mem::take(&mut hold.altered);
-            self.invalidate_keys(receivers, &altered, hold.changer);
+        match hold.news.take_altered() {
+            Altered::All => self.invalidate_all(receivers),
+            Altered::Keys(keys) if keys.is_empty() => {}
+            Altered::Keys(keys) => self.invalidate_keys(receivers, &keys, hold.news.changer),
         }
     }
 

@@ -170,8 +170,9 @@ pub(crate) fn serve(server: &Server, created: Vec<Removed>) {
 /// command itself has filled.
 fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
     let mut hold = server.journaling(server.keyspace.lock(waiter.stripes, now()));
-    (hold.database, hold.notes_created) = (waiter.database, true);
-    hold.notes_new = server.publishing.events().has_new();
+    hold.database = waiter.database;
+        hold.news.filled.is_noted = true;
+    hold.news.new.is_noted = server.publishing.events().has_new();
     let mut is_over = waiter.is_over.lock();
     let mut buffer = BytesMut::new();
     let value = hold.entry(&key.key).map(EntryRef::value);
@@ -206,7 +207,7 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     // After the answer, for the client itself.
     server.tracking.invalidate(&server.clients, &mut hold);
     let is_there = hold.has(&key.key);
-    let (created, expired) = (std::mem::take(&mut hold.created), std::mem::take(&mut hold.expired));
+    let (created, expired) = (hold.news.filled.take(), std::mem::take(&mut hold.news.expired));
     server.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
     drop(hold);
     server.announce_expired(&expired);

@@ -58,7 +58,7 @@ pub(super) fn swapdb(call: &mut Call) -> Outcome {
         call.hold.swap(one, other);
         for database in [one, other] {
             // Commands may wait for keys that the other database had.
-            call.hold.created.extend(call.server.waiting.keys_of(database));
+            call.hold.news.filled.extend(call.server.waiting.keys_of(database));
         }
     }
     call.reply.ok();

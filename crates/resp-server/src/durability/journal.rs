@@ -26,10 +26,10 @@ impl Call<'_, '_> {
         command: &'static Command,
         run: fn(&mut Call) -> Outcome,
     ) -> Outcome {
-        let (touches, database) = (self.hold.touches, self.hold.database);
+        let (touches, database) = (self.hold.journal.touches(), self.hold.database);
         // A command that has waited was counted when it came.
         let counters = self.client.and_then(|client| {
-            self.hold.changer = client.id();
+            self.hold.news.changer = client.id();
             self.server.statistics.workers.get(client.shared.worker.load(Ordering::Relaxed))
         });
         let begun = counters.map(|counters| (counters, counters.begin(command)));
@@ -39,7 +39,7 @@ impl Call<'_, '_> {
         }
         self.remember(command);
         // Scripts note each of their commands.
-        let is_noted = self.hold.is_journaled && self.hold.touches > touches;
+        let is_noted = self.hold.journal.is_kept && self.hold.journal.touches() > touches;
         if is_noted && command.has(flags::WRITE) {
             self.note(database);
         }
@@ -48,7 +48,7 @@ impl Call<'_, '_> {
 
     /// Has the log get a request in place of this one.
     pub(crate) fn log_instead<'w>(&mut self, words: impl IntoIterator<Item = &'w [u8]>) {
-        if self.hold.is_journaled {
+        if self.hold.journal.is_kept {
             let request = words.into_iter().collect();
             self.instead.requests.get_or_insert_default().push(request);
         }
@@ -56,7 +56,7 @@ impl Call<'_, '_> {
 
     /// Has the log get a tie of the first key in place of the command.
     pub(crate) fn log_tie(&mut self, tie: &Tie) {
-        if self.hold.is_journaled {
+        if self.hold.journal.is_kept {
             self.instead.requests.get_or_insert_default();
             self.instead.ties.push(tie.clone());
         }
@@ -68,36 +68,35 @@ impl Call<'_, '_> {
         begin(hold);
         let Instead { requests, ties } = std::mem::take(&mut self.instead);
         match requests {
-            None => items::write_command(&mut hold.journal, database, self.arguments),
+            None => items::write_command(&mut hold.journal.record, database, self.arguments),
             Some(requests) => {
                 for request in &requests {
-                    items::write_command(&mut hold.journal, database, request.arguments());
+                    items::write_command(&mut hold.journal.record, database, request.arguments());
                 }
             }
         }
         let key = self.arguments.word(1);
-        ties.iter().for_each(|tie| items::write_tie(&mut hold.journal, database, key, tie));
+        ties.iter().for_each(|tie| items::write_tie(&mut hold.journal.record, database, key, tie));
     }
 }
 
 /// Begins the record of a hold, if that has not begun.
 pub(super) fn begin(hold: &mut Hold) {
-    if hold.journal.is_empty() {
-        items::write_time(&mut hold.journal, hold.now);
+    if hold.journal.record.is_empty() {
+        items::write_time(&mut hold.journal.record, hold.now);
     }
 }
 
 /// Notes keys that are gone because their time is past, or a tie of theirs was cut. Commands that
 /// are noted later have not seen them.
 pub(super) fn note_removals(hold: &mut Hold) {
-    if hold.expired_noted >= hold.expired.len() {
+    if hold.journal.expired >= hold.news.expired.len() {
         return;
     }
     begin(hold);
-    let mut journal = std::mem::take(&mut hold.journal);
-    for Removed { database, key } in &hold.expired[hold.expired_noted..] {
-        items::write_removal(&mut journal, *database, key);
+    let (journal, expired) = (&mut hold.journal, &hold.news.expired);
+    for Removed { database, key } in &expired[journal.expired..] {
+        items::write_removal(&mut journal.record, *database, key);
     }
-    hold.expired_noted = hold.expired.len();
-    hold.journal = journal;
+    journal.expired = expired.len();
 }

@@ -77,16 +77,16 @@ impl KeyLog {
     /// Has a hold keep a journal, if there is a log.
     pub(crate) fn follow(&self, hold: &mut Hold) {
         if let Some(keeper) = self.keeper() {
-            hold.is_journaled = true;
-            hold.safe = keeper.safe();
+            hold.journal.is_kept = true;
+            hold.seen.safe = keeper.safe();
         }
     }
 
     /// Notes an item of the record of a hold, if there is a log.
     pub(crate) fn note_item(&self, hold: &mut Hold, write: impl FnOnce(&mut Vec<u8>)) {
-        if hold.is_journaled {
+        if hold.journal.is_kept {
             begin(hold);
-            write(&mut hold.journal);
+            write(&mut hold.journal.record);
         }
     }
 
@@ -97,12 +97,12 @@ impl KeyLog {
         note_removals(hold);
         let is_always = keeper.log.sync() == Sync::Always;
         let mut position = 0;
-        if !hold.journal.is_empty() {
-            position = keeper.log.append(&hold.journal);
-            hold.journal.clear();
+        if !hold.journal.record.is_empty() {
+            position = keeper.log.append(&hold.journal.record);
+            hold.journal.record.clear();
         }
         hold.end_touches((is_always && position > 0).then_some(position));
-        if is_always { position.max(hold.seen()) } else { 0 }
+        if is_always { position.max(hold.seen.last()) } else { 0 }
     }
 
     /// Appends keys that were removed without a hold. Their stripe is locked.

@@ -1,0 +1,52 @@
+//! What a log gets of the changes of a hold, and which keys they are.
+
+use crate::Removed;
+
+/// What the caller writes about a hold, and the keys that it has changed.
+#[derive(Default)]
+pub struct Journal {
+    /// Whether the caller keeps a log. Keys are noted then.
+    pub is_kept: bool,
+    /// What the log gets.
+    pub record: Vec<u8>,
+    /// How many of the expired keys the record has.
+    pub expired: usize,
+    /// Number of times that a key was changed, or looked up to be changed.
+    touches: u64,
+    /// These keys.
+    touched: Vec<Removed>,
+    /// Whether whole databases were changed.
+    is_whole_touched: bool,
+}
+
+impl Journal {
+    /// Number of times that a key was changed, or looked up to be changed.
+    #[must_use]
+    pub fn touches(&self) -> u64 {
+        self.touches
+    }
+
+    /// Notes that a key is about to be changed.
+    pub(crate) fn touch(&mut self, database: usize, key: &[u8]) {
+        self.touches += 1;
+        self.note(database, key);
+    }
+
+    /// Notes a change of whole databases.
+    pub(crate) fn touch_all(&mut self) {
+        self.touches += 1;
+        self.is_whole_touched = true;
+    }
+
+    /// Notes a key that is gone because its time is past, which is no change of the caller's.
+    pub(crate) fn note(&mut self, database: usize, key: &[u8]) {
+        if self.is_kept {
+            self.touched.push(Removed { database, key: key.into() });
+        }
+    }
+
+    /// Takes the noted keys, and whether whole databases were changed.
+    pub(crate) fn take_touched(&mut self) -> (Vec<Removed>, bool) {
+        (std::mem::take(&mut self.touched), std::mem::take(&mut self.is_whole_touched))
+    }
+}

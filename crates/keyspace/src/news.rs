@@ -1,0 +1,72 @@
+//! What a hold notes of its changes for others: clients that wait, listen, or keep copies.
+
+use crate::{Removed, Word};
+
+/// Things that are noted if they are asked for.
+pub struct Noted<T> {
+    /// Whether they are noted.
+    pub is_noted: bool,
+    items: Vec<T>,
+}
+
+/// What others are to know of the changes of a hold.
+#[derive(Default)]
+pub struct News {
+    /// Keys that were not there, and have a list or a sorted set now; streams with a new entry.
+    pub filled: Noted<Removed>,
+    /// Keys that were not there, and are now.
+    pub new: Noted<Removed>,
+    /// The client that changes keys, as the caller numbers clients; 0 for none.
+    pub changer: u64,
+    /// Keys that were changed.
+    pub altered: Noted<Word>,
+    /// Whether whole databases were changed, if changes are noted.
+    is_all_altered: bool,
+    /// Keys that were removed because their time is past, or a tie of theirs was cut.
+    pub expired: Vec<Removed>,
+}
+
+/// What was changed of all keys.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Altered {
+    /// These.
+    Keys(Vec<Word>),
+    /// Whole databases.
+    All,
+}
+
+impl<T> Noted<T> {
+    /// Takes what was noted.
+    pub fn take(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.items)
+    }
+
+    /// Adds items, whether they are asked for or not.
+    pub fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        self.items.extend(items);
+    }
+
+    pub(crate) fn note(&mut self, item: impl FnOnce() -> T) {
+        if self.is_noted {
+            self.items.push(item());
+        }
+    }
+}
+
+impl<T> Default for Noted<T> {
+    fn default() -> Noted<T> {
+        Noted { is_noted: false, items: Vec::new() }
+    }
+}
+
+impl News {
+    /// Takes what was changed.
+    pub fn take_altered(&mut self) -> Altered {
+        let keys = self.altered.take();
+        if std::mem::take(&mut self.is_all_altered) { Altered::All } else { Altered::Keys(keys) }
+    }
+
+    pub(crate) fn note_all_altered(&mut self) {
+        self.is_all_altered = self.altered.is_noted;
+    }
+}
