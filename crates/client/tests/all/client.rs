@@ -303,13 +303,14 @@ fn a_client_without_a_server_waits_as_long_as_it_was_told_and_says_why() {
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("is the server running there?"), "{error}");
     let late = Client::connect(Options { wait: false, ..options }).unwrap();
-    assert!(!late.is_connected());
+    assert!(!late.is_connected() && late.peer().is_none());
     server.restart();
     let deadline = Instant::now() + PATIENCE;
     while late.wait().is_err() {
         assert!(Instant::now() < deadline);
     }
     assert!(late.is_connected());
+    assert_eq!(late.peer(), Some(server.path().display().to_string()));
     late.close();
     assert!(matches!(late.sync(), Err(ClientError::Closed)));
 }
