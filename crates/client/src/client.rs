@@ -1,7 +1,6 @@
 //! The client: loads, calls, and the state of its storage.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use crate::connection::{Connection, Started};
 use crate::connector;
 use crate::options::{Access, Options, TlsOptions, WarmUpList};
 use crate::reading::oids_of;
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 use crate::table::{LoadKey, Loaded};
 use crate::{ClientError, Revision};
 
@@ -73,7 +72,7 @@ impl Client {
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         let shared = self.shared.load();
-        let current = shared.connection.load();
+        let current = shared.standing.current();
         current.as_ref().is_some_and(|current| current.connection.end_reason().is_none())
     }
 
@@ -81,7 +80,7 @@ impl Client {
     /// without a connection.
     pub fn peer(&self) -> Option<String> {
         let shared = self.shared.load();
-        let current = shared.connection.load();
+        let current = shared.standing.current();
         let peer = current.as_ref().and_then(|current| current.connection.transport.peer());
         peer.map(str::to_owned)
     }
@@ -188,7 +187,7 @@ impl Client {
     /// This is a hint: it does nothing without a connection, or while too many loads are pending.
     pub fn prefetch(&self, oids: &[Oid], before: Tid) {
         let shared = self.shared.load();
-        let current = shared.connection.load();
+        let current = shared.standing.current();
         let Some(connection) = current.as_ref().map(|current| &current.connection) else { return };
         let room = PREFETCHED_MAX.saturating_sub(connection.load_count());
         let is_known = |(oid, before): &LoadKey| shared.cache.knows(*oid, *before);
@@ -246,7 +245,7 @@ impl Client {
         // Set before the check below, which then also sees a connection that the connector makes
         // meanwhile.
         shared.use_addresses(addresses);
-        if let Some(current) = &*shared.connection.load() {
+        if let Some(current) = &*shared.standing.current() {
             let reason = "it was left for another server";
             current.connection.end(ClientError::disconnected(reason));
         }
@@ -259,9 +258,8 @@ impl Client {
     /// Closes the connection and fails all pending requests.
     pub fn close(&self) {
         let shared = self.shared();
-        shared.enter(Phase::Closed);
-        shared.dismiss_commits();
-        if let Some(current) = &*shared.connection.load() {
+        shared.close();
+        if let Some(current) = &*shared.standing.current() {
             current.connection.end(ClientError::Closed);
         }
         let connector = self.connector.lock().take();
@@ -272,7 +270,7 @@ impl Client {
         connector.thread().unpark();
         let patience = Instant::now() + CLOSE_PATIENCE;
         while !connector.is_finished() {
-            if shared.is_handshaking.load(Ordering::Relaxed) && Instant::now() >= patience {
+            if shared.standing.is_handshaking() && Instant::now() >= patience {
                 // The connector is waiting for an unresponsive server; it will end after its
                 // timeout.
                 return;

@@ -1,7 +1,6 @@
 //! The connector thread: finds a server, catches up with missed invalidations, reads the connection
 //! while no caller does, and reconnects when it is lost.
 
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -15,7 +14,8 @@ use crate::connection::Connection;
 use crate::idle::LivenessCheck;
 use crate::options::Access;
 use crate::reading::oids_of;
-use crate::shared::{Delivery, Established, Phase, Shared};
+use crate::shared::{Delivery, Shared};
+use crate::standing::{Established, Phase};
 use crate::{ClientError, chunk, warm_up};
 
 /// Interval between heartbeats, as stock clients use it.
@@ -40,12 +40,12 @@ struct Candidate {
 
 /// Runs until the client is closed.
 pub(crate) fn run(shared: &Arc<Shared>) {
-    while !shared.is_closed() {
-        shared.is_handshaking.store(true, Ordering::Relaxed);
+    while !shared.standing.is_closed() {
+        shared.standing.set_handshaking(true);
         let addresses = shared.addresses.load_full();
         let established =
             find(shared, &addresses, false).and_then(|candidate| establish(shared, candidate));
-        shared.is_handshaking.store(false, Ordering::Relaxed);
+        shared.standing.set_handshaking(false);
         match established {
             Ok(current) => {
                 let warm_up = warm_up::start(shared, &current);
@@ -59,7 +59,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
                 let _ = warm_up.map(JoinHandle::join);
             }
             Err(error) => {
-                shared.enter(Phase::Connecting(error.to_string().into()));
+                shared.standing.enter(Phase::Connecting(error.to_string().into()));
                 thread::park_timeout(RETRY);
             }
         }
@@ -72,7 +72,7 @@ fn maintain(shared: &Arc<Shared>, current: &Established) {
     let connection = &current.connection;
     let mut next_heartbeat = Instant::now() + HEARTBEAT;
     let mut liveness = LivenessCheck::new(shared.options.silence_max);
-    while connection.end_reason().is_none() && !shared.is_closed() {
+    while connection.end_reason().is_none() && !shared.standing.is_closed() {
         let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
         let patience = if wants_better { UPGRADE } else { HEARTBEAT };
         connection.read_while_idle(
@@ -97,18 +97,18 @@ fn maintain(shared: &Arc<Shared>, current: &Established) {
 
 /// Ends a connection, and waits until its last message has been handled.
 fn end(shared: &Shared, current: &Established) {
-    let reason = match shared.is_closed() {
+    let reason = match shared.standing.is_closed() {
         true => ClientError::Closed,
         false => ClientError::disconnected("switching to another server"),
     };
     current.connection.end(reason);
     drop(current.connection.reading.lock());
-    shared.connection.store(None);
+    shared.standing.end();
     // Another server allocates other oids.
     shared.oids.lock().clear();
     if let Some(reason) = current.connection.end_reason() {
-        shared.enter(Phase::Connecting(reason.to_string().into()));
-        if !shared.is_closed() {
+        shared.standing.enter(Phase::Connecting(reason.to_string().into()));
+        if !shared.standing.is_closed() {
             warn!(%reason, "disconnected");
         }
     }
@@ -215,8 +215,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
         let connection = Arc::clone(&connection);
         Established { connection, stream, is_read_only, has_chunks }
     };
-    shared.connection.store(Some(Arc::new(current())));
-    shared.enter(Phase::Connected);
+    shared.standing.begin(current());
     info!(peer = connection.transport.peer(), is_read_only, "connected");
     Ok(current())
 }

@@ -1,24 +1,25 @@
-//! The state that all threads of a client share: connection, cache, commit lock.
+//! The state that all threads of a client share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tracing::warn;
 use zodium_disk::RealDisk;
 use zodium_pickle::Value;
-use zodium_transport::{Patience, TICK, TlsSide};
+use zodium_transport::{Patience, TlsSide};
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::LoadReply;
 
 use crate::cache::{Cache, CacheFile, Stream};
+use crate::commit_turns::{CommitTurn, CommitTurns};
 use crate::connection::{Connection, Receiver};
 use crate::keyed_mutex::KeyedMutex;
 use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};
+use crate::standing::{Established, Phase, Standing};
 use crate::warm_up::WarmUp;
 use crate::{ClientError, Revision};
 
@@ -34,12 +35,7 @@ pub(crate) struct Shared {
     cache_file: Mutex<Option<CacheFile>>,
     /// The objects that are loaded first, for the next run.
     pub(crate) warm_up: WarmUp,
-    /// The established connection, if there is one.
-    pub(crate) connection: ArcSwapOption<Established>,
-    /// Relaxed: whether the connector is in the middle of a handshake.
-    pub(crate) is_handshaking: AtomicBool,
-    phase: Mutex<Phase>,
-    phase_changed: Condvar,
+    pub(crate) standing: Standing,
     /// The last transaction that watchers were told of, written by the reading thread. Release
     /// pairs with Acquire: a reader of it sees the cache as of that transaction.
     last_tid: AtomicU64,
@@ -49,42 +45,9 @@ pub(crate) struct Shared {
     pub(crate) oids: Mutex<Vec<Oid>>,
     /// Read-ahead of the iteration over all objects.
     pub(crate) objects_ahead: Mutex<ObjectsAhead>,
-    /// Whether a transaction is open; a connection allows one at a time.
-    is_committing: Mutex<bool>,
-    commit_over: Condvar,
+    commits: Arc<CommitTurns>,
     /// Locks blobs that are being fetched.
     pub(crate) blob_locks: KeyedMutex<(Oid, Tid)>,
-    /// Source of transaction ids.
-    pub(crate) transactions: AtomicU64,
-}
-
-/// A connection that is up to date with the server.
-pub(crate) struct Established {
-    pub(crate) connection: Arc<Connection>,
-    /// Identifies its messages to the cache.
-    pub(crate) stream: Stream,
-    /// Whether the server refuses commits on it.
-    pub(crate) is_read_only: bool,
-    /// Whether the server has the methods that return many records.
-    pub(crate) has_chunks: bool,
-}
-
-/// State of the connection.
-#[derive(Clone)]
-pub(crate) enum Phase {
-    /// Not connected; the text is the error of the last attempt.
-    Connecting(Arc<str>),
-    Connected,
-    Closed,
-}
-
-/// The right to have a transaction open; released when dropped.
-pub(crate) struct CommitGuard(Arc<Shared>);
-
-impl Drop for CommitGuard {
-    fn drop(&mut self) {
-        self.0.end_commit();
-    }
 }
 
 /// Delivers the messages of one connection to cache and watcher.
@@ -106,75 +69,23 @@ impl Shared {
             addresses: ArcSwap::from_pointee(options.addresses.clone()),
             options,
             tls,
-            connection: ArcSwapOption::empty(),
-            is_handshaking: AtomicBool::new(false),
-            phase: Mutex::new(Phase::Connecting("no connection was attempted yet".into())),
-            phase_changed: Condvar::new(),
+            standing: Standing::default(),
             last_tid: AtomicU64::new(0),
             info: Mutex::new(Value::Dict(Vec::new())),
             oids: Mutex::default(),
             objects_ahead: Mutex::default(),
-            is_committing: Mutex::default(),
-            commit_over: Condvar::new(),
+            commits: Arc::default(),
             blob_locks: KeyedMutex::new(),
-            transactions: AtomicU64::new(0),
         }
     }
 
     /// The connection; waits for one as long as calls may.
     pub(crate) fn established(&self) -> Result<Arc<Established>, ClientError> {
-        let current = self.connection.load_full();
-        match current.filter(|current| current.connection.end_reason().is_none()) {
-            Some(current) => Ok(current),
-            None => self.wait_for_connection(),
-        }
+        self.standing.established(self.options.wait_timeout, &self.patience)
     }
 
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, ClientError> {
         self.established().map(|current| Arc::clone(&current.connection))
-    }
-
-    fn wait_for_connection(&self) -> Result<Arc<Established>, ClientError> {
-        let limit = self.options.wait_timeout;
-        let deadline = Instant::now() + limit;
-        let mut phase = self.phase.lock();
-        loop {
-            if let Phase::Closed = &*phase {
-                return Err(ClientError::Closed);
-            }
-            let current = self.connection.load_full();
-            if let Some(current) = current.filter(|one| one.connection.end_reason().is_none()) {
-                return Ok(current);
-            }
-            let tick = deadline.min(Instant::now() + TICK);
-            if !self.phase_changed.wait_until(&mut phase, tick).timed_out() {
-                continue;
-            }
-            if Instant::now() >= deadline {
-                let reason = match &*phase {
-                    Phase::Connecting(reason) => Arc::clone(reason),
-                    Phase::Connected | Phase::Closed => "the connection has just ended".into(),
-                };
-                let waited_seconds = limit.as_secs_f64();
-                return Err(ClientError::Unreachable { waited_seconds, reason });
-            }
-            if MutexGuard::unlocked(&mut phase, || self.patience.has_ended()) {
-                return Err(ClientError::Interrupted);
-            }
-        }
-    }
-
-    /// Enters a phase and wakes the threads that wait for a connection. [`Phase::Closed`] is final.
-    pub(crate) fn enter(&self, next: Phase) {
-        let mut phase = self.phase.lock();
-        if !matches!(*phase, Phase::Closed) {
-            *phase = next;
-        }
-        self.phase_changed.notify_all();
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        matches!(*self.phase.lock(), Phase::Closed)
     }
 
     /// The cached answer to a load, if it is certainly correct.
@@ -238,7 +149,7 @@ impl Shared {
 
     /// Whether commits are refused, as far as the client knows now.
     pub(crate) fn is_read_only(&self) -> bool {
-        match (&*self.connection.load(), self.options.access) {
+        match (&*self.standing.current(), self.options.access) {
             (_, Access::ReadOnly) => true,
             (Some(current), _) => current.is_read_only,
             (None, access) => access != Access::ReadWrite,
@@ -253,34 +164,18 @@ impl Shared {
         self.addresses.store(Arc::new(addresses));
     }
 
-    /// Waits until no other transaction is open. Fails if the client is closed.
-    pub(crate) fn begin_commit(self: &Arc<Shared>) -> Result<CommitGuard, ClientError> {
-        let mut is_committing = self.is_committing.lock();
-        while *is_committing {
-            if self.is_closed() {
-                return Err(ClientError::Closed);
-            }
-            let waited = self.commit_over.wait_for(&mut is_committing, TICK);
-            if waited.timed_out()
-                && MutexGuard::unlocked(&mut is_committing, || self.patience.has_ended())
-            {
-                return Err(ClientError::Interrupted);
-            }
-        }
-        *is_committing = true;
-        Ok(CommitGuard(Arc::clone(self)))
+    /// Waits until no other transaction is open.
+    ///
+    /// # Errors
+    /// The client is closed, or the thread is interrupted.
+    pub(crate) fn begin_commit(&self) -> Result<CommitTurn, ClientError> {
+        self.commits.begin(&self.standing, &self.patience)
     }
 
-    /// Makes threads that wait to commit notice that the client is closed.
-    pub(crate) fn dismiss_commits(&self) {
-        // A thread that saw the client open is waiting once this lock is taken.
-        drop(self.is_committing.lock());
-        self.commit_over.notify_all();
-    }
-
-    fn end_commit(&self) {
-        *self.is_committing.lock() = false;
-        self.commit_over.notify_one();
+    /// Fails all calls that wait, and those to come.
+    pub(crate) fn close(&self) {
+        self.standing.enter(Phase::Closed);
+        self.commits.dismiss();
     }
 }
 

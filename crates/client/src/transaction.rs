@@ -3,7 +3,6 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -12,9 +11,11 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::encode_oneway;
 
+use crate::commit_turns::CommitTurn;
 use crate::connection::Connection;
 use crate::outcome::SentStores;
-use crate::shared::{CommitGuard, Established, Shared};
+use crate::shared::Shared;
+use crate::standing::Established;
 use crate::{Client, ClientError, Unfinished};
 
 /// Stores are buffered up to this size before they are sent.
@@ -81,7 +82,7 @@ pub struct Transaction {
     stores: SentStores,
     is_over: bool,
     /// Released when the transaction is over, or when its finish is answered.
-    commit_guard: Option<CommitGuard>,
+    turn: Option<CommitTurn>,
 }
 
 impl Client {
@@ -92,8 +93,8 @@ impl Client {
         if shared.is_read_only() {
             return Err(ClientError::ReadOnly);
         }
-        let commit_guard = Some(shared.begin_commit()?);
-        let id = shared.transactions.fetch_add(1, Ordering::Relaxed) + 1;
+        let turn = shared.begin_commit()?;
+        let id = turn.transaction;
         let mut transaction = Transaction {
             shared,
             current,
@@ -103,7 +104,7 @@ impl Client {
             written_bytes: 0,
             stores: SentStores::default(),
             is_over: false,
-            commit_guard,
+            turn: Some(turn),
         };
         // The connection may have changed while this thread waited.
         transaction.current = transaction.shared.established()?;
@@ -277,7 +278,7 @@ impl Transaction {
     ) -> impl FnOnce(&Value<'_>) + Send + 'static {
         let written = std::mem::take(&mut self.written);
         let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
-        let commit_guard = self.commit_guard.take();
+        let turn = self.turn.take();
         move |answer| {
             let Some(tid) = answer.as_tid() else { return };
             let kept = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
@@ -292,7 +293,7 @@ impl Transaction {
             }
             shared.advance(tid);
             drop(has_left);
-            drop(commit_guard);
+            drop(turn);
         }
     }
 

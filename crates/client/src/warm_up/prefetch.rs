@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 use tracing::{debug, warn};
 use zodium_types::Oid;
 
-use crate::shared::{Established, Shared};
+use crate::shared::Shared;
+use crate::standing::Established;
 use crate::table::LoadKey;
 
 /// Loads sent with one write.

@@ -1,0 +1,140 @@
+//! Whether the client has a connection, and the wait for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use zodium_transport::{Patience, TICK};
+
+use crate::ClientError;
+use crate::cache::Stream;
+use crate::connection::Connection;
+
+/// A connection that is up to date with the server.
+pub(crate) struct Established {
+    pub(crate) connection: Arc<Connection>,
+    /// Identifies its messages to the cache.
+    pub(crate) stream: Stream,
+    /// Whether the server refuses commits on it.
+    pub(crate) is_read_only: bool,
+    /// Whether the server has the methods that return many records.
+    pub(crate) has_chunks: bool,
+}
+
+/// State of the connection.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    /// Not connected; the text is the error of the last attempt.
+    Connecting(Arc<str>),
+    Connected,
+    Closed,
+}
+
+/// The connection of now. The connector sets it, and callers wait for it.
+pub(crate) struct Standing {
+    /// The established connection, if there is one. It may have ended.
+    connection: ArcSwapOption<Established>,
+    /// Relaxed: whether the connector is in the middle of a handshake.
+    is_handshaking: AtomicBool,
+    phase: Mutex<Phase>,
+    phase_changed: Condvar,
+}
+
+impl Standing {
+    /// The established connection, if there is one. It may have ended.
+    pub(crate) fn current(&self) -> Guard<Option<Arc<Established>>> {
+        self.connection.load()
+    }
+
+    /// The connection; waits for one, at most for `limit`.
+    pub(crate) fn established(
+        &self,
+        limit: Duration,
+        patience: &Patience,
+    ) -> Result<Arc<Established>, ClientError> {
+        match self.usable() {
+            Some(current) => Ok(current),
+            None => self.wait(limit, patience),
+        }
+    }
+
+    fn usable(&self) -> Option<Arc<Established>> {
+        let current = self.connection.load_full();
+        current.filter(|current| current.connection.end_reason().is_none())
+    }
+
+    fn wait(&self, limit: Duration, patience: &Patience) -> Result<Arc<Established>, ClientError> {
+        let deadline = Instant::now() + limit;
+        let mut phase = self.phase.lock();
+        loop {
+            if let Phase::Closed = &*phase {
+                return Err(ClientError::Closed);
+            }
+            if let Some(current) = self.usable() {
+                return Ok(current);
+            }
+            let tick = deadline.min(Instant::now() + TICK);
+            if !self.phase_changed.wait_until(&mut phase, tick).timed_out() {
+                continue;
+            }
+            if Instant::now() >= deadline {
+                let reason = match &*phase {
+                    Phase::Connecting(reason) => Arc::clone(reason),
+                    Phase::Connected | Phase::Closed => "the connection has just ended".into(),
+                };
+                let waited_seconds = limit.as_secs_f64();
+                return Err(ClientError::Unreachable { waited_seconds, reason });
+            }
+            if MutexGuard::unlocked(&mut phase, || patience.has_ended()) {
+                return Err(ClientError::Interrupted);
+            }
+        }
+    }
+
+    /// Lets callers use a connection.
+    pub(crate) fn begin(&self, current: Established) {
+        self.connection.store(Some(Arc::new(current)));
+        self.enter(Phase::Connected);
+    }
+
+    /// Forgets the connection.
+    pub(crate) fn end(&self) {
+        self.connection.store(None);
+    }
+
+    /// Enters a phase and wakes the threads that wait for a connection. [`Phase::Closed`] is final.
+    pub(crate) fn enter(&self, next: Phase) {
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, Phase::Closed) {
+            *phase = next;
+        }
+        self.phase_changed.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(*self.phase.lock(), Phase::Closed)
+    }
+
+    /// Whether the connector is in the middle of a handshake.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.is_handshaking.load(Ordering::Relaxed)
+    }
+
+    /// Notes the beginning or the end of a handshake.
+    pub(crate) fn set_handshaking(&self, is_handshaking: bool) {
+        self.is_handshaking.store(is_handshaking, Ordering::Relaxed);
+    }
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing {
+            connection: ArcSwapOption::empty(),
+            is_handshaking: AtomicBool::new(false),
+            phase: Mutex::new(Phase::Connecting("no connection was attempted yet".into())),
+            phase_changed: Condvar::new(),
+        }
+    }
+}
