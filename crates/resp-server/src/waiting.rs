@@ -171,7 +171,7 @@ pub(crate) fn serve(server: &Server, created: Vec<Removed>) {
 fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
     let mut hold = server.journaling(server.keyspace.lock(waiter.stripes, now()));
     hold.database = waiter.database;
-        hold.news.filled.is_noted = true;
+    hold.news.filled.is_noted = true;
     hold.news.new.is_noted = server.publishing.events().has_new();
     let mut is_over = waiter.is_over.lock();
     let mut buffer = BytesMut::new();
