@@ -108,9 +108,8 @@ pub(crate) fn stripes_of(
     arguments: Arguments,
 ) -> Stripes {
     match command.keys {
-        Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) => Stripes::ALL,
         Keys::Watched => watched_stripes(keyspace, client),
-        _ => keyspace.stripes(command.keys_of(arguments)),
+        _ => command.stripes(keyspace, arguments),
     }
 }
 

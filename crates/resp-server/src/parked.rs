@@ -16,7 +16,7 @@ use zodium_types::Tid;
 
 use crate::Server;
 use crate::call::{Blocking, Call};
-use crate::commands::{Command, Keys, Run};
+use crate::commands::{Command, Run};
 use crate::durability::{Instead, KeyLog, write_parked, write_time, write_unparked};
 use crate::reply::Reply;
 
@@ -194,11 +194,9 @@ pub(crate) fn take_effect(server: &Server, owner: Owner) {
 /// Executes commands that were parked under a token, under the locks of all their keys. Their
 /// changes and the end of their parking are one record of the log.
 pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Option<Owner>) {
-    let stripes = parcel.requests.iter().map(|(command, request)| match command.keys {
-        Keys::All | Keys::Watched => Stripes::ALL,
-        _ => server.keyspace.stripes(command.keys_of(request.arguments())),
+    let stripes = parcel.requests.iter().fold(Stripes::NONE, |all, (command, request)| {
+        all | command.stripes(&server.keyspace, request.arguments())
     });
-    let stripes = stripes.fold(Stripes::NONE, |all, one| all | one);
     // A compaction must not come between the two.
     let stripes = if stripes.is_empty() { server.keyspace.stripe(token) } else { stripes };
     let mut hold = server.noting(server.keyspace.lock(stripes, now()));
@@ -238,16 +236,23 @@ pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Opt
 mod tests {
     use super::*;
     use crate::{Commit, Options};
+    use zodium_keyspace::List;
     use zodium_types::Tid;
 
+    /// A parcel that sets a key of the same name as its token.
     fn parcel(server: &Server, client: u64, key: &str) -> Parcel {
+        assert_eq!(server.beside.parked.state(key.as_bytes()), State::Absent);
         let bytes = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$1\r\n1\r\n", key.len());
+        parcel_of(client, &bytes)
+    }
+
+    /// A parcel of one request.
+    fn parcel_of(client: u64, bytes: &str) -> Parcel {
         let mut reader = zodium_resp::RequestReader::default();
         let step = reader.read(bytes.as_bytes(), &zodium_resp::RequestLimits::default());
         assert!(matches!(step, Ok(zodium_resp::Step::Request(_))));
         let arguments = reader.arguments(bytes.as_bytes());
         let command = crate::commands::find(arguments).unwrap();
-        assert_eq!(server.beside.parked.state(key.as_bytes()), State::Absent);
         let requests = vec![(command, arguments.to_request())];
         Parcel { client, database: 0, requests, since: Vec::new() }
     }
@@ -286,6 +291,26 @@ mod tests {
         server.give_up(0, 7);
         assert!(has(&server, "a"));
         assert!(server.claim(0, 10, b"a").is_err(), "it has taken effect");
+    }
+
+    #[test]
+    fn a_command_may_write_a_key_that_its_first_argument_does_not_name() {
+        let server = Server::new(Options::default());
+        {
+            let mut hold = server.keyspace.lock(Stripes::ALL, 1);
+            hold.make::<List>(b"numbers").unwrap().0.push_back(b"2"[..].into());
+        }
+        for target in (0..20).map(|number| format!("sorted-{number}")) {
+            let (length, number) = (target.len(), 7);
+            let request = format!(
+                "*4\r\n$4\r\nSORT\r\n$7\r\nnumbers\r\n$5\r\nSTORE\r\n${length}\r\n{target}\r\n"
+            );
+            let parcel = parcel_of(1, &request);
+            assert!(server.beside.parked.park(&server.log, b"token", parcel).is_some());
+            assert_eq!(server.claim(0, number, b"token"), Ok(true));
+            server.committed(0, &[Commit { tid: Tid(1), oids: &[], number }]);
+            assert!(has(&server, &target), "{target}");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
+use zodium_keyspace::{Keyspace, Stripes};
 use zodium_resp::{Arguments, parse_integer};
 
 use crate::call::Call;
@@ -256,6 +257,15 @@ impl Command {
     fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
+    }
+
+    /// The stripes that a request locks. Those of watched keys the client knows; without a client
+    /// all are locked.
+    pub(crate) fn stripes(&self, keyspace: &Keyspace, arguments: Arguments) -> Stripes {
+        match self.keys {
+            Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) | Keys::Watched => Stripes::ALL,
+            _ => keyspace.stripes(self.keys_of(arguments)),
+        }
     }
 
     /// The keys of a request. If their number makes no sense there are none: then the command

@@ -14,7 +14,7 @@ use super::recovery::Recovery;
 use super::strings::Strings;
 use crate::Server;
 use crate::call::{Blocking, Call};
-use crate::commands::{self, Command, Keys, Run};
+use crate::commands::{self, Command, Run};
 use crate::reply::Reply;
 
 /// Records of a chunk from which several threads are used.
@@ -151,10 +151,7 @@ fn logged_command(request: &OwnedRequest) -> Option<&'static Command> {
 /// The stripes of a request of the log.
 pub(super) fn stripes_of_logged(keyspace: &Keyspace, request: &OwnedRequest) -> Stripes {
     let Ok(command) = commands::find(request.arguments()) else { return Stripes::NONE };
-    match command.keys {
-        Keys::All | Keys::FirstOfAll | Keys::CountedOfAll(_) | Keys::Watched => Stripes::ALL,
-        _ => keyspace.stripes(command.keys_of(request.arguments())),
-    }
+    command.stripes(keyspace, request.arguments())
 }
 
 /// Executes a request of the log. An error is the one that its client got.
