@@ -29,7 +29,7 @@ impl Master {
         for Receiver { connection, kind, backup } in self.receivers() {
             let nodes: Vec<_> = visible(changed, kind, backup.as_ref()).collect();
             if !nodes.is_empty() {
-                self.notify(connection, NotifyNodeInformation { timestamp, nodes });
+                self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
             }
         }
     }
@@ -59,7 +59,7 @@ impl Master {
         let nodes = [itself.information.clone()].into_iter();
         let nodes = nodes.chain(visible(&others, kind, backup)).collect();
         let timestamp = self.clock.stamp();
-        self.notify(connection, NotifyNodeInformation { timestamp, nodes });
+        self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
     }
 
     /// Tells nodes of changes of the table, which are made already. Without changes nothing is
@@ -73,7 +73,8 @@ impl Master {
         let receivers = self.receivers();
         for receiver in receivers.iter().filter(|receiver| receiver.kind != NodeType::Master) {
             let changes = changes.clone();
-            self.notify(receiver.connection, NotifyPartitionChanges { table, replicas, changes });
+            self.links
+                .notify(receiver.connection, NotifyPartitionChanges { table, replicas, changes });
         }
         self.ask_known();
     }
@@ -82,7 +83,7 @@ impl Master {
     pub(crate) fn tell_table_to_admins(&mut self) {
         self.counted = None;
         for (_, admin) in self.members.identified(NodeType::Admin) {
-            self.notify(admin, self.table.message());
+            self.links.notify(admin, self.table.message());
         }
     }
 
@@ -96,7 +97,7 @@ impl Master {
     /// Asks a storage to say when it has the table.
     pub(crate) fn ask_known_by(&mut self, connection: ConnectionId) {
         if let Some(id) = self.table.id() {
-            self.ask(connection, Ping {}, Asked::Known(id));
+            self.links.ask(connection, Ping {}, Asked::Known(id));
         }
     }
 
@@ -107,7 +108,7 @@ impl Master {
         }
         (self.state, self.is_state_told, self.counted) = (state, true, None);
         for receiver in self.receivers() {
-            self.notify(receiver.connection, NotifyClusterInformation { state });
+            self.links.notify(receiver.connection, NotifyClusterInformation { state });
         }
     }
 

@@ -22,7 +22,7 @@ impl Master {
         if writes(&message) && self.members.get(client).is_some_and(|node| node.about.is_read_only)
         {
             let (code, message) = (ErrorCode::ReadOnlyAccess, READ_ONLY);
-            self.answer(connection, id, ErrorMessage { code, message });
+            self.links.answer(connection, id, ErrorMessage { code, message });
             return Ok(());
         }
         if self.backup.is_some() && self.backup_client_says(connection, id, &message) {
@@ -47,7 +47,7 @@ impl Master {
                     )));
                 }
                 let oids = self.transactions.new_oids(message.count);
-                self.answer(connection, id, AnswerNewOIDs { oids });
+                self.links.answer(connection, id, AnswerNewOIDs { oids });
             }
             Message::AskFinalTID(message) => self.final_tid(connection, id, message.ttid),
             Message::AskPackOrders(message) => {

@@ -10,11 +10,11 @@ use zodium_neo::messages::RequestIdentification;
 use zodium_neo::{Address, ConnectionId, Extra, Message, NodeState, NodeType};
 
 use crate::Master;
-use crate::Output;
 use crate::Phase;
 use crate::handling::{Handled, Refusal};
+use crate::links::Links;
 use crate::members::Told;
-use crate::peer::{Asked, Peers, Role};
+use crate::peer::{Asked, Role};
 
 /// Pause before masters are dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ const DIAL_PAUSE: Duration = Duration::from_millis(200);
 impl Master {
     /// Begins to be primary. No node is connected then.
     pub(crate) fn play_primary(&mut self) {
-        self.close_all_but(None);
+        self.links.forget_all_but(None);
         self.members.nodes.clear();
         if self.id.is_none() {
             self.id = self.members.free_id(NodeType::Master, None, |_| false);
@@ -48,8 +48,8 @@ impl Master {
 
     /// Dials all masters that are not connected.
     fn dial_rivals(&mut self, after: Duration) {
-        let is_there = |address: &Address, peers: &Peers| {
-            !peers
+        let is_there = |address: &Address, links: &Links| {
+            !links
                 .with(|role| matches!(role, Role::Rival { address: other } if other == address))
                 .is_empty()
         };
@@ -59,10 +59,10 @@ impl Master {
             .iter()
             .filter(|master| master.address != self.settings.address && master.connection.is_none())
             .map(|master| master.address.clone())
-            .filter(|address| !is_there(address, &self.peers))
+            .filter(|address| !is_there(address, &self.links))
             .collect();
         for address in missing {
-            self.dial(Role::Rival { address: address.clone() }, address, after);
+            self.links.dial(Role::Rival { address: address.clone() }, address, after);
         }
     }
 
@@ -89,8 +89,8 @@ impl Master {
                 changed.push(master.told());
             }
         }
-        for connection in self.peers.with(|role| matches!(role, Role::Rival { .. })) {
-            self.forget(connection);
+        for connection in self.links.with(|role| matches!(role, Role::Rival { .. })) {
+            self.links.forget(connection);
         }
         changed
     }
@@ -106,7 +106,7 @@ impl Master {
             id_timestamp: election,
             extra: Extra::default(),
         };
-        self.ask(connection, request, Asked::Identification);
+        self.links.ask(connection, request, Asked::Identification);
     }
 
     /// Whether a master that introduces itself wins against this one.
@@ -123,10 +123,7 @@ impl Master {
         id: u32,
         message: Message<'_>,
     ) -> Handled {
-        let Some(Role::Rival { address }) = self.peers.get(connection).map(|peer| &peer.role)
-        else {
-            return Ok(());
-        };
+        let Some(Role::Rival { address }) = self.links.role(connection) else { return Ok(()) };
         let address = address.clone();
         match message {
             Message::AcceptIdentification(accepted) => {
@@ -135,9 +132,7 @@ impl Master {
                 }
                 info!(primary = %address, "accepted by the primary master");
                 let role = Role::Primary { address: address.clone(), is_accepted: false };
-                if let Some(peer) = self.peers.get_mut(connection) {
-                    peer.role = role;
-                }
+                self.links.set_role(connection, role);
                 self.become_secondary(address, Some(connection));
                 self.primary_says(connection, id, accepted.into())
             }
@@ -174,24 +169,6 @@ impl Master {
         if !matches!(self.phase, Phase::Secondary(_)) {
             self.tell_nodes(&[told]);
             self.challenge_again();
-        }
-    }
-
-    /// Closes all connections but one.
-    pub(crate) fn close_all_but(&mut self, kept: Option<ConnectionId>) {
-        for connection in self.peers.with(|role| *role != Role::Leaving) {
-            if Some(connection) != kept {
-                self.forget(connection);
-            }
-        }
-    }
-
-    /// Closes a connection without what its end means otherwise.
-    fn forget(&mut self, connection: ConnectionId) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.role = Role::Leaving;
-            peer.asked.clear();
-            self.outputs.push(Output::Close { connection });
         }
     }
 }

@@ -39,7 +39,7 @@ impl Master {
         request: &RequestIdentification<'_>,
     ) -> Handled {
         if request.cluster != self.settings.cluster {
-            let (peer, cluster) = (self.name_of(connection), request.cluster);
+            let (peer, cluster) = (self.links.name_of(connection), request.cluster);
             warn!(peer, cluster, "a node of another cluster is refused");
             return Err(Refusal::protocol("invalid cluster name"));
         }
@@ -99,9 +99,9 @@ impl Master {
         // The connection that this one has made to it is not needed.
         let is_rival =
             |role: &Role| matches!(role, Role::Rival { address: other } if *other == address);
-        self.peers.with(is_rival).into_iter().for_each(|rival| self.close(rival));
+        self.links.with(is_rival).into_iter().for_each(|rival| self.close(rival));
         info!(master = ?given, %address, "accepting a secondary master");
-        self.set_role(connection, Role::Secondary { address });
+        self.links.set_role(connection, Role::Secondary { address });
         self.accept(connection, id, given);
         self.tell_all_nodes(connection, told, None);
         Ok(())
@@ -128,8 +128,8 @@ impl Master {
         };
         let node = Node { about, ..Node::new(NodeType::Client, None, NodeState::Running) };
         let client = self.admit(connection, id, request.id, node)?;
-        self.set_role(connection, Role::Client(client));
-        self.notify(connection, self.table.message());
+        self.links.set_role(connection, Role::Client(client));
+        self.links.notify(connection, self.table.message());
         Ok(())
     }
 
@@ -144,8 +144,8 @@ impl Master {
         let address = request.address.clone();
         let node = Node { about, ..Node::new(NodeType::Admin, address, NodeState::Running) };
         let admin = self.admit(connection, id, request.id, node)?;
-        self.set_role(connection, Role::Admin(admin));
-        self.notify(connection, self.table.message());
+        self.links.set_role(connection, Role::Admin(admin));
+        self.links.notify(connection, self.table.message());
         self.tell_upstream_admin(Some(connection));
         Ok(())
     }
@@ -186,12 +186,12 @@ impl Master {
             self.release_address(address, request.id);
         }
         let storage = self.admit(connection, id, request.id, node)?;
-        self.set_role(connection, Role::Storage(storage));
+        self.links.set_role(connection, Role::Storage(storage));
         self.assign_clone(storage, &cloned);
         if let Phase::Recovery(_) = self.phase {
             self.ask_recovery(connection);
         } else {
-            self.notify(connection, self.table.message());
+            self.links.notify(connection, self.table.message());
             self.ask_known_by(connection);
             if matches!(self.phase, Phase::Service | Phase::Backup) && state == NodeState::Running {
                 self.start_storage(storage);
@@ -255,7 +255,7 @@ impl Master {
             node.completed_pack = known.completed_pack;
         }
         let (told, backup) = (node.told(id), node.about.backup.clone());
-        info!(node = %id, state = %node.state, peer = self.name_of(connection), "accepting a node");
+        info!(node = %id, state = %node.state, peer = self.links.name_of(connection), "accepting a node");
         self.members.nodes.insert(id, node);
         self.tell_nodes(std::slice::from_ref(&told));
         if let Some(node) = self.members.get_mut(id) {
@@ -268,13 +268,7 @@ impl Master {
 
     fn accept(&mut self, connection: ConnectionId, request: u32, your_id: Option<NodeId>) {
         let (node_type, id) = (NodeType::Master, self.id);
-        self.answer(connection, request, AcceptIdentification { node_type, id, your_id });
-    }
-
-    fn set_role(&mut self, connection: ConnectionId, role: Role) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.role = role;
-        }
+        self.links.answer(connection, request, AcceptIdentification { node_type, id, your_id });
     }
 
     /// An admin has left.

@@ -20,6 +20,7 @@ mod clients;
 mod clock;
 mod election;
 mod identification;
+mod links;
 mod master;
 mod members;
 mod packs;

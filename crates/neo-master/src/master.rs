@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use tracing::error;
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, Packet, TableId};
 use zodium_types::Tid;
 
 use crate::Output;
 use crate::backup::{Backup, Upstream};
 use crate::clock::Clock;
-use crate::handling::{Handled, Refusal};
+use crate::handling::Handled;
+use crate::links::Links;
 use crate::members::Members;
 use crate::packs::Packs;
-use crate::peer::{Asked, Peer, Peers, Role};
+use crate::peer::Role;
 use crate::secondary::Secondary;
 use crate::service::Readiness;
 use crate::settings::Settings;
@@ -28,7 +28,7 @@ pub struct Master {
     pub(crate) clock: Clock,
     /// The id of this master, if it has one.
     pub(crate) id: Option<NodeId>,
-    pub(crate) peers: Peers,
+    pub(crate) links: Links,
     pub(crate) members: Members,
     pub(crate) phase: Phase,
     /// When this master began to be primary: the earliest one wins an election.
@@ -58,7 +58,6 @@ pub struct Master {
     pub(crate) packs: Packs,
     /// Operation stops when the event is handled.
     pub(crate) stops: Option<Stop>,
-    pub(crate) outputs: Vec<Output>,
     /// For the status; `None` after a change.
     pub(crate) counted: Option<Counts>,
 }
@@ -72,7 +71,7 @@ impl Master {
         Master {
             clock: Clock::default(),
             id: settings.node,
-            peers: Peers::default(),
+            links: Links::default(),
             members,
             phase: Phase::Secondary(Secondary::default()),
             election: 0.0,
@@ -91,7 +90,6 @@ impl Master {
             transactions: Transactions::default(),
             packs: Packs::default(),
             stops: None,
-            outputs: Vec::new(),
             counted: None,
             settings,
         }
@@ -110,12 +108,12 @@ impl Master {
 
     /// A peer has connected. `name` is its address, for log lines.
     pub fn accepted(&mut self, name: String) -> ConnectionId {
-        self.peers.add(Peer::new(name, Role::Stranger))
+        self.links.accept(name)
     }
 
     /// A connection that was dialled is there.
     pub fn connected(&mut self, connection: ConnectionId) {
-        match self.peers.get(connection).map(|peer| &peer.role) {
+        match self.links.role(connection) {
             Some(Role::Rival { .. }) => self.identify_as_master(connection, Some(self.election)),
             Some(Role::Primary { .. }) => self.identify_as_master(connection, None),
             Some(Role::Upstream) => self.identify_upstream(connection),
@@ -125,8 +123,9 @@ impl Master {
 
     /// A connection has ended, or could not be made.
     pub fn closed(&mut self, connection: ConnectionId) {
-        let Some(peer) = self.peers.remove(connection) else { return };
-        self.peer_lost(connection, &peer.role);
+        let Some(role) = self.links.ended(connection) else { return };
+        self.peer_lost(connection, &role);
+        self.handle_lost();
         self.settle();
     }
 
@@ -135,14 +134,15 @@ impl Master {
         let Packet { id, message } = packet;
         let name = message.name();
         if let Err(refusal) = self.handle(connection, id, message) {
-            self.refuse(connection, id, name, &refusal);
+            self.links.refuse(connection, id, name, &refusal);
         }
+        self.handle_lost();
         self.settle();
     }
 
     fn handle(&mut self, connection: ConnectionId, id: u32, message: Message<'_>) -> Handled {
-        let Some(peer) = self.peers.get(connection) else { return Ok(()) };
-        match peer.role {
+        let Some(role) = self.links.role(connection) else { return Ok(()) };
+        match *role {
             Role::Leaving => Ok(()),
             Role::Stranger => self.stranger_says(connection, id, message),
             Role::Storage(storage) => self.storage_says(connection, id, storage, message),
@@ -157,7 +157,7 @@ impl Master {
 
     /// What is to be done now, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
-        std::mem::take(&mut self.outputs)
+        self.links.take_outputs()
     }
 
     /// The masters that are known, this one too.
@@ -185,94 +185,17 @@ impl Master {
         }
     }
 
-    /// The address that a peer was accepted or dialled under.
-    pub(crate) fn name_of(&self, connection: ConnectionId) -> String {
-        self.peers.name_of(connection)
-    }
-
-    pub(crate) fn refuse(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &str,
-        refusal: &Refusal,
-    ) {
-        self.answer(connection, id, refusal.message());
-        if refusal.is_end {
-            refusal.log(&self.name_of(connection), message);
-            self.close(connection);
-        }
-    }
-
-    /// Answers a request.
-    pub(crate) fn answer<'a>(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: impl Into<Message<'a>>,
-    ) {
-        let is_there = self.peers.get(connection).is_some_and(|peer| peer.role != Role::Leaving);
-        if !is_there {
-            return;
-        }
-        match self.peers.encode(id, message.into()) {
-            Ok(packet) => self.outputs.push(Output::Send { connection, packet }),
-            Err(error) => {
-                let peer = self.name_of(connection);
-                error!(peer, %error, "cannot send, closing the connection");
-                self.close(connection);
-            }
-        }
-    }
-
-    /// Sends a notification.
-    pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
-        let Some(id) = self.peers.take_id(connection) else { return };
-        self.answer(connection, id, message);
-    }
-
-    /// Sends a request whose answer names what it is about.
-    pub(crate) fn request<'a>(
-        &mut self,
-        connection: ConnectionId,
-        message: impl Into<Message<'a>>,
-    ) {
-        self.notify(connection, message);
-    }
-
-    /// Sends a request.
-    pub(crate) fn ask<'a>(
-        &mut self,
-        connection: ConnectionId,
-        message: impl Into<Message<'a>>,
-        asked: Asked,
-    ) {
-        let Some(id) = self.peers.expect(connection, asked) else { return };
-        self.answer(connection, id, message);
-    }
-
-    /// Takes the request that an answer belongs to.
-    pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
-        self.peers.answered(connection, id)
-    }
-
-    /// Dials a master.
-    pub(crate) fn dial(&mut self, role: Role, address: Address, after: Duration) -> ConnectionId {
-        let connection = self.peers.add(Peer::new(address.to_string(), role));
-        self.outputs.push(Output::Dial { connection, address, after });
-        connection
-    }
-
-    /// Closes a connection after what was sent. The driver reports its end later.
+    /// Closes a connection after what was sent, and handles its end.
     pub(crate) fn close(&mut self, connection: ConnectionId) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        if peer.role == Role::Leaving {
-            return;
+        self.links.close(connection);
+        self.handle_lost();
+    }
+
+    /// Handles the ends of connections that were closed here.
+    pub(crate) fn handle_lost(&mut self) {
+        while let Some((connection, role)) = self.links.take_lost() {
+            self.peer_lost(connection, &role);
         }
-        let role = std::mem::replace(&mut peer.role, Role::Leaving);
-        peer.asked.clear();
-        self.outputs.push(Output::Close { connection });
-        self.peer_lost(connection, &role);
     }
 
     /// What the end of a connection means for the parts of the master.

@@ -17,15 +17,15 @@ impl Master {
         message: &Message<'_>,
     ) -> Handled {
         match message {
-            Message::Ping(_) => self.answer(connection, id, Pong {}),
+            Message::Ping(_) => self.links.answer(connection, id, Pong {}),
             Message::FlushLog(_) | Message::Pong(_) => {}
             Message::AskClusterState(_) => {
-                self.answer(connection, id, AnswerClusterState { state: Some(self.state) });
+                self.links.answer(connection, id, AnswerClusterState { state: Some(self.state) });
             }
             Message::AskRecovery(_) => {
                 let (table, truncate_tid) = (self.table.id(), self.truncate_tid);
                 let answer = AnswerRecovery { table, backup_tid: self.backup_tid(), truncate_tid };
-                self.answer(connection, id, answer);
+                self.links.answer(connection, id, answer);
             }
             Message::AskLastIDs(_) => {
                 let answer = AnswerLastIDs {
@@ -33,10 +33,10 @@ impl Master {
                     last_oid: Some(self.transactions.last_oid),
                     first_tid: self.transactions.first_tid,
                 };
-                self.answer(connection, id, answer);
+                self.links.answer(connection, id, answer);
             }
             Message::AskLastTransaction(_) => {
-                self.answer(connection, id, AnswerLastTransaction { tid: self.last_tid });
+                self.links.answer(connection, id, AnswerLastTransaction { tid: self.last_tid });
             }
             other => return Err(Refusal::unexpected(other)),
         }

@@ -50,7 +50,7 @@ impl Master {
     }
 
     pub(crate) fn ask_recovery(&mut self, connection: ConnectionId) {
-        self.ask(connection, AskRecovery {}, Asked::Recovery(self.recoveries));
+        self.links.ask(connection, AskRecovery {}, Asked::Recovery(self.recoveries));
     }
 
     /// Handles the answer of a storage in the recovery.
@@ -93,11 +93,11 @@ impl Master {
         if is_newer {
             (recovery.newest, recovery.is_loaded) = (Some(table), false);
             recovery.sources = vec![storage];
-            self.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
+            self.links.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
         } else if recovery.newest == Some(table) && !recovery.is_loaded {
             recovery.sources.push(storage);
             if recovery.sources.len() == 1 {
-                self.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
+                self.links.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
             }
         }
     }
@@ -146,7 +146,9 @@ impl Master {
         recovery.sources.retain(|source| *source != storage);
         if was_asked {
             match recovery.sources.first().and_then(|next| self.members.connection_of(*next)) {
-                Some(next) => self.ask(next, AskPartitionTable {}, Asked::Table(self.recoveries)),
+                Some(next) => {
+                    self.links.ask(next, AskPartitionTable {}, Asked::Table(self.recoveries))
+                }
                 None => warn!(%storage, "no other storage has the newest partition table, waiting"),
             }
         }
@@ -157,7 +159,7 @@ impl Master {
         let Some(storages) = self.storages_to_start() else { return false };
         let is_busy = |id: &NodeId| {
             let connection = self.members.connection_of(*id);
-            connection.is_none_or(|connection| self.peers.is_asked(connection))
+            connection.is_none_or(|connection| self.links.is_asked(connection))
         };
         if storages.is_empty() || storages.iter().any(is_busy) {
             return false;
@@ -233,7 +235,7 @@ impl Master {
             .filter_map(|(id, _)| self.members.connection_of(*id))
             .collect();
         for connection in &behind {
-            self.notify(*connection, Truncate { tid });
+            self.links.notify(*connection, Truncate { tid });
             self.ask_recovery(*connection);
         }
         !behind.is_empty()

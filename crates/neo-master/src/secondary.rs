@@ -7,7 +7,6 @@ use zodium_neo::messages::{NotPrimaryMaster, RequestIdentification};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, NodeState, NodeType};
 
 use crate::Master;
-use crate::Output;
 use crate::Phase;
 use crate::handling::{Handled, Refusal};
 use crate::packs::Packs;
@@ -39,7 +38,7 @@ impl Master {
     /// Another master is primary. `connection` leads to it, if there is one.
     pub(crate) fn become_secondary(&mut self, primary: Address, connection: Option<ConnectionId>) {
         info!(%primary, "playing a secondary master");
-        self.close_all_but(connection);
+        self.links.forget_all_but(connection);
         self.members.nodes.clear();
         for master in self.members.masters_mut() {
             (master.state, master.connection) = (NodeState::Down, None);
@@ -59,7 +58,7 @@ impl Master {
     /// Dials a master that may be primary, unless it is connected.
     fn follow(&mut self, primary: Address, known: Option<ConnectionId>, after: Duration) {
         let role = Role::Primary { address: primary.clone(), is_accepted: false };
-        let connection = known.unwrap_or_else(|| self.dial(role, primary.clone(), after));
+        let connection = known.unwrap_or_else(|| self.links.dial(role, primary.clone(), after));
         if let Phase::Secondary(secondary) = &mut self.phase {
             if !secondary.failed.contains(&primary) {
                 secondary.failed.push(primary.clone());
@@ -90,7 +89,7 @@ impl Master {
                     let Some(address) = &node.address else { continue };
                     if node.id == self.id && node.state == NodeState::Down {
                         info!("an operator has stopped this master");
-                        self.outputs.push(Output::Exit);
+                        self.links.exit();
                     } else if node.node_type == NodeType::Master {
                         self.master_told(address, node.id, node.state);
                     }
@@ -99,7 +98,7 @@ impl Master {
             Message::NotifyClusterInformation(message) => {
                 if message.state == ClusterState::Stopping {
                     info!("the cluster stops");
-                    self.outputs.push(Output::Exit);
+                    self.links.exit();
                 }
             }
             Message::NotPrimaryMaster(message) => {
@@ -111,7 +110,7 @@ impl Master {
                 }
             }
             Message::Error(error) => {
-                let primary = self.name_of(connection);
+                let primary = self.links.name_of(connection);
                 info!(primary, code = %error.code, reason = error.message, "not accepted by the \
                     primary master");
                 self.close(connection);
@@ -122,10 +121,9 @@ impl Master {
     }
 
     fn accepted_by_primary(&mut self, connection: ConnectionId, id: Option<NodeId>) {
-        if let Some(Role::Primary { is_accepted, .. }) =
-            self.peers.get_mut(connection).map(|peer| &mut peer.role)
-        {
-            *is_accepted = true;
+        if let Some(Role::Primary { address, .. }) = self.links.role(connection) {
+            let role = Role::Primary { address: address.clone(), is_accepted: true };
+            self.links.set_role(connection, role);
         }
         let Phase::Secondary(secondary) = &mut self.phase else { return };
         secondary.is_accepted = true;
@@ -208,7 +206,7 @@ impl Master {
         let masters = self.members.addresses().to_vec();
         let place = primary.and_then(|one| masters.iter().position(|known| known == one));
         let primary = place.and_then(|place| u32::try_from(place).ok()).filter(|_| !is_known);
-        self.notify(connection, NotPrimaryMaster { primary, masters });
+        self.links.notify(connection, NotPrimaryMaster { primary, masters });
         self.close(connection);
     }
 }

@@ -117,7 +117,7 @@ impl Master {
     /// Tells a storage whether it operates in a backup cluster.
     pub(crate) fn tell_operation(&mut self, storage: NodeId) {
         if let Some(connection) = self.members.connection_of(storage) {
-            self.notify(connection, StartOperation { backup: self.backup.is_some() });
+            self.links.notify(connection, StartOperation { backup: self.backup.is_some() });
         }
     }
 
@@ -130,7 +130,7 @@ impl Master {
         if let Some(connection) = self.members.connection_of(storage)
             && !(signed.approved.is_empty() && signed.rejected.is_empty())
         {
-            self.notify(connection, signed);
+            self.links.notify(connection, signed);
         }
         self.retry_delayed();
         self.order_all();
@@ -191,14 +191,14 @@ impl Master {
         self.readiness.reset();
         self.transactions.reset();
         for (_, client) in self.members.identified(NodeType::Client) {
-            self.notify(client, StopOperation {});
+            self.links.notify(client, StopOperation {});
             self.close(client);
         }
         let mut told = Vec::new();
         for (id, connection) in self.members.identified(NodeType::Storage) {
-            self.notify(connection, StopOperation {});
+            self.links.notify(connection, StopOperation {});
             if let Some(tid) = truncate {
-                self.notify(connection, Truncate { tid });
+                self.links.notify(connection, Truncate { tid });
             }
             if let Some(node) = self.members.get_mut(id)
                 && node.state == NodeState::Running

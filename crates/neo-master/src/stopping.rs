@@ -5,9 +5,7 @@ use zodium_neo::messages::{NodeInformation, NotifyNodeInformation};
 use zodium_neo::{ClusterState, NodeState, NodeType};
 
 use crate::Master;
-use crate::Output;
 use crate::Phase;
-use crate::peer::Role;
 
 impl Master {
     pub(crate) fn begin_stopping(&mut self) {
@@ -20,7 +18,7 @@ impl Master {
 
     /// Ends all nodes when nothing is being committed any more.
     pub(crate) fn advance_stopping(&mut self) -> bool {
-        if !self.transactions.is_empty() || self.outputs.contains(&Output::Exit) {
+        if !self.transactions.is_empty() || self.links.is_exiting() {
             return false;
         }
         for (id, connection) in self.members.identified(NodeType::Storage) {
@@ -33,15 +31,11 @@ impl Master {
                 id_timestamp: None,
             };
             let timestamp = self.clock.stamp();
-            self.notify(connection, NotifyNodeInformation { timestamp, nodes: vec![information] });
+            self.links
+                .notify(connection, NotifyNodeInformation { timestamp, nodes: vec![information] });
         }
-        for connection in self.peers.with(|role| *role != Role::Leaving) {
-            if let Some(peer) = self.peers.get_mut(connection) {
-                peer.role = Role::Leaving;
-            }
-            self.outputs.push(Output::Close { connection });
-        }
-        self.outputs.push(Output::Exit);
+        self.links.forget_all_but(None);
+        self.links.exit();
         false
     }
 }

@@ -19,7 +19,7 @@ impl Master {
         message: Message<'_>,
     ) -> Handled {
         if let Message::Error(error) = &message {
-            let asked = self.answered(connection, id);
+            let asked = self.links.answered(connection, id);
             return self.storage_failed(connection, storage, asked, error.message);
         }
         if let Message::NotifyPackCompleted(completed) = &message {
@@ -37,7 +37,7 @@ impl Master {
                 self.locked(storage, answer.ttid)
             }
             message if message.kind() == Kind::Answer => {
-                let asked = self.answered(connection, id);
+                let asked = self.links.answered(connection, id);
                 self.storage_answers(connection, storage, asked, message)
             }
             message if is_serving => self.storage_serves(connection, id, storage, message),
@@ -110,7 +110,7 @@ impl Master {
                 let ttids = self.transactions.notify_storage(storage);
                 let max_tid = self.common_backup_tid().unwrap_or(self.last_tid);
                 let answer = AnswerUnfinishedTransactions { max_tid, ttids };
-                self.answer(connection, id, answer);
+                self.links.answer(connection, id, answer);
                 self.table.set_updatable(storage, &question.partitions);
             }
             Message::NotifyReplicationDone(done) => {

@@ -56,7 +56,7 @@ impl Master {
         self.set_state(ClusterState::Verifying);
         self.transactions.reset();
         for (_, storage) in self.members.identified(NodeType::Storage) {
-            self.notify(storage, self.table.message());
+            self.links.notify(storage, self.table.message());
         }
         self.ask_known();
         // Cells that are out of date count for nothing: what they had locked, others have, too.
@@ -81,7 +81,7 @@ impl Master {
     ) {
         if let Phase::Verification(verification) = &mut self.phase {
             *verification.waiting.entry(connection).or_default() += 1;
-            self.ask(connection, message, asked);
+            self.links.ask(connection, message, asked);
         }
     }
 
@@ -214,8 +214,8 @@ impl Master {
             orders.extend(connected.map(|connection| (connection, *ttid, *tid)));
         }
         for (connection, ttid, tid) in &orders {
-            info!(%ttid, %tid, storage = self.name_of(*connection), "committing a transaction");
-            self.notify(*connection, ValidateTransaction { ttid: *ttid, tid: *tid });
+            info!(%ttid, %tid, storage = self.links.name_of(*connection), "committing a transaction");
+            self.links.notify(*connection, ValidateTransaction { ttid: *ttid, tid: *tid });
         }
         orders.into_iter().map(|(connection, ..)| connection).collect()
     }

@@ -42,7 +42,8 @@ impl Master {
                     };
                     let source = CheckSource { upstream: &upstream, address };
                     let partition = *partition;
-                    self.notify(storage, CheckPartition { partition, source, min_tid, max_tid });
+                    self.links
+                        .notify(storage, CheckPartition { partition, source, min_tid, max_tid });
                 }
             }
         }

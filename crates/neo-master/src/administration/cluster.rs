@@ -57,7 +57,7 @@ impl Master {
         if storages.is_empty() {
             return Err(Refusal::denied("Cannot exit recovery without any storage node"));
         }
-        let entering = storages.iter().find(|(_, connection)| self.peers.is_asked(*connection));
+        let entering = storages.iter().find(|(_, connection)| self.links.is_asked(*connection));
         if let Some((storage, _)) = entering {
             return Err(Refusal::denied(format!(
                 "Cannot exit recovery now: node {storage} is entering cluster"
@@ -93,9 +93,9 @@ impl Master {
                 Role::Secondary { .. } | Role::Storage(_) | Role::Client(_) | Role::Admin(_)
             )
         };
-        for node in self.peers.with(is_node) {
+        for node in self.links.with(is_node) {
             if node != connection {
-                self.notify(node, FlushLog {});
+                self.links.notify(node, FlushLog {});
             }
         }
     }

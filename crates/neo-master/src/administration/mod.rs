@@ -42,7 +42,7 @@ impl Master {
 
     /// A command is carried out.
     fn acknowledge(&mut self, connection: ConnectionId, id: u32, text: &str) {
-        self.answer(connection, id, ErrorMessage { code: ErrorCode::Ack, message: text });
+        self.links.answer(connection, id, ErrorMessage { code: ErrorCode::Ack, message: text });
     }
 
     /// Refuses a command for storages while they do not operate.

@@ -79,7 +79,7 @@ impl Master {
         node.state = state;
         let (connection, told) = (node.connection.take()?, node.told(storage));
         let (timestamp, nodes) = (self.clock.stamp(), vec![told.information]);
-        self.notify(connection, NotifyNodeInformation { timestamp, nodes });
+        self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
         self.close(connection);
         Some(connection)
     }
@@ -172,7 +172,7 @@ impl Master {
             storages.push(storage);
         }
         for storage in storages {
-            self.notify(storage, NotifyRepair { dry_run: message.dry_run });
+            self.links.notify(storage, NotifyRepair { dry_run: message.dry_run });
         }
         self.acknowledge(connection, id, "");
         Ok(())

@@ -50,7 +50,7 @@ impl Master {
             self.tell_cells(changes, false);
             self.order_all();
         }
-        self.answer(connection, id, AnswerTweakPartitionTable { changed, rows });
+        self.links.answer(connection, id, AnswerTweakPartitionTable { changed, rows });
         Ok(())
     }
 }

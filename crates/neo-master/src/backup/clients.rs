@@ -19,11 +19,11 @@ impl Master {
             // Some readable cells may lack what is later.
             Message::AskLastTransaction(_) => {
                 let tid = self.common_backup_tid().unwrap_or_default();
-                self.answer(connection, id, AnswerLastTransaction { tid });
+                self.links.answer(connection, id, AnswerLastTransaction { tid });
             }
             Message::AskLastIDs(_) => {
                 let code = ErrorCode::ReadOnlyAccess;
-                self.answer(connection, id, ErrorMessage { code, message: READ_ONLY });
+                self.links.answer(connection, id, ErrorMessage { code, message: READ_ONLY });
             }
             _ => return false,
         }

@@ -130,7 +130,7 @@ impl Master {
             return;
         }
         if let Some(connection) = self.members.connection_of(node) {
-            self.notify(connection, Replicate { tid, upstream, sources: Map(sources) });
+            self.links.notify(connection, Replicate { tid, upstream, sources: Map(sources) });
         }
     }
 }

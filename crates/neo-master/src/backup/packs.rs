@@ -12,7 +12,7 @@ impl Master {
     pub(super) fn ask_upstream_packs(&mut self, connection: ConnectionId) {
         let next = self.backup_tid().unwrap_or_default().next();
         let from = self.packs.first_open().map_or(next, |open| open.min(next));
-        self.ask(connection, AskPackOrders { id: from }, Asked::UpstreamPacks(from));
+        self.links.ask(connection, AskPackOrders { id: from }, Asked::UpstreamPacks(from));
     }
 
     /// The upstream cluster has told packs.
@@ -41,7 +41,7 @@ impl Master {
             (_, Some(unknown)) => {
                 let from = known.map_or(unknown, |known| known.min(unknown));
                 let asked = Asked::UpstreamPacks(from);
-                self.ask(connection, AskPackOrders { id: unknown }, asked);
+                self.links.ask(connection, AskPackOrders { id: unknown }, asked);
             }
             (Some(known), None) => self.tell_packs_signed(known),
             (None, None) => {}
@@ -56,7 +56,7 @@ impl Master {
         }
         for storage in self.readiness.ready() {
             if let Some(connection) = self.members.connection_of(storage) {
-                self.notify(connection, signed.clone());
+                self.links.notify(connection, signed.clone());
             }
         }
     }

@@ -115,7 +115,7 @@ impl Master {
         }
         let after = std::mem::replace(&mut upstream.pause, DIAL_PAUSE);
         let Some(address) = upstream.masters.take() else { return };
-        let connection = self.dial(Role::Upstream, address, after);
+        let connection = self.links.dial(Role::Upstream, address, after);
         if let Some(upstream) = &mut self.upstream {
             upstream.connection = Some(connection);
         }
@@ -133,7 +133,7 @@ impl Master {
             id_timestamp: None,
             extra: Extra::from_iter([("backup", Value::Bytes(own.as_bytes()))]),
         };
-        self.ask(connection, request, Asked::Identification);
+        self.links.ask(connection, request, Asked::Identification);
     }
 
     /// Closes the connection to the upstream cluster.
@@ -199,7 +199,7 @@ impl Master {
                 self.close(connection);
             }
             Message::Error(error) => {
-                let (peer, reason) = (self.name_of(connection), error.message);
+                let (peer, reason) = (self.links.name_of(connection), error.message);
                 info!(peer, code = %error.code, reason, "not accepted upstream, trying again");
                 self.close(connection);
             }
@@ -214,7 +214,7 @@ impl Master {
         id: u32,
         message: Message<'_>,
     ) -> Handled {
-        let asked = self.answered(connection, id);
+        let asked = self.links.answered(connection, id);
         match (asked, message) {
             (Some(Asked::UpstreamLast), Message::AnswerLastTransaction(answer)) => {
                 if answer.tid < self.last_tid {
@@ -236,10 +236,10 @@ impl Master {
     }
 
     fn accepted_upstream(&mut self, connection: ConnectionId) {
-        let upstream = self.name_of(connection);
+        let upstream = self.links.name_of(connection);
         info!(upstream, "connected to the primary master of the upstream cluster");
         self.set_state(ClusterState::BackingUp);
-        self.ask(connection, AskLastTransaction {}, Asked::UpstreamLast);
+        self.links.ask(connection, AskLastTransaction {}, Asked::UpstreamLast);
         self.ask_upstream_packs(connection);
     }
 
@@ -257,7 +257,7 @@ impl Master {
         let Some(address) = upstream else { return };
         let first = || self.members.identified(NodeType::Admin).first().map(|(_, one)| *one);
         if let Some(connection) = came.or_else(first) {
-            self.notify(connection, NotifyUpstreamAdmin { address });
+            self.links.notify(connection, NotifyUpstreamAdmin { address });
         }
     }
 

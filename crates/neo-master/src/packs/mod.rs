@@ -133,7 +133,7 @@ impl Master {
     pub(crate) fn wait_for_pack(&mut self, connection: ConnectionId, request: u32, id: Tid) {
         match self.packs.orders.get_mut(&id) {
             Some(pack) => pack.waiting.push((connection, request)),
-            None => self.answer(connection, request, WaitedForPack {}),
+            None => self.links.answer(connection, request, WaitedForPack {}),
         }
     }
 
@@ -149,7 +149,7 @@ impl Master {
             return self.ask_old_orders(connection, request, from, is_first_approved);
         }
         let orders = self.packs.orders(from, is_first_approved);
-        self.answer(connection, request, AnswerPackOrders { orders });
+        self.links.answer(connection, request, AnswerPackOrders { orders });
     }
 
     /// Storages have told how far they have packed.
@@ -158,7 +158,7 @@ impl Master {
         let completed = nodes.iter().filter_map(|node| self.members.get(*node)?.completed_pack);
         let Some(id) = completed.min() else { return };
         for (connection, request) in self.packs.complete(id) {
-            self.answer(connection, request, WaitedForPack {});
+            self.links.answer(connection, request, WaitedForPack {});
         }
     }
 

@@ -65,7 +65,7 @@ impl Master {
         question.asked.extend(by_storage.clone());
         for storage in by_storage.into_keys() {
             if let Some(connection) = self.members.connection_of(storage) {
-                self.ask(connection, AskPackOrders { id: from }, Asked::OldPacks(number));
+                self.links.ask(connection, AskPackOrders { id: from }, Asked::OldPacks(number));
             }
         }
     }
@@ -87,7 +87,7 @@ impl Master {
         self.packs.completed = Some(before(from));
         orders.into_iter().for_each(|order| self.packs.add(order));
         let orders = self.packs.orders(from, is_first_approved);
-        self.answer(connection, request, AnswerPackOrders { orders });
+        self.links.answer(connection, request, AnswerPackOrders { orders });
         self.packs_may_be_completed();
     }
 

@@ -26,7 +26,7 @@ impl Master {
         storages.extend(transaction.waiting_storages());
         for waiting in &transaction.waiting {
             if let Waiting::Client { connection, request } = *waiting {
-                self.answer(connection, request, AnswerFinalTID { tid: None });
+                self.links.answer(connection, request, AnswerFinalTID { tid: None });
             }
         }
         storages.sort_unstable();
@@ -35,7 +35,7 @@ impl Master {
             if self.readiness.is_started(storage)
                 && let Some(connection) = self.members.connection_of(storage)
             {
-                self.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });
+                self.links.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });
             }
         }
         self.retry_delayed();

@@ -71,7 +71,8 @@ impl Master {
                         DelayedRequest::Begin(_) => "AskBeginTransaction",
                         DelayedRequest::Vote(_) => "FailedVote",
                     };
-                    self.refuse(delayed.connection, delayed.request, name, &refusal);
+                    self.links.refuse(delayed.connection, delayed.request, name, &refusal);
+                    self.handle_lost();
                 }
             }
         }
@@ -123,7 +124,7 @@ impl Master {
             commit: None,
         };
         transactions.all.insert(ttid, transaction);
-        self.answer(connection, request, AnswerBeginTransaction { ttid });
+        self.links.answer(connection, request, AnswerBeginTransaction { ttid });
         Ok(Progress::Done)
     }
 
@@ -157,7 +158,7 @@ impl Master {
                 transaction.failed = failed;
             }
         }
-        self.answer(connection, request, ErrorMessage { code, message: "" });
+        self.links.answer(connection, request, ErrorMessage { code, message: "" });
         Ok(Progress::Done)
     }
 

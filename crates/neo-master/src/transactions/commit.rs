@@ -71,7 +71,7 @@ impl Master {
         self.transactions.note_first(tid);
         self.transactions.committed += 1;
         if transaction.client.is_some() {
-            self.answer(connection, request, AnswerTransactionFinished { ttid, tid });
+            self.links.answer(connection, request, AnswerTransactionFinished { ttid, tid });
         }
         for (client, other) in self.members.identified(NodeType::Client) {
             if transaction.client == Some(client) {
@@ -79,14 +79,14 @@ impl Master {
             }
             if self.is_backup_master(client) {
                 let partitions = partitions.clone();
-                self.notify(other, InvalidatePartitions { tid, partitions });
+                self.links.notify(other, InvalidatePartitions { tid, partitions });
             } else {
-                self.notify(other, InvalidateObjects { tid, oids: oids.clone() });
+                self.links.notify(other, InvalidateObjects { tid, oids: oids.clone() });
             }
         }
         for storage in involved {
             if let Some(connection) = self.members.connection_of(storage) {
-                self.notify(connection, NotifyUnlockInformation { ttid });
+                self.links.notify(connection, NotifyUnlockInformation { ttid });
             }
         }
         if self.packs.is_approved(tid) {
@@ -95,11 +95,12 @@ impl Master {
         for waiting in &transaction.waiting {
             match *waiting {
                 Waiting::Client { connection, request } => {
-                    self.answer(connection, request, AnswerFinalTID { tid: Some(tid) });
+                    self.links.answer(connection, request, AnswerFinalTID { tid: Some(tid) });
                 }
                 Waiting::Storage(storage) => {
                     if let Some(connection) = self.members.connection_of(storage) {
-                        self.notify(connection, NotifyTransactionFinished { ttid, max_tid: tid });
+                        self.links
+                            .notify(connection, NotifyTransactionFinished { ttid, max_tid: tid });
                     }
                 }
             }
@@ -115,7 +116,7 @@ impl Master {
         let all: Vec<_> = storages.chain(backups.map(|(_, connection)| connection)).collect();
         for connection in all {
             let message = NotifyPackSigned { approved: vec![tid], rejected: Vec::new() };
-            self.notify(connection, message);
+            self.links.notify(connection, message);
         }
     }
 

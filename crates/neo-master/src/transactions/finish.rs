@@ -67,7 +67,7 @@ impl Master {
             transaction.commit = Some(commit);
         }
         for (_, storage) in involved {
-            self.request(storage, AskLockInformation { ttid, tid, pack_approved });
+            self.links.request(storage, AskLockInformation { ttid, tid, pack_approved });
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Master {
     /// Too many storages failed: the transaction is aborted everywhere.
     fn give_up(&mut self, connection: ConnectionId, request: u32, ttid: Tid) {
         let code = ErrorCode::IncompleteTransaction;
-        self.answer(connection, request, ErrorMessage { code, message: "" });
+        self.links.answer(connection, request, ErrorMessage { code, message: "" });
         let storages = self.readiness.ready();
         self.abort_at(ttid, storages);
     }

@@ -16,6 +16,6 @@ impl Master {
         }
         // A tid is not before its ttid. Of older ones storages know.
         let tid = (ttid <= self.last_tid).then_some(Tid::MAX);
-        self.answer(connection, request, AnswerFinalTID { tid });
+        self.links.answer(connection, request, AnswerFinalTID { tid });
     }
 }
