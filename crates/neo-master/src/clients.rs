@@ -19,7 +19,8 @@ impl Master {
         client: NodeId,
         message: Message<'_>,
     ) -> Handled {
-        if writes(&message) && self.members.get(client).is_some_and(|node| node.about.is_read_only)
+        if writes(&message)
+            && self.cluster.members.get(client).is_some_and(|node| node.about.is_read_only)
         {
             let (code, message) = (ErrorCode::ReadOnlyAccess, READ_ONLY);
             self.links.answer(connection, id, ErrorMessage { code, message });
@@ -63,11 +64,10 @@ impl Master {
     pub(crate) fn client_lost(&mut self, connection: ConnectionId, client: NodeId) {
         self.left_packs(connection);
         self.client_left(client, connection);
-        if let Some(node) = self.members.get_mut(client) {
+        if let Some(node) = self.cluster.members.get_mut(client) {
             (node.state, node.connection) = (NodeState::Unknown, None);
-            self.tell_node(client);
-            self.members.nodes.remove(&client);
-            self.counted = None;
+            self.cluster.tell_node(&mut self.links, client);
+            self.cluster.members.remove(client);
         }
     }
 }

@@ -23,12 +23,12 @@ impl Master {
     /// Begins to be primary. No node is connected then.
     pub(crate) fn play_primary(&mut self) {
         self.links.forget_all_but(None);
-        self.members.nodes.clear();
-        if self.id.is_none() {
-            self.id = self.members.free_id(NodeType::Master, None, |_| false);
+        self.cluster.members.clear();
+        if self.cluster.id.is_none() {
+            self.cluster.id = self.cluster.members.free_id(NodeType::Master, None, |_| false);
         }
-        let (id, own) = (self.id, self.settings.address.clone());
-        for master in self.members.masters_mut() {
+        let (id, own) = (self.cluster.id, self.cluster.settings.address.clone());
+        for master in self.cluster.members.masters_mut() {
             let is_own = master.address == own;
             master.state = if is_own { NodeState::Running } else { NodeState::Down };
             (master.id_timestamp, master.connection) = (None, None);
@@ -38,10 +38,10 @@ impl Master {
                 master.id = None;
             }
         }
-        self.election = self.clock.stamp();
+        self.election = self.cluster.clock.stamp();
         // With a partition of the network in two, each part would start without the other.
         (self.may_start, self.may_create, self.last_table) = (false, false, None);
-        info!(master = ?self.id, "playing the primary master, recovering the cluster");
+        info!(master = ?self.cluster.id, "playing the primary master, recovering the cluster");
         self.begin_recovery();
         self.dial_rivals(Duration::ZERO);
     }
@@ -54,10 +54,13 @@ impl Master {
                 .is_empty()
         };
         let missing: Vec<_> = self
+            .cluster
             .members
             .masters()
             .iter()
-            .filter(|master| master.address != self.settings.address && master.connection.is_none())
+            .filter(|master| {
+                master.address != self.cluster.settings.address && master.connection.is_none()
+            })
             .map(|master| master.address.clone())
             .filter(|address| !is_there(address, &self.links))
             .collect();
@@ -80,9 +83,9 @@ impl Master {
 
     /// The recovery has ended: masters that were not met are down.
     pub(crate) fn end_election(&mut self) -> Vec<Told> {
-        let own = self.settings.address.clone();
+        let own = self.cluster.settings.address.clone();
         let mut changed = Vec::new();
-        for master in self.members.masters_mut() {
+        for master in self.cluster.members.masters_mut() {
             let is_met = master.address == own || master.connection.is_some();
             if !is_met && master.state != NodeState::Down {
                 master.state = NodeState::Down;
@@ -97,10 +100,11 @@ impl Master {
 
     /// Introduces this master to another one; `election` takes part in an election.
     pub(crate) fn identify_as_master(&mut self, connection: ConnectionId, election: Option<f64>) {
-        let (cluster, address) = (self.settings.cluster.clone(), self.settings.address.clone());
+        let (cluster, address) =
+            (self.cluster.settings.cluster.clone(), self.cluster.settings.address.clone());
         let request = RequestIdentification {
             node_type: NodeType::Master,
-            id: self.id,
+            id: self.cluster.id,
             address: Some(address),
             cluster: &cluster,
             id_timestamp: election,
@@ -111,7 +115,7 @@ impl Master {
 
     /// Whether a master that introduces itself wins against this one.
     pub(crate) fn is_won_by(&self, election: Option<f64>, address: &Address) -> bool {
-        let own = (self.election, &self.settings.address);
+        let own = (self.election, &self.cluster.settings.address);
         let is_electing = matches!(self.phase, Phase::Recovery(_));
         is_electing && election.is_some_and(|election| (election, address) < own)
     }
@@ -137,12 +141,12 @@ impl Master {
                 self.primary_says(connection, id, accepted.into())
             }
             Message::NotPrimaryMaster(message) => {
-                message.masters.iter().for_each(|known| self.members.add_master(known));
+                message.masters.iter().for_each(|known| self.cluster.members.add_master(known));
                 let primary = message.primary.and_then(|at| message.masters.get(at as usize));
                 let primary = primary.filter(|primary| {
-                    let known = self.members.master(primary);
+                    let known = self.cluster.members.master(primary);
                     // It may not know yet that this one has won against its primary.
-                    **primary != self.settings.address
+                    **primary != self.cluster.settings.address
                         && known.is_none_or(|master| master.connection.is_none())
                 });
                 match primary.cloned() {
@@ -163,11 +167,11 @@ impl Master {
 
     /// A secondary master has left.
     pub(crate) fn secondary_left(&mut self, address: &Address) {
-        let Some(master) = self.members.master_mut(address) else { return };
+        let Some(master) = self.cluster.members.master_mut(address) else { return };
         (master.connection, master.state) = (None, NodeState::Down);
         let told = master.told();
         if !matches!(self.phase, Phase::Secondary(_)) {
-            self.tell_nodes(&[told]);
+            self.cluster.tell_nodes(&mut self.links, &[told]);
             self.challenge_again();
         }
     }

@@ -38,12 +38,12 @@ impl Master {
         id: u32,
         request: &RequestIdentification<'_>,
     ) -> Handled {
-        if request.cluster != self.settings.cluster {
+        if request.cluster != self.cluster.settings.cluster {
             let (peer, cluster) = (self.links.name_of(connection), request.cluster);
             warn!(peer, cluster, "a node of another cluster is refused");
             return Err(Refusal::protocol("invalid cluster name"));
         }
-        if request.address.as_ref() == Some(&self.settings.address) {
+        if request.address.as_ref() == Some(&self.cluster.settings.address) {
             return Err(Refusal::protocol("address conflict"));
         }
         match self.phase {
@@ -73,27 +73,28 @@ impl Master {
         let Some(address) = request.address.clone() else {
             return Err(Refusal::protocol("a master without an address"));
         };
-        if self.members.master(&address).is_some_and(|known| known.connection.is_some()) {
+        if self.cluster.members.master(&address).is_some_and(|known| known.connection.is_some()) {
             return Err(Refusal::protocol("already connected"));
         }
         if self.is_won_by(request.id_timestamp, &address) {
             self.become_secondary(address, None);
             return Ok(());
         }
-        self.members.add_master(&address);
-        let known = self.members.master(&address).and_then(|master| master.id);
-        if let Some(master) = self.members.master_mut(&address) {
+        self.cluster.members.add_master(&address);
+        let known = self.cluster.members.master(&address).and_then(|master| master.id);
+        if let Some(master) = self.cluster.members.master_mut(&address) {
             master.id = None;
         }
         let wanted = request.id.or(known);
-        let own = self.id;
-        let given = self.members.free_id(NodeType::Master, wanted, |other| Some(other) == own);
-        let stamp = self.clock.stamp();
-        let Some(master) = self.members.master_mut(&address) else { return Ok(()) };
+        let own = self.cluster.id;
+        let given =
+            self.cluster.members.free_id(NodeType::Master, wanted, |other| Some(other) == own);
+        let stamp = self.cluster.clock.stamp();
+        let Some(master) = self.cluster.members.master_mut(&address) else { return Ok(()) };
         (master.id, master.state, master.id_timestamp) = (given, NodeState::Running, Some(stamp));
         let told = master.told();
-        self.tell_nodes(std::slice::from_ref(&told));
-        if let Some(master) = self.members.master_mut(&address) {
+        self.cluster.tell_nodes(&mut self.links, std::slice::from_ref(&told));
+        if let Some(master) = self.cluster.members.master_mut(&address) {
             master.connection = Some(connection);
         }
         // The connection that this one has made to it is not needed.
@@ -103,7 +104,7 @@ impl Master {
         info!(master = ?given, %address, "accepting a secondary master");
         self.links.set_role(connection, Role::Secondary { address });
         self.accept(connection, id, given);
-        self.tell_all_nodes(connection, told, None);
+        self.cluster.tell_all_nodes(&mut self.links, connection, told, None);
         Ok(())
     }
 
@@ -113,7 +114,7 @@ impl Master {
         id: u32,
         request: &RequestIdentification<'_>,
     ) -> Handled {
-        match (&self.phase, self.state) {
+        match (&self.phase, self.cluster.state()) {
             (Phase::Service, _) => {}
             (Phase::Backup, ClusterState::BackingUp) if request.is_read_only() => {}
             (Phase::Backup, ClusterState::BackingUp) => {
@@ -129,7 +130,7 @@ impl Master {
         let node = Node { about, ..Node::new(NodeType::Client, None, NodeState::Running) };
         let client = self.admit(connection, id, request.id, node)?;
         self.links.set_role(connection, Role::Client(client));
-        self.links.notify(connection, self.table.message());
+        self.links.notify(connection, self.cluster.table.message());
         Ok(())
     }
 
@@ -145,7 +146,7 @@ impl Master {
         let node = Node { about, ..Node::new(NodeType::Admin, address, NodeState::Running) };
         let admin = self.admit(connection, id, request.id, node)?;
         self.links.set_role(connection, Role::Admin(admin));
-        self.links.notify(connection, self.table.message());
+        self.links.notify(connection, self.cluster.table.message());
         self.tell_upstream_admin(Some(connection));
         Ok(())
     }
@@ -156,7 +157,9 @@ impl Master {
         id: u32,
         request: &RequestIdentification<'_>,
     ) -> Handled {
-        if matches!(self.phase, Phase::Backup) && self.state == ClusterState::StoppingBackup {
+        if matches!(self.phase, Phase::Backup)
+            && self.cluster.state() == ClusterState::StoppingBackup
+        {
             return Err(Refusal::not_ready(NOT_READY));
         }
         let cloned = partitions(request, "new_nid");
@@ -169,11 +172,11 @@ impl Master {
             }
         }
         self.refuse_taken_address(request)?;
-        let known = request.id.and_then(|one| self.members.get(one));
+        let known = request.id.and_then(|one| self.cluster.members.get(one));
         if known.is_some_and(|node| node.connection.is_some() || node.kind != NodeType::Storage) {
             return Err(Refusal::protocol("already connected"));
         }
-        let has_cells = request.id.is_some_and(|one| self.table.has_member(one));
+        let has_cells = request.id.is_some_and(|one| self.cluster.table.has_member(one));
         let state = match (&self.phase, has_cells) {
             // It ends as soon as it has its id.
             _ if request.address.is_none() => NodeState::Down,
@@ -191,8 +194,8 @@ impl Master {
         if let Phase::Recovery(_) = self.phase {
             self.ask_recovery(connection);
         } else {
-            self.links.notify(connection, self.table.message());
-            self.ask_known_by(connection);
+            self.links.notify(connection, self.cluster.table.message());
+            self.cluster.ask_known_by(&mut self.links, connection);
             if matches!(self.phase, Phase::Service | Phase::Backup) && state == NodeState::Running {
                 self.start_storage(storage);
             }
@@ -203,21 +206,22 @@ impl Master {
     /// The copy of another storage's database gets its cells, which lack what was committed since.
     fn assign_clone(&mut self, storage: NodeId, partitions: &[Partition]) {
         let state = CellState::OutOfDate;
-        let changes = partitions.iter().filter(|one| one.0 < self.table.partitions());
+        let changes = partitions.iter().filter(|one| one.0 < self.cluster.table.partitions());
         let changes: Vec<_> = changes
             .map(|partition| CellChange { partition: *partition, node: storage, state })
             .collect();
         for change in &changes {
-            self.table.set(change.partition, storage, state);
+            self.cluster.table.set(change.partition, storage, state);
         }
-        self.tell_cells(changes, false);
+        self.cluster.tell_cells(&mut self.links, changes, false);
     }
 
     fn refuse_taken_address(&self, request: &RequestIdentification<'_>) -> Handled {
         let Some(address) = &request.address else { return Ok(()) };
-        let node = self.members.by_address(address);
+        let node = self.cluster.members.by_address(address);
         let is_node = node.is_some_and(|(_, node)| node.connection.is_some());
-        let is_master = self.members.master(address).is_some_and(|one| one.connection.is_some());
+        let is_master =
+            self.cluster.members.master(address).is_some_and(|one| one.connection.is_some());
         if is_node || is_master {
             return Err(Refusal::protocol("already connected"));
         }
@@ -226,12 +230,12 @@ impl Master {
 
     /// A storage that is away had this address: another one has it now.
     fn release_address(&mut self, address: &zodium_neo::Address, id: Option<NodeId>) {
-        let old = self.members.by_address(address).map(|(old, _)| old);
+        let old = self.cluster.members.by_address(address).map(|(old, _)| old);
         if let Some(old) = old.filter(|old| Some(*old) != id)
-            && let Some(node) = self.members.get_mut(old)
+            && let Some(node) = self.cluster.members.get_mut(old)
         {
             node.address = None;
-            self.tell_node(old);
+            self.cluster.tell_node(&mut self.links, old);
         }
     }
 
@@ -244,36 +248,37 @@ impl Master {
         mut node: Node,
     ) -> Result<NodeId, Refusal> {
         let kind = node.kind;
-        let is_own = |id: NodeId| self.members.get(id).is_some_and(|known| known.kind == kind);
+        let is_own =
+            |id: NodeId| self.cluster.members.get(id).is_some_and(|known| known.kind == kind);
         let returns = wanted.filter(|id| kind == NodeType::Storage && is_own(*id));
         // Storages keep their ids: those of the table belong to them.
-        let is_reserved = |id| self.table.has_member(id) && Some(id) != wanted;
-        let free = returns.or_else(|| self.members.free_id(kind, wanted, is_reserved));
+        let is_reserved = |id| self.cluster.table.has_member(id) && Some(id) != wanted;
+        let free = returns.or_else(|| self.cluster.members.free_id(kind, wanted, is_reserved));
         let id = free.ok_or_else(|| Refusal::protocol("there is no free id"))?;
-        node.id_timestamp = Some(self.clock.stamp());
-        if let Some(known) = self.members.get(id) {
+        node.id_timestamp = Some(self.cluster.clock.stamp());
+        if let Some(known) = self.cluster.members.get(id) {
             node.completed_pack = known.completed_pack;
         }
         let (told, backup) = (node.told(id), node.about.backup.clone());
         info!(node = %id, state = %node.state, peer = self.links.name_of(connection), "accepting a node");
-        self.members.nodes.insert(id, node);
-        self.tell_nodes(std::slice::from_ref(&told));
-        if let Some(node) = self.members.get_mut(id) {
+        self.cluster.members.insert(id, node);
+        self.cluster.tell_nodes(&mut self.links, std::slice::from_ref(&told));
+        if let Some(node) = self.cluster.members.get_mut(id) {
             node.connection = Some(connection);
         }
         self.accept(connection, request, Some(id));
-        self.tell_all_nodes(connection, told, backup.as_ref());
+        self.cluster.tell_all_nodes(&mut self.links, connection, told, backup.as_ref());
         Ok(id)
     }
 
     fn accept(&mut self, connection: ConnectionId, request: u32, your_id: Option<NodeId>) {
-        let (node_type, id) = (NodeType::Master, self.id);
+        let (node_type, id) = (NodeType::Master, self.cluster.id);
         self.links.answer(connection, request, AcceptIdentification { node_type, id, your_id });
     }
 
     /// An admin has left.
     pub(crate) fn admin_left(&mut self, admin: NodeId) {
-        self.members.nodes.remove(&admin);
+        self.cluster.members.remove(admin);
     }
 }
 

@@ -15,9 +15,9 @@
 
 mod administration;
 mod backup;
-mod broadcast;
 mod clients;
 mod clock;
+mod cluster;
 mod election;
 mod identification;
 mod links;

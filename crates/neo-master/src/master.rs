@@ -2,41 +2,30 @@
 
 use std::time::Duration;
 
-use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, Packet, TableId};
+use zodium_neo::{Address, ConnectionId, Message, Packet, TableId};
 use zodium_types::Tid;
 
 use crate::Output;
 use crate::backup::{Backup, Upstream};
-use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::handling::Handled;
 use crate::links::Links;
-use crate::members::Members;
 use crate::packs::Packs;
 use crate::peer::Role;
 use crate::secondary::Secondary;
 use crate::service::Readiness;
 use crate::settings::Settings;
-use crate::status::Counts;
-use crate::table::Table;
 use crate::transactions::Transactions;
 use crate::{Phase, Stop};
 
 /// A master of a NEO cluster.
 #[derive(Debug)]
 pub struct Master {
-    pub(crate) settings: Settings,
-    pub(crate) clock: Clock,
-    /// The id of this master, if it has one.
-    pub(crate) id: Option<NodeId>,
+    pub(crate) cluster: Cluster,
     pub(crate) links: Links,
-    pub(crate) members: Members,
     pub(crate) phase: Phase,
     /// When this master began to be primary: the earliest one wins an election.
     pub(crate) election: f64,
-    pub(crate) state: ClusterState,
-    /// Whether nodes have been told of the state.
-    pub(crate) is_state_told: bool,
-    pub(crate) table: Table,
     /// How many recoveries have begun.
     pub(crate) recoveries: u64,
     /// The cluster starts without all storages that it could have.
@@ -45,8 +34,6 @@ pub struct Master {
     pub(crate) last_table: Option<TableId>,
     /// An operator has started the cluster: one without a table is a new one.
     pub(crate) may_create: bool,
-    /// The last committed transaction.
-    pub(crate) last_tid: Tid,
     /// All storages cut their databases after this transaction before they start.
     pub(crate) truncate_tid: Option<Tid>,
     /// Of a backup cluster: how far it is.
@@ -58,46 +45,33 @@ pub struct Master {
     pub(crate) packs: Packs,
     /// Operation stops when the event is handled.
     pub(crate) stops: Option<Stop>,
-    /// For the status; `None` after a change.
-    pub(crate) counted: Option<Counts>,
 }
 
 impl Master {
     /// Creates a master. It does nothing until [`Master::start`].
     pub fn new(settings: Settings) -> Master {
-        let mut members = Members::default();
-        settings.masters.iter().for_each(|address| members.add_master(address));
-        members.add_master(&settings.address);
         Master {
-            clock: Clock::default(),
-            id: settings.node,
             links: Links::default(),
-            members,
             phase: Phase::Secondary(Secondary::default()),
             election: 0.0,
-            state: ClusterState::Recovering,
-            is_state_told: false,
-            table: Table::new(settings.partitions, settings.replicas),
             recoveries: 0,
             may_start: false,
             last_table: None,
             may_create: false,
-            last_tid: Tid::ZERO,
             truncate_tid: None,
             backup: None,
             upstream: settings.upstream.clone().map(Upstream::new),
+            cluster: Cluster::new(settings),
             readiness: Readiness::default(),
             transactions: Transactions::default(),
             packs: Packs::default(),
             stops: None,
-            counted: None,
-            settings,
         }
     }
 
     /// The time is this, since 1970. It may go back.
     pub fn set_time(&mut self, now: Duration) {
-        self.clock.set(now);
+        self.cluster.clock.set(now);
     }
 
     /// Begins, as a master that wants to be primary.
@@ -162,7 +136,7 @@ impl Master {
 
     /// The masters that are known, this one too.
     pub fn masters(&self) -> &[Address] {
-        self.members.addresses()
+        self.cluster.members.addresses()
     }
 
     /// Goes on to other phases when their time has come.

@@ -58,7 +58,7 @@ pub(crate) struct Told {
 /// All nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    nodes: BTreeMap<NodeId, Node>,
     masters: Vec<KnownMaster>,
     /// The addresses of the masters.
     addresses: Vec<Address>,
@@ -116,6 +116,26 @@ impl Told {
 }
 
 impl Members {
+    /// All storages, clients and admins.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().map(|(id, node)| (*id, node))
+    }
+
+    /// Adds a storage, client or admin, or replaces it.
+    pub(crate) fn insert(&mut self, id: NodeId, node: Node) {
+        self.nodes.insert(id, node);
+    }
+
+    /// Forgets a storage, client or admin.
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        self.nodes.remove(&id);
+    }
+
+    /// Forgets all storages, clients and admins.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
     pub(crate) fn get(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(&id)
     }
@@ -139,7 +159,7 @@ impl Members {
 
     /// The nodes of a kind.
     pub(crate) fn of(&self, kind: NodeType) -> impl Iterator<Item = (NodeId, &Node)> {
-        self.nodes.iter().filter(move |(_, node)| node.kind == kind).map(|(id, node)| (*id, node))
+        self.nodes().filter(move |(_, node)| node.kind == kind)
     }
 
     /// The nodes of a kind that have identified themselves, with their connections.

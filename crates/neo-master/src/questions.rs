@@ -20,23 +20,31 @@ impl Master {
             Message::Ping(_) => self.links.answer(connection, id, Pong {}),
             Message::FlushLog(_) | Message::Pong(_) => {}
             Message::AskClusterState(_) => {
-                self.links.answer(connection, id, AnswerClusterState { state: Some(self.state) });
+                self.links.answer(
+                    connection,
+                    id,
+                    AnswerClusterState { state: Some(self.cluster.state()) },
+                );
             }
             Message::AskRecovery(_) => {
-                let (table, truncate_tid) = (self.table.id(), self.truncate_tid);
+                let (table, truncate_tid) = (self.cluster.table.id(), self.truncate_tid);
                 let answer = AnswerRecovery { table, backup_tid: self.backup_tid(), truncate_tid };
                 self.links.answer(connection, id, answer);
             }
             Message::AskLastIDs(_) => {
                 let answer = AnswerLastIDs {
-                    last_tid: Some(self.transactions.last_tid(self.last_tid)),
+                    last_tid: Some(self.transactions.last_tid(self.cluster.last_tid)),
                     last_oid: Some(self.transactions.last_oid),
                     first_tid: self.transactions.first_tid,
                 };
                 self.links.answer(connection, id, answer);
             }
             Message::AskLastTransaction(_) => {
-                self.links.answer(connection, id, AnswerLastTransaction { tid: self.last_tid });
+                self.links.answer(
+                    connection,
+                    id,
+                    AnswerLastTransaction { tid: self.cluster.last_tid },
+                );
             }
             other => return Err(Refusal::unexpected(other)),
         }

@@ -16,7 +16,7 @@ use crate::backup::Backup;
 use crate::handling::{Handled, Refusal};
 use crate::members::Node;
 use crate::peer::Asked;
-use crate::table::{Devices, Table};
+use crate::table::Table;
 
 /// What is known of storages.
 #[derive(Debug, Default)]
@@ -42,9 +42,9 @@ impl Master {
         self.phase = Phase::Recovery(Recovery::default());
         (self.truncate_tid, self.backup) = (None, None);
         self.leave_upstream();
-        self.table = Table::new(self.settings.partitions, self.settings.replicas);
-        self.set_state(ClusterState::Recovering);
-        for (_, connection) in self.members.identified(NodeType::Storage) {
+        self.cluster.forget_table();
+        self.cluster.set_state(&mut self.links, ClusterState::Recovering);
+        for (_, connection) in self.cluster.members.identified(NodeType::Storage) {
             self.ask_recovery(connection);
         }
     }
@@ -115,10 +115,10 @@ impl Master {
         self.truncate_tid = told.and_then(|told| told.truncate_tid);
         let mut added = Vec::new();
         for node in table.nodes() {
-            if self.members.get(node).is_none() {
+            if self.cluster.members.get(node).is_none() {
                 let unknown = Node::new(NodeType::Storage, None, NodeState::Down);
                 added.push(unknown.told(node));
-                self.members.nodes.insert(node, unknown);
+                self.cluster.members.insert(node, unknown);
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
@@ -128,24 +128,28 @@ impl Master {
                 --upstream-cluster and --upstream-masters"
             );
         }
-        self.table = table;
-        self.tell_nodes(&added);
-        self.tell_table_to_admins();
+        self.cluster.table = table;
+        self.cluster.tell_nodes(&mut self.links, &added);
+        self.cluster.tell_table_to_admins(&mut self.links);
         Ok(())
     }
 
     /// A storage has left in the recovery.
     pub(crate) fn storage_left_recovery(&mut self, storage: NodeId) {
-        if let Some(node) = self.members.get_mut(storage) {
+        if let Some(node) = self.cluster.members.get_mut(storage) {
             (node.state, node.connection) = (NodeState::Down, None);
-            self.tell_node(storage);
+            self.cluster.tell_node(&mut self.links, storage);
         }
         let Phase::Recovery(recovery) = &mut self.phase else { return };
         recovery.told.remove(&storage);
         let was_asked = recovery.sources.first() == Some(&storage);
         recovery.sources.retain(|source| *source != storage);
         if was_asked {
-            match recovery.sources.first().and_then(|next| self.members.connection_of(*next)) {
+            match recovery
+                .sources
+                .first()
+                .and_then(|next| self.cluster.members.connection_of(*next))
+            {
                 Some(next) => {
                     self.links.ask(next, AskPartitionTable {}, Asked::Table(self.recoveries))
                 }
@@ -158,29 +162,29 @@ impl Master {
     pub(crate) fn advance_recovery(&mut self) -> bool {
         let Some(storages) = self.storages_to_start() else { return false };
         let is_busy = |id: &NodeId| {
-            let connection = self.members.connection_of(*id);
+            let connection = self.cluster.members.connection_of(*id);
             connection.is_none_or(|connection| self.links.is_asked(connection))
         };
         if storages.is_empty() || storages.iter().any(is_busy) {
             return false;
         }
-        if self.table.id().is_none() {
+        if self.cluster.table.id().is_none() {
             self.start_new_cluster(&storages);
             return true;
         }
         if self.cut_first() {
             return false;
         }
-        let connected = |id: &NodeId| self.members.connection_of(*id).is_some();
-        let storages = self.table.nodes().into_iter().filter(connected).collect();
+        let connected = |id: &NodeId| self.cluster.members.connection_of(*id).is_some();
+        let storages = self.cluster.table.nodes().into_iter().filter(connected).collect();
         self.run_storages(&storages);
-        let members = &self.members;
-        self.table.outdate(None, |id| members.is_running(id));
+        let members = &self.cluster.members;
+        self.cluster.table.outdate(None, |id| members.is_running(id));
         // Also when all its storages are there: one that has not answered yet, or that was just
         // being added, may have later versions. Their numbers must not be given to others. And a
         // master that was primary before sees by it that another one has been since.
-        self.table.begin_anew();
-        self.tell_table_to_admins();
+        self.cluster.table.begin_anew();
+        self.cluster.tell_table_to_admins(&mut self.links);
         if let Phase::Recovery(recovery) = &mut self.phase {
             let told = std::mem::take(&mut recovery.told);
             self.restore_backup(|node| told.get(&node).and_then(|told| told.backup_tid));
@@ -191,7 +195,7 @@ impl Master {
 
     /// The storages that the cluster starts with, if it may start.
     fn storages_to_start(&self) -> Option<BTreeSet<NodeId>> {
-        let is_pending = |id: NodeId| self.members.state(id) == Some(NodeState::Pending);
+        let is_pending = |id: NodeId| self.cluster.members.state(id) == Some(NodeState::Pending);
         let Phase::Recovery(recovery) = &self.phase else { return None };
         if self.backup.is_some() && self.upstream.is_none() {
             return None;
@@ -200,25 +204,25 @@ impl Master {
             // Another table is loaded, or none: with that, what was committed since would be lost.
             return None;
         }
-        if self.table.id().is_some() && self.table.is_filled() {
-            let storages = self.table.operational_nodes(is_pending);
+        if self.cluster.table.id().is_some() && self.cluster.table.is_filled() {
+            let storages = self.cluster.table.operational_nodes(is_pending);
             // Others may have what was committed since an older table, or, after a newer one, what
             // another master committed meanwhile.
-            let is_last = self.last_table.is_none_or(|last| self.table.id() == Some(last));
+            let is_last = self.last_table.is_none_or(|last| self.cluster.table.id() == Some(last));
             if self.may_start && is_last {
                 return Some(storages.into_iter().filter(|id| is_pending(*id)).collect());
             }
             // All that are cut must be there, or those that come later keep what is cut.
             let cuts = self.truncate_tid.is_some() && !storages.is_empty();
-            let storages = if cuts { self.table.nodes() } else { storages };
+            let storages = if cuts { self.cluster.table.nodes() } else { storages };
             return storages.iter().all(|id| is_pending(*id)).then_some(storages);
         }
-        let identified = self.members.identified(NodeType::Storage);
+        let identified = self.cluster.members.identified(NodeType::Storage);
         let enough =
-            self.settings.autostart.is_some_and(|count| identified.len() >= count as usize);
+            self.cluster.settings.autostart.is_some_and(|count| identified.len() >= count as usize);
         // A table that a storage is still asked for makes the cluster an old one. And after a loss
         // of storages the one with the table may be away: only an operator can know.
-        (self.table.id().is_none() && (self.may_create || enough))
+        (self.cluster.table.id().is_none() && (self.may_create || enough))
             .then(|| identified.into_iter().map(|(id, _)| id).collect())
     }
 
@@ -232,7 +236,7 @@ impl Master {
             .told
             .iter()
             .filter(|(_, told)| is_behind(told))
-            .filter_map(|(id, _)| self.members.connection_of(*id))
+            .filter_map(|(id, _)| self.cluster.members.connection_of(*id))
             .collect();
         for connection in &behind {
             self.links.notify(*connection, Truncate { tid });
@@ -244,13 +248,13 @@ impl Master {
     fn run_storages(&mut self, storages: &BTreeSet<NodeId>) {
         let mut told = Vec::new();
         for id in storages {
-            if let Some(node) = self.members.get_mut(*id) {
+            if let Some(node) = self.cluster.members.get_mut(*id) {
                 node.state = NodeState::Running;
                 told.push(node.told(*id));
             }
         }
         told.extend(self.end_election());
-        self.tell_nodes(&told);
+        self.cluster.tell_nodes(&mut self.links, &told);
     }
 
     /// Makes the first partition table of a cluster.
@@ -258,21 +262,15 @@ impl Master {
         info!(storages = storages.len(), "creating a partition table");
         self.run_storages(storages);
         for id in storages {
-            self.table.add_member(*id);
+            self.cluster.table.add_member(*id);
         }
-        let devices = self.devices();
+        let devices = self.cluster.devices();
         // There are storages, so it succeeds.
-        if self.table.tweak(&BTreeSet::new(), &devices).is_some() {
-            self.table.next_id();
+        if self.cluster.table.tweak(&BTreeSet::new(), &devices).is_some() {
+            self.cluster.table.next_id();
         }
-        self.table.forget_members_without_cells();
-        self.tell_table_to_admins();
+        self.cluster.table.forget_members_without_cells();
+        self.cluster.tell_table_to_admins(&mut self.links);
         self.begin_verification();
-    }
-
-    /// Where the devices of storages are.
-    pub(crate) fn devices(&self) -> Devices {
-        let storages = self.members.of(NodeType::Storage);
-        storages.map(|(id, node)| (id, node.about.device.clone())).collect()
     }
 }

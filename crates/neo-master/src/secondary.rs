@@ -39,17 +39,18 @@ impl Master {
     pub(crate) fn become_secondary(&mut self, primary: Address, connection: Option<ConnectionId>) {
         info!(%primary, "playing a secondary master");
         self.links.forget_all_but(connection);
-        self.members.nodes.clear();
-        for master in self.members.masters_mut() {
+        self.cluster.members.clear();
+        for master in self.cluster.members.masters_mut() {
             (master.state, master.connection) = (NodeState::Down, None);
         }
-        self.members.add_master(&primary);
+        self.cluster.members.add_master(&primary);
         self.transactions.reset();
         self.readiness.reset();
         self.packs = Packs::default();
-        (self.stops, self.is_state_told, self.backup) = (None, false, None);
+        (self.stops, self.backup) = (None, None);
+        self.cluster.forget_told_state();
         self.leave_upstream();
-        let failed = vec![self.settings.address.clone()];
+        let failed = vec![self.cluster.settings.address.clone()];
         let secondary = Secondary { primary: None, is_accepted: false, failed, connection };
         self.phase = Phase::Secondary(secondary);
         self.follow(primary, connection, Duration::ZERO);
@@ -81,13 +82,13 @@ impl Master {
                 else {
                     return Err(Refusal::protocol("the identification was accepted by no master"));
                 };
-                self.id = Some(own);
+                self.cluster.id = Some(own);
                 self.accepted_by_primary(connection, accepted.id);
             }
             Message::NotifyNodeInformation(message) => {
                 for node in &message.nodes {
                     let Some(address) = &node.address else { continue };
-                    if node.id == self.id && node.state == NodeState::Down {
+                    if node.id == self.cluster.id && node.state == NodeState::Down {
                         info!("an operator has stopped this master");
                         self.links.exit();
                     } else if node.node_type == NodeType::Master {
@@ -102,9 +103,9 @@ impl Master {
                 }
             }
             Message::NotPrimaryMaster(message) => {
-                message.masters.iter().for_each(|known| self.members.add_master(known));
+                message.masters.iter().for_each(|known| self.cluster.members.add_master(known));
                 let primary = message.primary.and_then(|at| message.masters.get(at as usize));
-                match primary.filter(|primary| **primary != self.settings.address) {
+                match primary.filter(|primary| **primary != self.cluster.settings.address) {
                     Some(primary) => self.redirected(connection, primary.clone()),
                     None => self.close(connection),
                 }
@@ -128,17 +129,17 @@ impl Master {
         let Phase::Secondary(secondary) = &mut self.phase else { return };
         secondary.is_accepted = true;
         let Some(primary) = secondary.primary.clone() else { return };
-        info!(%primary, master = ?self.id, "identified to the primary master");
+        info!(%primary, master = ?self.cluster.id, "identified to the primary master");
         self.master_told(&primary, id, NodeState::Running);
     }
 
     /// The id of a master is known after its end, too: operators name it by that.
     fn master_told(&mut self, address: &Address, id: Option<NodeId>, state: NodeState) {
-        if state == NodeState::Unknown && *address != self.settings.address {
-            return self.members.remove_master(address);
+        if state == NodeState::Unknown && *address != self.cluster.settings.address {
+            return self.cluster.members.remove_master(address);
         }
-        self.members.add_master(address);
-        for master in self.members.masters_mut() {
+        self.cluster.members.add_master(address);
+        for master in self.cluster.members.masters_mut() {
             if master.address == *address {
                 (master.id, master.state) = (id, state);
             } else if master.id == id {
@@ -160,7 +161,7 @@ impl Master {
 
     /// The connection to the master that may be primary has ended.
     pub(crate) fn primary_left(&mut self, connection: ConnectionId, was_accepted: bool) {
-        let own = self.settings.address.clone();
+        let own = self.cluster.settings.address.clone();
         let Phase::Secondary(secondary) = &mut self.phase else { return };
         if secondary.connection != Some(connection) {
             return;
@@ -171,7 +172,7 @@ impl Master {
             secondary.failed = vec![own];
             return self.follow(primary, None, DIAL_PAUSE);
         }
-        let others = self.members.addresses().iter();
+        let others = self.cluster.members.addresses().iter();
         let next = others.filter(|address| !secondary.failed.contains(address)).min().cloned();
         match next {
             Some(next) => self.follow(next, None, Duration::ZERO),
@@ -195,7 +196,7 @@ impl Master {
             && secondary.primary.as_ref() != Some(rival)
         {
             let (rival, old) = (rival.clone(), secondary.connection);
-            self.members.add_master(&rival);
+            self.cluster.members.add_master(&rival);
             self.close(connection);
             if let Phase::Secondary(secondary) = &mut self.phase {
                 secondary.connection = None;
@@ -203,7 +204,7 @@ impl Master {
             old.into_iter().for_each(|old| self.close(old));
             return self.follow(rival, None, Duration::ZERO);
         }
-        let masters = self.members.addresses().to_vec();
+        let masters = self.cluster.members.addresses().to_vec();
         let place = primary.and_then(|one| masters.iter().position(|known| known == one));
         let primary = place.and_then(|place| u32::try_from(place).ok()).filter(|_| !is_known);
         self.links.notify(connection, NotPrimaryMaster { primary, masters });

@@ -85,19 +85,19 @@ impl Readiness {
 impl Master {
     /// Clients are served from now on, or the cluster follows another one.
     pub(crate) fn begin_operation(&mut self) {
-        let is_empty = self.last_tid == Tid::ZERO;
-        if self.backup.is_none() && self.settings.begins_as_backup && is_empty {
+        let is_empty = self.cluster.last_tid == Tid::ZERO;
+        if self.backup.is_none() && self.cluster.settings.begins_as_backup && is_empty {
             self.become_empty_backup();
         }
         if self.backup.is_some() {
             self.begin_backup();
         } else {
-            info!(last_tid = %self.last_tid, "the cluster is running");
+            info!(last_tid = %self.cluster.last_tid, "the cluster is running");
             self.phase = Phase::Service;
-            self.set_state(ClusterState::Running);
+            self.cluster.set_state(&mut self.links, ClusterState::Running);
         }
-        for (storage, _) in self.members.identified(NodeType::Storage) {
-            if self.members.is_running(storage) {
+        for (storage, _) in self.cluster.members.identified(NodeType::Storage) {
+            if self.cluster.members.is_running(storage) {
                 self.start_storage(storage);
             }
         }
@@ -108,7 +108,7 @@ impl Master {
 
     /// Tells a storage to operate.
     pub(crate) fn start_storage(&mut self, storage: NodeId) {
-        if self.members.connection_of(storage).is_some() {
+        if self.cluster.members.connection_of(storage).is_some() {
             self.readiness.start(storage);
             self.tell_operation(storage);
         }
@@ -116,7 +116,7 @@ impl Master {
 
     /// Tells a storage whether it operates in a backup cluster.
     pub(crate) fn tell_operation(&mut self, storage: NodeId) {
-        if let Some(connection) = self.members.connection_of(storage) {
+        if let Some(connection) = self.cluster.members.connection_of(storage) {
             self.links.notify(connection, StartOperation { backup: self.backup.is_some() });
         }
     }
@@ -127,7 +127,7 @@ impl Master {
             return;
         }
         let signed = self.packs.signed(Tid::ZERO);
-        if let Some(connection) = self.members.connection_of(storage)
+        if let Some(connection) = self.cluster.members.connection_of(storage)
             && !(signed.approved.is_empty() && signed.rejected.is_empty())
         {
             self.links.notify(connection, signed);
@@ -144,16 +144,6 @@ impl Master {
         self.packs_may_be_completed();
         self.retry_delayed();
         self.order_all();
-    }
-
-    pub(crate) fn is_operational(&self) -> bool {
-        self.is_operational_without(&[])
-    }
-
-    /// Whether each partition can be read without some storages.
-    pub(crate) fn is_operational_without(&self, excluded: &[NodeId]) -> bool {
-        let is_there = |id| self.members.is_running(id) && !excluded.contains(&id);
-        self.table.is_operational(is_there)
     }
 
     /// Ends operation, and recovers the cluster again.
@@ -183,31 +173,31 @@ impl Master {
         self.may_start = match stop {
             Stop::NotOperational => self.truncate_tid.is_none(),
             Stop::Truncate(_) | Stop::Unsettled => false,
-            Stop::LeaveBackup(tid) => tid >= self.last_tid,
+            Stop::LeaveBackup(tid) => tid >= self.cluster.last_tid,
         };
         self.may_create = false;
-        self.last_table = self.table.id();
+        self.last_table = self.cluster.table.id();
         self.packs = Default::default();
         self.readiness.reset();
         self.transactions.reset();
-        for (_, client) in self.members.identified(NodeType::Client) {
+        for (_, client) in self.cluster.members.identified(NodeType::Client) {
             self.links.notify(client, StopOperation {});
             self.close(client);
         }
         let mut told = Vec::new();
-        for (id, connection) in self.members.identified(NodeType::Storage) {
+        for (id, connection) in self.cluster.members.identified(NodeType::Storage) {
             self.links.notify(connection, StopOperation {});
             if let Some(tid) = truncate {
                 self.links.notify(connection, Truncate { tid });
             }
-            if let Some(node) = self.members.get_mut(id)
+            if let Some(node) = self.cluster.members.get_mut(id)
                 && node.state == NodeState::Running
             {
                 node.state = NodeState::Pending;
                 told.push(node.told(id));
             }
         }
-        self.tell_nodes(&told);
+        self.cluster.tell_nodes(&mut self.links, &told);
         self.begin_recovery();
         self.challenge_again();
     }

@@ -1,6 +1,6 @@
 //! What a master says of itself, for its monitor.
 
-use zodium_neo::{ClusterState, NodeId, NodeState, NodeType};
+use zodium_neo::{ClusterState, NodeId};
 use zodium_types::Tid;
 
 use crate::Master;
@@ -34,47 +34,31 @@ pub struct Status {
 /// What of a status is counted, which takes time in large clusters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    storages: usize,
-    storages_down: usize,
-    clients: usize,
+    pub(crate) storages: usize,
+    pub(crate) storages_down: usize,
+    pub(crate) clients: usize,
 }
 
 impl Master {
     /// What the master says of itself.
     pub fn status(&mut self) -> Status {
-        let Counts { storages, storages_down, clients } = self.counts();
+        let Counts { storages, storages_down, clients } = self.cluster.counts();
         let primary = match &self.phase {
             Phase::Secondary(secondary) => secondary.primary().map(ToString::to_string),
             _ => None,
         };
         let is_primary = !matches!(self.phase, Phase::Secondary(_));
         Status {
-            node: self.id,
+            node: self.cluster.id,
             is_primary,
             primary,
-            state: is_primary.then_some(self.state),
-            last_tid: self.last_tid,
+            state: is_primary.then_some(self.cluster.state()),
+            last_tid: self.cluster.last_tid,
             storages,
             storages_down,
             clients,
             transactions: self.transactions.len(),
             committed: self.transactions.committed,
         }
-    }
-
-    /// They are counted again after nodes or the table have changed.
-    fn counts(&mut self) -> Counts {
-        if let Some(counts) = self.counted {
-            return counts;
-        }
-        let storages = self.members.of(NodeType::Storage);
-        let is_running = |id: &NodeId| self.members.is_running(*id);
-        let counts = Counts {
-            storages: storages.filter(|(_, node)| node.state == NodeState::Running).count(),
-            storages_down: self.table.nodes().iter().filter(|id| !is_running(id)).count(),
-            clients: self.members.of(NodeType::Client).count(),
-        };
-        self.counted = Some(counts);
-        counts
     }
 }

@@ -11,7 +11,7 @@ impl Master {
     pub(crate) fn begin_stopping(&mut self) {
         info!("an operator stops the cluster");
         self.phase = Phase::Stopping;
-        self.set_state(ClusterState::Stopping);
+        self.cluster.set_state(&mut self.links, ClusterState::Stopping);
         // An error would only make clients try again.
         self.readiness.close();
     }
@@ -21,8 +21,8 @@ impl Master {
         if !self.transactions.is_empty() || self.links.is_exiting() {
             return false;
         }
-        for (id, connection) in self.members.identified(NodeType::Storage) {
-            let Some(node) = self.members.get(id) else { continue };
+        for (id, connection) in self.cluster.members.identified(NodeType::Storage) {
+            let Some(node) = self.cluster.members.get(id) else { continue };
             let information = NodeInformation {
                 node_type: NodeType::Storage,
                 address: node.address.clone(),
@@ -30,7 +30,7 @@ impl Master {
                 state: NodeState::Down,
                 id_timestamp: None,
             };
-            let timestamp = self.clock.stamp();
+            let timestamp = self.cluster.clock.stamp();
             self.links
                 .notify(connection, NotifyNodeInformation { timestamp, nodes: vec![information] });
         }

@@ -23,7 +23,7 @@ impl Master {
             return self.storage_failed(connection, storage, asked, error.message);
         }
         if let Message::NotifyPackCompleted(completed) = &message {
-            if let Some(node) = self.members.get_mut(storage) {
+            if let Some(node) = self.cluster.members.get_mut(storage) {
                 node.completed_pack = Some(completed.id);
             }
             if matches!(self.phase, Phase::Service | Phase::Backup) {
@@ -64,7 +64,7 @@ impl Master {
             // In the recovery it is about a table from before.
             (phase, Some(Asked::Known(id)), Message::Pong(_)) => {
                 if !matches!(phase, Phase::Recovery(_)) {
-                    self.table.known(storage, id);
+                    self.cluster.table.known(storage, id);
                     if matches!(phase, Phase::Service | Phase::Backup) {
                         self.drop_fed_cells();
                     }
@@ -108,21 +108,22 @@ impl Master {
             Message::NotifyReady(_) => self.storage_ready(storage),
             Message::AskUnfinishedTransactions(question) => {
                 let ttids = self.transactions.notify_storage(storage);
-                let max_tid = self.common_backup_tid().unwrap_or(self.last_tid);
+                let max_tid = self.common_backup_tid().unwrap_or(self.cluster.last_tid);
                 let answer = AnswerUnfinishedTransactions { max_tid, ttids };
                 self.links.answer(connection, id, answer);
-                self.table.set_updatable(storage, &question.partitions);
+                self.cluster.table.set_updatable(storage, &question.partitions);
             }
             Message::NotifyReplicationDone(done) => {
                 self.backup_replicated(storage, done.partition, done.tid);
-                let Some(changes) = self.table.set_up_to_date(done.partition, storage) else {
+                let Some(changes) = self.cluster.table.set_up_to_date(done.partition, storage)
+                else {
                     return Err(Refusal::protocol("Non-assigned partition"));
                 };
                 if changes.is_empty() && self.backup.is_none() {
                     let partition = done.partition;
                     info!(%storage, %partition, "ignoring a late end of a replication");
                 }
-                self.tell_cells(changes, false);
+                self.cluster.tell_cells(&mut self.links, changes, false);
                 self.order([done.partition].into_iter());
             }
             Message::NotifyPartitionCorrupted(message) => {
@@ -138,9 +139,9 @@ impl Master {
 
     /// Drops the cells that fed others, and had to stay until storages have the table.
     pub(crate) fn drop_fed_cells(&mut self) {
-        let changes = self.table.drop_all_fed();
+        let changes = self.cluster.table.drop_all_fed();
         if !changes.is_empty() {
-            self.tell_cells(changes, false);
+            self.cluster.tell_cells(&mut self.links, changes, false);
             self.order_all();
         }
     }
@@ -154,7 +155,7 @@ impl Master {
     /// The connection of a storage has ended.
     pub(crate) fn storage_left(&mut self, connection: ConnectionId, storage: NodeId) {
         self.left_verification(connection);
-        let Some(node) = self.members.get_mut(storage) else { return };
+        let Some(node) = self.cluster.members.get_mut(storage) else { return };
         if node.connection != Some(connection) {
             return;
         }
@@ -168,28 +169,28 @@ impl Master {
             NodeState::Pending => {
                 info!(%storage, "a pending storage has left");
                 node.state = NodeState::Unknown;
-                self.tell_node(storage);
-                self.members.nodes.remove(&storage);
+                self.cluster.tell_node(&mut self.links, storage);
+                self.cluster.members.remove(storage);
             }
             NodeState::Running | NodeState::Unknown => {
                 warn!(%storage, "a storage has left");
                 node.state = NodeState::Down;
-                self.tell_node(storage);
+                self.cluster.tell_node(&mut self.links, storage);
             }
         }
         if self.truncate_tid.is_some() {
             self.stops = Some(Stop::NotOperational);
             return;
         }
-        let members = &self.members;
-        if self.backup.is_none() && !self.table.can_settle(|id| members.is_running(id)) {
+        let members = &self.cluster.members;
+        if self.backup.is_none() && !self.cluster.table.can_settle(|id| members.is_running(id)) {
             // Its cells stay: no start does without it.
             self.stops = Some(Stop::Unsettled);
             return;
         }
-        let changes = self.table.outdate(Some(storage), |id| members.is_running(id));
-        self.tell_cells(changes, false);
-        if !self.is_operational() {
+        let changes = self.cluster.table.outdate(Some(storage), |id| members.is_running(id));
+        self.cluster.tell_cells(&mut self.links, changes, false);
+        if !self.cluster.is_operational() {
             // No transaction is committed without it any more.
             self.stops = Some(Stop::NotOperational);
             return;

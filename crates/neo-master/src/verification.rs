@@ -53,12 +53,12 @@ impl Master {
     pub(crate) fn begin_verification(&mut self) {
         info!("verifying what was being committed");
         self.phase = Phase::Verification(Verification::default());
-        self.set_state(ClusterState::Verifying);
+        self.cluster.set_state(&mut self.links, ClusterState::Verifying);
         self.transactions.reset();
-        for (_, storage) in self.members.identified(NodeType::Storage) {
-            self.links.notify(storage, self.table.message());
+        for (_, storage) in self.cluster.members.identified(NodeType::Storage) {
+            self.links.notify(storage, self.cluster.table.message());
         }
-        self.ask_known();
+        self.cluster.ask_known(&mut self.links);
         // Cells that are out of date count for nothing: what they had locked, others have, too.
         // Nothing is locked in a backup cluster.
         for storage in self.readable_connections() {
@@ -69,8 +69,8 @@ impl Master {
     }
 
     fn readable_connections(&self) -> Vec<ConnectionId> {
-        let nodes = self.table.readable_nodes();
-        nodes.iter().filter_map(|node| self.members.connection_of(*node)).collect()
+        let nodes = self.cluster.table.readable_nodes();
+        nodes.iter().filter_map(|node| self.cluster.members.connection_of(*node)).collect()
     }
 
     fn ask_and_wait<'a>(
@@ -164,15 +164,15 @@ impl Master {
                 verification.step = Step::LastIds;
                 self.validate(false);
                 // A storage that is to be cut is cut before it answers.
-                for (_, storage) in self.members.identified(NodeType::Storage) {
+                for (_, storage) in self.cluster.members.identified(NodeType::Storage) {
                     self.ask_and_wait(storage, AskLastIDs {}, Asked::LastIds);
                 }
             }
             Step::LastIds => {
                 verification.step = Step::Packs;
-                self.last_tid = verification.last_tid;
+                self.cluster.last_tid = verification.last_tid;
                 verification.last_oid.into_iter().for_each(|oid| self.transactions.note_oid(oid));
-                self.transactions.tids.begin_after(self.last_tid);
+                self.transactions.tids.begin_after(self.cluster.last_tid);
                 self.truncate_tid = None;
                 self.ask_packs();
             }
@@ -188,10 +188,10 @@ impl Master {
             verification.voted.iter().filter(|(ttid, _)| !verification.tids.contains_key(ttid));
         let mut questions = Vec::new();
         for (ttid, voted) in open {
-            let Some(partition) = self.table.partition_of_tid(*ttid) else { continue };
-            let cells = self.table.row(partition).iter();
+            let Some(partition) = self.cluster.table.partition_of_tid(*ttid) else { continue };
+            let cells = self.cluster.table.row(partition).iter();
             let others = cells.filter(|cell| cell.is_readable() && !voted.contains(&cell.node));
-            let connected = others.filter_map(|cell| self.members.connection_of(cell.node));
+            let connected = others.filter_map(|cell| self.cluster.members.connection_of(cell.node));
             questions.extend(connected.map(|connection| (connection, *ttid)));
         }
         for (connection, ttid) in questions {
@@ -205,12 +205,17 @@ impl Master {
         let Phase::Verification(verification) = &self.phase else { return BTreeSet::new() };
         let mut orders = Vec::new();
         for (ttid, tid) in &verification.tids {
-            let row = self.table.partition_of_tid(*ttid).map(|partition| self.table.row(partition));
+            let row = self
+                .cluster
+                .table
+                .partition_of_tid(*ttid)
+                .map(|partition| self.cluster.table.row(partition));
             let is_holder =
                 |node: NodeId| row.is_some_and(|row| row.iter().any(|cell| cell.node == node));
             let voted = verification.voted.get(ttid).into_iter().flatten();
             let voted = voted.filter(|node| is_holder(**node) == has_metadata);
-            let connected = voted.filter_map(|storage| self.members.connection_of(*storage));
+            let connected =
+                voted.filter_map(|storage| self.cluster.members.connection_of(*storage));
             orders.extend(connected.map(|connection| (connection, *ttid, *tid)));
         }
         for (connection, ttid, tid) in &orders {
@@ -221,8 +226,9 @@ impl Master {
     }
 
     fn ask_packs(&mut self) {
-        let nodes = self.table.readable_nodes();
-        let completed = nodes.iter().filter_map(|node| self.members.get(*node)?.completed_pack);
+        let nodes = self.cluster.table.readable_nodes();
+        let completed =
+            nodes.iter().filter_map(|node| self.cluster.members.get(*node)?.completed_pack);
         let id = completed.min().map_or(Tid::ZERO, Tid::next);
         for storage in self.readable_connections() {
             self.ask_and_wait(storage, AskPackOrders { id }, Asked::Packs);

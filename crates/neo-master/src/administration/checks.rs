@@ -18,7 +18,7 @@ impl Master {
     ) -> Handled {
         self.require_operating("checkReplicas")?;
         let partitions = message.references.0.iter().map(|(partition, _)| *partition);
-        let complete = self.common_backup_tid_of(partitions).unwrap_or(self.last_tid);
+        let complete = self.common_backup_tid_of(partitions).unwrap_or(self.cluster.last_tid);
         let max_tid = message.max_tid.unwrap_or(complete);
         let min_tid = message.min_tid;
         if min_tid > max_tid {
@@ -34,8 +34,9 @@ impl Master {
                 let others = usize::from(upstream.is_some());
                 let Some(node) = self.checker(*partition, others, &checking) else { continue };
                 checking.insert(node);
-                let own = source.and_then(|source| self.members.get(source)?.address.clone());
-                if let Some(storage) = self.members.connection_of(node) {
+                let own =
+                    source.and_then(|source| self.cluster.members.get(source)?.address.clone());
+                if let Some(storage) = self.cluster.members.connection_of(node) {
                     let (upstream, address) = match upstream {
                         Some((cluster, address)) => (cluster, Some(address)),
                         None => (String::new(), own),
@@ -59,7 +60,7 @@ impl Master {
         others: usize,
         checking: &BTreeSet<NodeId>,
     ) -> Option<NodeId> {
-        let readable = self.table.row(partition).iter().filter(|cell| cell.is_readable());
+        let readable = self.cluster.table.row(partition).iter().filter(|cell| cell.is_readable());
         let nodes: Vec<_> = readable.map(|cell| cell.node).collect();
         if nodes.len() + others < 2 {
             return None;

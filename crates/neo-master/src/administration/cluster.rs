@@ -35,7 +35,7 @@ impl Master {
                 self.acknowledge(connection, id, CHANGED);
             }
             ClusterState::StoppingBackup
-                if matches!(self.phase, Phase::Backup) && self.state != state =>
+                if matches!(self.phase, Phase::Backup) && self.cluster.state() != state =>
             {
                 self.stop_backup_asked()?;
                 self.acknowledge(connection, id, CHANGED);
@@ -53,7 +53,7 @@ impl Master {
 
     /// The cluster starts with the storages that are there, if that is enough.
     fn allow_start(&mut self) -> Handled {
-        let storages = self.members.identified(NodeType::Storage);
+        let storages = self.cluster.members.identified(NodeType::Storage);
         if storages.is_empty() {
             return Err(Refusal::denied("Cannot exit recovery without any storage node"));
         }
@@ -69,7 +69,7 @@ impl Master {
 
     pub(super) fn truncate(&mut self, connection: ConnectionId, id: u32, tid: Tid) -> Handled {
         self.require_running("truncate")?;
-        if self.last_tid <= tid {
+        if self.cluster.last_tid <= tid {
             return Err(Refusal::denied("Truncating after last transaction does nothing"));
         }
         if self.transactions.first_tid > tid {

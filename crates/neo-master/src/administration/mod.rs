@@ -47,7 +47,7 @@ impl Master {
 
     /// Refuses a command for storages while they do not operate.
     fn require_operating(&self, command: &str) -> Handled {
-        match self.state {
+        match self.cluster.state() {
             ClusterState::StartingBackup | ClusterState::BackingUp => Ok(()),
             _ => self.require_running(command),
         }
@@ -55,9 +55,12 @@ impl Master {
 
     /// Refuses a command while the cluster does not run.
     fn require_running(&self, command: &str) -> Handled {
-        if self.state == ClusterState::Running {
+        if self.cluster.state() == ClusterState::Running {
             return Ok(());
         }
-        Err(Refusal::denied(format!("{command} RPC can not be used in {} state", self.state)))
+        Err(Refusal::denied(format!(
+            "{command} RPC can not be used in {} state",
+            self.cluster.state()
+        )))
     }
 }

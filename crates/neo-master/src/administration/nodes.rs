@@ -17,10 +17,10 @@ impl Master {
         message: &SetNodeState,
     ) -> Handled {
         let SetNodeState { id: node, state } = *message;
-        if self.members.master_with_id(node).is_some() {
+        if self.cluster.members.master_with_id(node).is_some() {
             return self.set_master_state(connection, id, node, state);
         }
-        let Some(known) = self.members.get(node) else {
+        let Some(known) = self.cluster.members.get(node) else {
             return Err(Refusal::denied("unknown node"));
         };
         let is_allowed = matches!(state, NodeState::Down | NodeState::Unknown);
@@ -31,7 +31,7 @@ impl Master {
         if before == NodeState::Running && state == NodeState::Unknown {
             return Err(Refusal::denied("a running node must be stopped before removal"));
         }
-        let (mut table, members) = (self.table.clone(), &self.members);
+        let (mut table, members) = (self.cluster.table.clone(), &self.cluster.members);
         let changes = match state {
             NodeState::Unknown => table.remove(node),
             _ => table.removal_of(node),
@@ -44,7 +44,7 @@ impl Master {
             return Err(too_early(if state == NodeState::Down { "kill" } else { "drop" }));
         }
         if state == NodeState::Unknown {
-            self.table = table;
+            self.cluster.table = table;
         }
         info!(%node, %state, "an operator changes a storage");
         let is_removed = state == NodeState::Unknown && !changes.is_empty();
@@ -52,11 +52,11 @@ impl Master {
         let changes = match state {
             NodeState::Unknown => changes,
             _ => {
-                let members = &self.members;
-                self.table.outdate(None, |id| members.is_running(id))
+                let members = &self.cluster.members;
+                self.cluster.table.outdate(None, |id| members.is_running(id))
             }
         };
-        self.tell_cells(changes, false);
+        self.cluster.tell_cells(&mut self.links, changes, false);
         self.ended(ended, node);
         let text = match (is_removed, before == state) {
             (true, _) => "node permanently removed".to_owned(),
@@ -65,20 +65,20 @@ impl Master {
         };
         self.acknowledge(connection, id, &text);
         if before != state {
-            self.tell_node(node);
+            self.cluster.tell_node(&mut self.links, node);
         }
         if state == NodeState::Unknown {
-            self.members.nodes.remove(&node);
+            self.cluster.members.remove(node);
         }
         Ok(())
     }
 
     /// Sets the state of a storage, which ends itself when it hears of it.
     fn end_storage(&mut self, storage: NodeId, state: NodeState) -> Option<ConnectionId> {
-        let node = self.members.get_mut(storage)?;
+        let node = self.cluster.members.get_mut(storage)?;
         node.state = state;
         let (connection, told) = (node.connection.take()?, node.told(storage));
-        let (timestamp, nodes) = (self.clock.stamp(), vec![told.information]);
+        let (timestamp, nodes) = (self.cluster.clock.stamp(), vec![told.information]);
         self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
         self.close(connection);
         Some(connection)
@@ -90,7 +90,7 @@ impl Master {
         self.left_verification(connection);
         let is_serving =
             matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_));
-        if is_serving && !self.is_operational() {
+        if is_serving && !self.cluster.is_operational() {
             self.stops = Some(Stop::NotOperational);
         } else if is_serving {
             self.storage_gone(connection, storage);
@@ -107,10 +107,10 @@ impl Master {
         if state != NodeState::Down {
             return Err(Refusal::denied(format!("can not switch node to {state} state")));
         }
-        if Some(master) == self.id {
+        if Some(master) == self.cluster.id {
             return Err(Refusal::denied("can not kill primary master node"));
         }
-        let known = self.members.masters_mut().find(|known| known.id == Some(master));
+        let known = self.cluster.members.masters_mut().find(|known| known.id == Some(master));
         let Some(known) = known else { return Err(Refusal::denied("unknown node")) };
         let before = std::mem::replace(&mut known.state, state);
         let (other, told) = (known.connection, known.told());
@@ -120,7 +120,7 @@ impl Master {
         }
         self.acknowledge(connection, id, "state changed");
         if other.is_some() {
-            self.tell_nodes(&[told]);
+            self.cluster.tell_nodes(&mut self.links, &[told]);
         }
         Ok(())
     }
@@ -132,14 +132,14 @@ impl Master {
         wanted: &[NodeId],
     ) -> Handled {
         self.require_operating("addPendingNodes")?;
-        let pending = self.members.of(NodeType::Storage);
+        let pending = self.cluster.members.of(NodeType::Storage);
         let pending =
             pending.filter(|(one, node)| node.state == NodeState::Pending && wanted.contains(one));
         let pending: Vec<_> = pending.map(|(one, _)| one).collect();
         let mut added = Vec::new();
         for storage in pending {
-            if self.table.add_member(storage)
-                && let Some(node) = self.members.get_mut(storage)
+            if self.cluster.table.add_member(storage)
+                && let Some(node) = self.cluster.members.get_mut(storage)
             {
                 node.state = NodeState::Running;
                 added.push(node.told(storage));
@@ -148,7 +148,7 @@ impl Master {
         }
         let names = added.iter().filter_map(|told| told.information.id).map(|id| id.to_string());
         let names: Vec<_> = names.collect();
-        self.tell_nodes(&added);
+        self.cluster.tell_nodes(&mut self.links, &added);
         if names.is_empty() {
             self.acknowledge(connection, id, "No node added");
         } else {
@@ -165,7 +165,8 @@ impl Master {
     ) -> Handled {
         let mut storages = Vec::new();
         for node in &message.ids {
-            let known = self.members.get(*node).filter(|known| known.kind == NodeType::Storage);
+            let known =
+                self.cluster.members.get(*node).filter(|known| known.kind == NodeType::Storage);
             let Some(storage) = known.and_then(|known| known.connection) else {
                 return Err(Refusal::denied(format!("invalid storage node {node}")));
             };

@@ -16,8 +16,8 @@ impl Master {
         replicas: u32,
     ) -> Handled {
         self.require_operating("setNumReplicas")?;
-        self.table.set_replicas(replicas);
-        self.tell_cells(Vec::new(), true);
+        self.cluster.table.set_replicas(replicas);
+        self.cluster.tell_cells(&mut self.links, Vec::new(), true);
         self.acknowledge(connection, id, "");
         Ok(())
     }
@@ -30,15 +30,15 @@ impl Master {
     ) -> Handled {
         self.require_operating("tweakPartitionTable")?;
         let mut excluded = BTreeSet::new();
-        for (storage, node) in self.members.of(NodeType::Storage) {
+        for (storage, node) in self.cluster.members.of(NodeType::Storage) {
             if message.excluded.contains(&storage) || node.state == NodeState::Pending {
                 excluded.insert(storage);
             } else if node.state != NodeState::Running {
                 return Err(Refusal::denied("tweak: down nodes must be listed explicitly"));
             }
         }
-        let mut table = self.table.clone();
-        let Some(changes) = table.tweak(&excluded, &self.devices()) else {
+        let mut table = self.cluster.table.clone();
+        let Some(changes) = table.tweak(&excluded, &self.cluster.devices()) else {
             return Err(Refusal::denied("Can't remove all nodes."));
         };
         if !changes.is_empty() && !table.may_follow() {
@@ -46,8 +46,8 @@ impl Master {
         }
         let (changed, rows) = (!changes.is_empty(), table.told_rows());
         if !message.dry_run {
-            self.table = table;
-            self.tell_cells(changes, false);
+            self.cluster.table = table;
+            self.cluster.tell_cells(&mut self.links, changes, false);
             self.order_all();
         }
         self.links.answer(connection, id, AnswerTweakPartitionTable { changed, rows });

@@ -45,7 +45,7 @@ impl Master {
     /// The recovery has ended: cells are as far as their storages have told.
     pub(crate) fn restore_backup(&mut self, told: impl Fn(NodeId) -> Option<Tid>) {
         let complete = |node| told(node).unwrap_or(Tid::ZERO);
-        let progress = Progress::new(&self.table, complete);
+        let progress = Progress::new(&self.cluster.table, complete);
         if let Some(backup) = &mut self.backup {
             backup.progress = Some(progress);
         }
@@ -60,13 +60,13 @@ impl Master {
     /// The last transaction that the cluster has with all before it; `None` if it is no backup.
     pub(crate) fn backup_tid(&self) -> Option<Tid> {
         let backup = self.backup.as_ref()?;
-        Some(backup.progress.as_ref().map_or(backup.found, |all| all.complete(&self.table)))
+        Some(backup.progress.as_ref().map_or(backup.found, |all| all.complete(&self.cluster.table)))
     }
 
     /// The last transaction that each readable cell has with all before it.
     pub(crate) fn common_backup_tid(&self) -> Option<Tid> {
         let backup = self.backup.as_ref()?;
-        Some(backup.progress.as_ref().map_or(backup.found, |all| all.common(&self.table)))
+        Some(backup.progress.as_ref().map_or(backup.found, |all| all.common(&self.cluster.table)))
     }
 
     /// The same, for some partitions.
@@ -75,7 +75,7 @@ impl Master {
         partitions: impl Iterator<Item = Partition>,
     ) -> Option<Tid> {
         let progress = self.backup.as_ref()?.progress.as_ref()?;
-        partitions.map(|partition| progress.common_of(&self.table, partition)).min()
+        partitions.map(|partition| progress.common_of(&self.cluster.table, partition)).min()
     }
 
     fn progress_mut(&mut self) -> Option<&mut Progress> {
@@ -86,7 +86,7 @@ impl Master {
     pub(crate) fn begin_backup(&mut self) {
         info!(backup_tid = ?self.backup_tid(), "the cluster is a backup, connecting upstream");
         self.phase = Phase::Backup;
-        self.set_state(ClusterState::StartingBackup);
+        self.cluster.set_state(&mut self.links, ClusterState::StartingBackup);
         if let Some(progress) = self.progress_mut() {
             progress.forget_orders();
         }
@@ -94,7 +94,7 @@ impl Master {
 
     /// The running cluster becomes a backup.
     pub(crate) fn become_backup(&mut self) -> Handled {
-        let has_clients = !self.members.identified(NodeType::Client).is_empty();
+        let has_clients = !self.cluster.members.identified(NodeType::Client).is_empty();
         if has_clients || !self.transactions.is_empty() {
             return Err(Refusal::denied(
                 "Can not switch to STARTING_BACKUP state with pending transactions or connected \
@@ -104,14 +104,14 @@ impl Master {
         if self.upstream.is_none() {
             return Err(Refusal::denied(NO_UPSTREAM));
         }
-        let tid = self.last_tid;
+        let tid = self.cluster.last_tid;
         self.backup = Some(Backup::found(tid));
-        let members = &self.members;
+        let members = &self.cluster.members;
         let told: Vec<_> =
             members.identified(NodeType::Storage).into_iter().map(|(id, _)| id).collect();
         self.restore_backup(|node| told.contains(&node).then_some(tid));
         for storage in
-            told.into_iter().filter(|id| self.members.is_running(*id)).collect::<Vec<_>>()
+            told.into_iter().filter(|id| self.cluster.members.is_running(*id)).collect::<Vec<_>>()
         {
             self.tell_operation(storage);
         }
@@ -121,9 +121,9 @@ impl Master {
 
     /// Goes on when storages are ready or up to date; whether it has.
     pub(crate) fn advance_backup(&mut self) -> bool {
-        match self.state {
+        match self.cluster.state() {
             ClusterState::StartingBackup => {
-                let nodes = self.table.readable_nodes();
+                let nodes = self.cluster.table.readable_nodes();
                 if nodes.iter().all(|node| self.readiness.is_ready(*node)) {
                     self.dial_upstream();
                 }
@@ -144,20 +144,20 @@ impl Master {
     /// The cluster will not be a backup any more. Cells that are behind others catch up first.
     pub(crate) fn stop_backup(&mut self) {
         let tid = self.backup_tid().unwrap_or_default();
-        if tid < self.last_tid {
-            warn!(%tid, last_tid = %self.last_tid, "stopping the backup: what is later is cut off");
+        if tid < self.cluster.last_tid {
+            warn!(%tid, last_tid = %self.cluster.last_tid, "stopping the backup: what is later is cut off");
         } else {
             info!(%tid, "stopping the backup");
         }
         self.leave_upstream();
         self.close_clients();
-        self.set_state(ClusterState::StoppingBackup);
+        self.cluster.set_state(&mut self.links, ClusterState::StoppingBackup);
         self.order_all();
     }
 
     /// An operator stops the backup.
     pub(crate) fn stop_backup_asked(&mut self) -> Handled {
-        if self.backup_tid() == Some(Tid::ZERO) && self.last_tid > Tid::ZERO {
+        if self.backup_tid() == Some(Tid::ZERO) && self.cluster.last_tid > Tid::ZERO {
             return Err(Refusal::denied(
                 "Nothing is replicated completely yet: leaving the backup would remove everything",
             ));
@@ -168,7 +168,7 @@ impl Master {
     /// The upstream cluster is not reached any more. Clients would not notice that they read old
     /// data.
     fn upstream_down(&mut self) {
-        if !matches!(self.phase, Phase::Backup) || self.state != ClusterState::BackingUp {
+        if !matches!(self.phase, Phase::Backup) || self.cluster.state() != ClusterState::BackingUp {
             return;
         }
         error!("the connection to the upstream cluster has ended, connecting again");
@@ -177,7 +177,7 @@ impl Master {
     }
 
     fn close_clients(&mut self) {
-        for (_, client) in self.members.identified(NodeType::Client) {
+        for (_, client) in self.cluster.members.identified(NodeType::Client) {
             self.close(client);
         }
     }

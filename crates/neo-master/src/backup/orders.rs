@@ -15,10 +15,10 @@ use crate::handling::{Handled, Refusal};
 impl Master {
     /// The upstream cluster has told its last transaction.
     pub(super) fn upstream_is_at(&mut self, last: Tid) {
-        self.last_tid = last;
+        self.cluster.last_tid = last;
         let Some(backup) = &mut self.backup else { return };
         if let Some(progress) = &mut backup.progress {
-            progress.begin(&self.table, last);
+            progress.begin(&self.cluster.table, last);
         }
         self.order_all();
     }
@@ -29,17 +29,17 @@ impl Master {
             // The last transaction is not known yet; it will be this one or a later one.
             return Ok(());
         }
-        if tid <= self.last_tid {
-            return Err(Refusal::protocol(format!("{tid} is not after {}", self.last_tid)));
+        if tid <= self.cluster.last_tid {
+            return Err(Refusal::protocol(format!("{tid} is not after {}", self.cluster.last_tid)));
         }
-        let previous = std::mem::replace(&mut self.last_tid, tid);
-        let metadata = self.table.partition_of_tid(tid);
+        let previous = std::mem::replace(&mut self.cluster.last_tid, tid);
+        let metadata = self.cluster.table.partition_of_tid(tid);
         let is_touched = |one| partitions.contains(&one) || metadata == Some(one);
         let Some(progress) = self.backup.as_mut().and_then(|backup| backup.progress.as_mut())
         else {
             return Ok(());
         };
-        let complete = progress.committed(&self.table, (previous, tid), is_touched);
+        let complete = progress.committed(&self.cluster.table, (previous, tid), is_touched);
         let mut by_node: BTreeMap<NodeId, Vec<_>> = BTreeMap::new();
         for (node, partition) in complete {
             by_node.entry(node).or_default().push((partition, None));
@@ -53,12 +53,12 @@ impl Master {
 
     /// A storage has everything of a partition up to a transaction.
     pub(crate) fn backup_replicated(&mut self, node: NodeId, partition: Partition, tid: Tid) {
-        let last = self.last_tid;
+        let last = self.cluster.last_tid;
         let Some(progress) = self.backup.as_mut().and_then(|backup| backup.progress.as_mut())
         else {
             return;
         };
-        let complete = progress.replicated(&self.table, (partition, node), tid, last);
+        let complete = progress.replicated(&self.cluster.table, (partition, node), tid, last);
         if let Some(complete) = complete {
             self.send_order(node, complete, "", vec![(partition, None)]);
         }
@@ -66,7 +66,7 @@ impl Master {
 
     /// Orders what storages lack, in all partitions.
     pub(crate) fn order_all(&mut self) {
-        self.order((0..self.table.partitions()).map(Partition));
+        self.order((0..self.cluster.table.partitions()).map(Partition));
     }
 
     /// Orders what storages lack in some partitions, and were not told.
@@ -75,15 +75,15 @@ impl Master {
             return;
         }
         let is_current = self.progress_mut().is_some_and(|progress| progress.is_current());
-        let is_following = is_current && self.state == ClusterState::BackingUp;
+        let is_following = is_current && self.cluster.state() == ClusterState::BackingUp;
         let mut orders = Vec::new();
         for partition in partitions {
-            let cells = self.table.row(partition).iter().filter(|cell| cell.is_readable());
+            let cells = self.cluster.table.row(partition).iter().filter(|cell| cell.is_readable());
             let ready = cells.map(|cell| cell.node).filter(|node| self.readiness.is_ready(*node));
             let ready: Vec<_> = ready.collect();
             let upstream = self.upstream.as_ref().filter(|_| is_following);
             let upstream = upstream.map(|one| one.storages_of(partition)).unwrap_or_default();
-            let last = self.last_tid;
+            let last = self.cluster.last_tid;
             let sources = Sources { ready: &ready, upstream: &upstream, last };
             if let Some(progress) = self.progress_mut() {
                 orders.extend(progress.orders(partition, &sources));
@@ -99,7 +99,7 @@ impl Master {
             let (address, is_upstream) = match source {
                 Source::Upstream(address) => (Some(address), true),
                 Source::Own(other) => {
-                    (self.members.get(other).and_then(|node| node.address.clone()), false)
+                    (self.cluster.members.get(other).and_then(|node| node.address.clone()), false)
                 }
             };
             // Every storage with cells has an address.
@@ -129,7 +129,7 @@ impl Master {
         if !self.readiness.is_ready(node) {
             return;
         }
-        if let Some(connection) = self.members.connection_of(node) {
+        if let Some(connection) = self.cluster.members.connection_of(node) {
             self.links.notify(connection, Replicate { tid, upstream, sources: Map(sources) });
         }
     }

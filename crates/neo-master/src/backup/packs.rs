@@ -55,7 +55,7 @@ impl Master {
             return;
         }
         for storage in self.readiness.ready() {
-            if let Some(connection) = self.members.connection_of(storage) {
+            if let Some(connection) = self.cluster.members.connection_of(storage) {
                 self.links.notify(connection, signed.clone());
             }
         }

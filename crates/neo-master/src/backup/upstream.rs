@@ -124,7 +124,7 @@ impl Master {
     pub(crate) fn identify_upstream(&mut self, connection: ConnectionId) {
         let Some(upstream) = &self.upstream else { return };
         let (id, cluster) = (upstream.id, upstream.cluster.clone());
-        let own = self.settings.cluster.clone();
+        let own = self.cluster.settings.cluster.clone();
         let request = RequestIdentification {
             node_type: NodeType::Client,
             id,
@@ -217,8 +217,8 @@ impl Master {
         let asked = self.links.answered(connection, id);
         match (asked, message) {
             (Some(Asked::UpstreamLast), Message::AnswerLastTransaction(answer)) => {
-                if answer.tid < self.last_tid {
-                    let (upstream, here) = (answer.tid, self.last_tid);
+                if answer.tid < self.cluster.last_tid {
+                    let (upstream, here) = (answer.tid, self.cluster.last_tid);
                     warn!(%upstream, %here, "the upstream cluster was truncated, leaving backup \
                         mode in case this one must be truncated as well");
                     self.stop_backup();
@@ -238,7 +238,7 @@ impl Master {
     fn accepted_upstream(&mut self, connection: ConnectionId) {
         let upstream = self.links.name_of(connection);
         info!(upstream, "connected to the primary master of the upstream cluster");
-        self.set_state(ClusterState::BackingUp);
+        self.cluster.set_state(&mut self.links, ClusterState::BackingUp);
         self.links.ask(connection, AskLastTransaction {}, Asked::UpstreamLast);
         self.ask_upstream_packs(connection);
     }
@@ -255,7 +255,8 @@ impl Master {
     pub(crate) fn tell_upstream_admin(&mut self, came: Option<ConnectionId>) {
         let upstream = self.upstream.as_ref().and_then(|one| one.admins.values().next().cloned());
         let Some(address) = upstream else { return };
-        let first = || self.members.identified(NodeType::Admin).first().map(|(_, one)| *one);
+        let first =
+            || self.cluster.members.identified(NodeType::Admin).first().map(|(_, one)| *one);
         if let Some(connection) = came.or_else(first) {
             self.links.notify(connection, NotifyUpstreamAdmin { address });
         }
@@ -267,7 +268,7 @@ impl Master {
         table: Option<PartitionTable>,
     ) -> Handled {
         let (own, other) =
-            (self.table.partitions(), table.as_ref().map(PartitionTable::partitions));
+            (self.cluster.table.partitions(), table.as_ref().map(PartitionTable::partitions));
         if let Some(other) = other.filter(|other| *other != own) {
             error!(
                 own,

@@ -154,8 +154,9 @@ impl Master {
 
     /// Storages have told how far they have packed.
     pub(crate) fn packs_may_be_completed(&mut self) {
-        let nodes = self.table.readable_nodes();
-        let completed = nodes.iter().filter_map(|node| self.members.get(*node)?.completed_pack);
+        let nodes = self.cluster.table.readable_nodes();
+        let completed =
+            nodes.iter().filter_map(|node| self.cluster.members.get(*node)?.completed_pack);
         let Some(id) = completed.min() else { return };
         for (connection, request) in self.packs.complete(id) {
             self.links.answer(connection, request, WaitedForPack {});

@@ -39,7 +39,7 @@ impl Master {
             request,
             from,
             is_first_approved,
-            missing: (0..self.table.partitions()).map(Partition).collect(),
+            missing: (0..self.cluster.table.partitions()).map(Partition).collect(),
             asked: Vec::new(),
             orders: Vec::new(),
         };
@@ -55,8 +55,8 @@ impl Master {
             if question.asked.iter().any(|(_, asked)| asked.contains(partition)) {
                 continue;
             }
-            let cells = self.table.row(*partition).iter().filter(|cell| cell.is_readable());
-            let connected = |id: NodeId| self.members.connection_of(id).is_some();
+            let cells = self.cluster.table.row(*partition).iter().filter(|cell| cell.is_readable());
+            let connected = |id: NodeId| self.cluster.members.connection_of(id).is_some();
             if let Some(cell) = cells.filter(|cell| connected(cell.node)).min_by_key(|c| c.node) {
                 by_storage.entry(cell.node).or_default().push(*partition);
             }
@@ -64,7 +64,7 @@ impl Master {
         let from = question.from;
         question.asked.extend(by_storage.clone());
         for storage in by_storage.into_keys() {
-            if let Some(connection) = self.members.connection_of(storage) {
+            if let Some(connection) = self.cluster.members.connection_of(storage) {
                 self.links.ask(connection, AskPackOrders { id: from }, Asked::OldPacks(number));
             }
         }
@@ -94,7 +94,7 @@ impl Master {
     /// A storage that was asked has left, or the node that asks.
     pub(super) fn left_old_orders(&mut self, connection: ConnectionId) {
         self.packs.old.retain(|_, question| question.connection != connection);
-        let members = &self.members;
+        let members = &self.cluster.members;
         for question in self.packs.old.values_mut() {
             question.asked.retain(|(storage, _)| members.connection_of(*storage).is_some());
         }

@@ -33,7 +33,7 @@ impl Master {
         storages.dedup();
         for storage in storages {
             if self.readiness.is_started(storage)
-                && let Some(connection) = self.members.connection_of(storage)
+                && let Some(connection) = self.cluster.members.connection_of(storage)
             {
                 self.links.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });
             }

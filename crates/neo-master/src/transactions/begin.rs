@@ -59,7 +59,7 @@ impl Master {
     /// Carries out what has waited, if it can be now.
     pub(crate) fn retry_delayed(&mut self) {
         for delayed in std::mem::take(&mut self.transactions.delayed) {
-            if self.members.connection_of(delayed.client) != Some(delayed.connection) {
+            if self.cluster.members.connection_of(delayed.client) != Some(delayed.connection) {
                 // It has left meanwhile.
                 continue;
             }
@@ -96,12 +96,12 @@ impl Master {
                 if is_alone && transactions.all.values().all(|one| one.commit.is_none()) {
                     return Err(Refusal::protocol(NOT_ALONE));
                 }
-                transactions.tids.next(self.clock.tid())
+                transactions.tids.next(self.cluster.clock.tid())
             }
             Some(_) if !transactions.all.is_empty() => {
                 return Err(Refusal::protocol(NOT_ALONE));
             }
-            Some(tid) if tid <= self.last_tid => {
+            Some(tid) if tid <= self.cluster.last_tid => {
                 return Err(Refusal::protocol(
                     "new TID must be greater than the last committed one",
                 ));
@@ -149,9 +149,9 @@ impl Master {
         if !failed.is_empty() {
             let others = self.transactions.all.values().flat_map(|one| &one.failed);
             let all: Vec<_> = others.chain(&failed).copied().collect();
-            if !self.is_operational_without(&failed) {
+            if !self.cluster.is_operational_without(&failed) {
                 code = ErrorCode::IncompleteTransaction;
-            } else if !self.is_operational_without(&all) {
+            } else if !self.cluster.is_operational_without(&all) {
                 // Unless others are aborted, this one cannot be finished.
                 return Ok(Progress::Waits);
             } else if let Some(transaction) = self.transactions.all.get_mut(&ttid) {

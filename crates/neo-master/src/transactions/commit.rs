@@ -42,7 +42,7 @@ impl Master {
 
     /// Commits what all storages have locked, as long as a start would know of it.
     pub(crate) fn commit_locked(&mut self) {
-        if !self.table.is_settled() {
+        if !self.cluster.table.is_settled() {
             // Until a storage says that it has the table.
             return;
         }
@@ -67,13 +67,13 @@ impl Master {
 
     fn commit(&mut self, ttid: Tid, transaction: &Transaction, commit: Commit) {
         let Commit { tid, oids, partitions, connection, request, involved, .. } = commit;
-        self.last_tid = tid;
+        self.cluster.last_tid = tid;
         self.transactions.note_first(tid);
         self.transactions.committed += 1;
         if transaction.client.is_some() {
             self.links.answer(connection, request, AnswerTransactionFinished { ttid, tid });
         }
-        for (client, other) in self.members.identified(NodeType::Client) {
+        for (client, other) in self.cluster.members.identified(NodeType::Client) {
             if transaction.client == Some(client) {
                 continue;
             }
@@ -85,7 +85,7 @@ impl Master {
             }
         }
         for storage in involved {
-            if let Some(connection) = self.members.connection_of(storage) {
+            if let Some(connection) = self.cluster.members.connection_of(storage) {
                 self.links.notify(connection, NotifyUnlockInformation { ttid });
             }
         }
@@ -98,7 +98,7 @@ impl Master {
                     self.links.answer(connection, request, AnswerFinalTID { tid: Some(tid) });
                 }
                 Waiting::Storage(storage) => {
-                    if let Some(connection) = self.members.connection_of(storage) {
+                    if let Some(connection) = self.cluster.members.connection_of(storage) {
                         self.links
                             .notify(connection, NotifyTransactionFinished { ttid, max_tid: tid });
                     }
@@ -110,8 +110,9 @@ impl Master {
     /// Storages pack, and backup clusters hear of it.
     fn tell_pack_approved(&mut self, tid: Tid) {
         let ready = self.readiness.ready();
-        let storages = ready.iter().filter_map(|storage| self.members.connection_of(*storage));
-        let clients = self.members.identified(NodeType::Client).into_iter();
+        let storages =
+            ready.iter().filter_map(|storage| self.cluster.members.connection_of(*storage));
+        let clients = self.cluster.members.identified(NodeType::Client).into_iter();
         let backups = clients.filter(|(client, _)| self.is_backup_master(*client));
         let all: Vec<_> = storages.chain(backups.map(|(_, connection)| connection)).collect();
         for connection in all {
@@ -121,6 +122,6 @@ impl Master {
     }
 
     fn is_backup_master(&self, client: NodeId) -> bool {
-        self.members.get(client).is_some_and(|node| node.about.backup.is_some())
+        self.cluster.members.get(client).is_some_and(|node| node.about.backup.is_some())
     }
 }

@@ -19,24 +19,24 @@ impl Master {
     ) -> Handled {
         let AskFinishTransaction { ttid, oids, deleted, checked, pack } = message;
         if let Some(pack) = &pack
-            && !(Tid::ZERO < pack.tid && pack.tid <= self.last_tid)
+            && !(Tid::ZERO < pack.tid && pack.tid <= self.cluster.last_tid)
         {
             return Err(Refusal::protocol("invalid pack time"));
         }
         let transaction = self.transaction_of(client, ttid)?;
         let (failed, readiness) = (transaction.failed.clone(), transaction.readiness);
-        if !failed.is_empty() && !self.is_operational_without(&failed) {
+        if !failed.is_empty() && !self.cluster.is_operational_without(&failed) {
             self.give_up(connection, request, ttid);
             return Ok(());
         }
         let mut partitions: Vec<_> =
-            oids.iter().filter_map(|oid| self.table.partition_of_oid(*oid)).collect();
+            oids.iter().filter_map(|oid| self.cluster.table.partition_of_oid(*oid)).collect();
         partitions.extend(deleted);
         partitions.sort_unstable();
         partitions.dedup();
         let mut touched = partitions.clone();
         touched.extend(checked);
-        touched.extend(self.table.partition_of_tid(ttid));
+        touched.extend(self.cluster.table.partition_of_tid(ttid));
         touched.sort_unstable();
         touched.dedup();
         self.disconnect_failed(&failed, &touched);
@@ -76,12 +76,12 @@ impl Master {
     /// transaction is locked, which a verification relies on.
     fn disconnect_failed(&mut self, failed: &[NodeId], touched: &[Partition]) {
         let has_cell = |storage: &NodeId| {
-            let rows = touched.iter().map(|partition| self.table.row(*partition));
+            let rows = touched.iter().map(|partition| self.cluster.table.row(*partition));
             rows.flatten().any(|cell| cell.node == *storage)
         };
         let failed: Vec<_> = failed.iter().filter(|one| has_cell(one)).copied().collect();
         for storage in failed {
-            if let Some(connection) = self.members.connection_of(storage) {
+            if let Some(connection) = self.cluster.members.connection_of(storage) {
                 self.close(connection);
             }
         }
@@ -95,12 +95,12 @@ impl Master {
     ) -> Vec<(NodeId, ConnectionId)> {
         let mut involved: Vec<(NodeId, ConnectionId)> = Vec::new();
         for partition in touched {
-            for cell in self.table.row(*partition) {
+            for cell in self.cluster.table.row(*partition) {
                 let is_known = involved.iter().any(|(storage, _)| *storage == cell.node);
                 if is_known || !self.readiness.was_ready(cell.node, readiness) {
                     continue;
                 }
-                if let Some(connection) = self.members.connection_of(cell.node)
+                if let Some(connection) = self.cluster.members.connection_of(cell.node)
                     && cell.state.is_writable()
                 {
                     involved.push((cell.node, connection));
@@ -111,7 +111,7 @@ impl Master {
     }
 
     fn take_tid(&mut self, ttid: Tid) -> Tid {
-        let (now, partitions) = (self.clock.tid(), self.table.partitions());
+        let (now, partitions) = (self.cluster.clock.tid(), self.cluster.table.partitions());
         let transactions = &mut self.transactions;
         if transactions.queue.contains(&ttid) {
             // It has brought its tid.

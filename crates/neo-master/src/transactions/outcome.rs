@@ -15,7 +15,7 @@ impl Master {
             return transaction.wait(Waiting::Client { connection, request });
         }
         // A tid is not before its ttid. Of older ones storages know.
-        let tid = (ttid <= self.last_tid).then_some(Tid::MAX);
+        let tid = (ttid <= self.cluster.last_tid).then_some(Tid::MAX);
         self.links.answer(connection, request, AnswerFinalTID { tid });
     }
 }

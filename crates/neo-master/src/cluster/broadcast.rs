@@ -6,7 +6,8 @@ use zodium_neo::messages::{
 };
 use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeType};
 
-use crate::Master;
+use super::Cluster;
+use crate::links::Links;
 use crate::members::Told;
 use crate::peer::Asked;
 
@@ -18,9 +19,9 @@ struct Receiver {
     backup: Option<Vec<u8>>,
 }
 
-impl Master {
+impl Cluster {
     /// Tells nodes of others that have changed.
-    pub(crate) fn tell_nodes(&mut self, changed: &[Told]) {
+    pub(crate) fn tell_nodes(&mut self, links: &mut Links, changed: &[Told]) {
         self.counted = None;
         if changed.is_empty() {
             return;
@@ -29,28 +30,29 @@ impl Master {
         for Receiver { connection, kind, backup } in self.receivers() {
             let nodes: Vec<_> = visible(changed, kind, backup.as_ref()).collect();
             if !nodes.is_empty() {
-                self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
+                links.notify(connection, NotifyNodeInformation { timestamp, nodes });
             }
         }
     }
 
     /// Tells nodes of one that has changed.
-    pub(crate) fn tell_node(&mut self, id: NodeId) {
+    pub(crate) fn tell_node(&mut self, links: &mut Links, id: NodeId) {
         if let Some(told) = self.members.get(id).map(|node| node.told(id)) {
-            self.tell_nodes(&[told]);
+            self.tell_nodes(links, &[told]);
         }
     }
 
     /// Tells a node that has identified itself of all others, and itself first.
     pub(crate) fn tell_all_nodes(
         &mut self,
+        links: &mut Links,
         connection: ConnectionId,
         itself: Told,
         backup: Option<&Vec<u8>>,
     ) {
         let kind = itself.information.node_type;
         let masters = self.members.masters().iter().map(|master| master.told());
-        let nodes = self.members.nodes.iter().map(|(id, node)| node.told(*id));
+        let nodes = self.members.nodes().map(|(id, node)| node.told(id));
         let is_itself = |told: &Told| match kind {
             NodeType::Master => told.information.address == itself.information.address,
             _ => told.information.id == itself.information.id,
@@ -59,12 +61,17 @@ impl Master {
         let nodes = [itself.information.clone()].into_iter();
         let nodes = nodes.chain(visible(&others, kind, backup)).collect();
         let timestamp = self.clock.stamp();
-        self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
+        links.notify(connection, NotifyNodeInformation { timestamp, nodes });
     }
 
     /// Tells nodes of changes of the table, which are made already. Without changes nothing is
     /// told, unless the number of replicas has changed.
-    pub(crate) fn tell_cells(&mut self, changes: Vec<CellChange>, is_other_count: bool) {
+    pub(crate) fn tell_cells(
+        &mut self,
+        links: &mut Links,
+        changes: Vec<CellChange>,
+        is_other_count: bool,
+    ) {
         if changes.is_empty() && !is_other_count {
             return;
         }
@@ -73,42 +80,41 @@ impl Master {
         let receivers = self.receivers();
         for receiver in receivers.iter().filter(|receiver| receiver.kind != NodeType::Master) {
             let changes = changes.clone();
-            self.links
-                .notify(receiver.connection, NotifyPartitionChanges { table, replicas, changes });
+            links.notify(receiver.connection, NotifyPartitionChanges { table, replicas, changes });
         }
-        self.ask_known();
+        self.ask_known(links);
     }
 
     /// Tells admins of the whole table in the recovery: storages get it afterwards.
-    pub(crate) fn tell_table_to_admins(&mut self) {
+    pub(crate) fn tell_table_to_admins(&mut self, links: &mut Links) {
         self.counted = None;
         for (_, admin) in self.members.identified(NodeType::Admin) {
-            self.links.notify(admin, self.table.message());
+            links.notify(admin, self.table.message());
         }
     }
 
     /// Asks all storages to say when they have the table.
-    pub(crate) fn ask_known(&mut self) {
+    pub(crate) fn ask_known(&self, links: &mut Links) {
         for (_, connection) in self.members.identified(NodeType::Storage) {
-            self.ask_known_by(connection);
+            self.ask_known_by(links, connection);
         }
     }
 
     /// Asks a storage to say when it has the table.
-    pub(crate) fn ask_known_by(&mut self, connection: ConnectionId) {
+    pub(crate) fn ask_known_by(&self, links: &mut Links, connection: ConnectionId) {
         if let Some(id) = self.table.id() {
-            self.links.ask(connection, Ping {}, Asked::Known(id));
+            links.ask(connection, Ping {}, Asked::Known(id));
         }
     }
 
     /// The cluster is in another state.
-    pub(crate) fn set_state(&mut self, state: ClusterState) {
+    pub(crate) fn set_state(&mut self, links: &mut Links, state: ClusterState) {
         if self.state == state && self.is_state_told {
             return;
         }
         (self.state, self.is_state_told, self.counted) = (state, true, None);
         for receiver in self.receivers() {
-            self.links.notify(receiver.connection, NotifyClusterInformation { state });
+            links.notify(receiver.connection, NotifyClusterInformation { state });
         }
     }
 
@@ -118,7 +124,7 @@ impl Master {
             let kind = NodeType::Master;
             Some(Receiver { connection: master.connection?, kind, backup: None })
         });
-        let nodes = self.members.nodes.values().filter_map(|node| {
+        let nodes = self.members.nodes().filter_map(|(_, node)| {
             let backup = node.about.backup.clone();
             Some(Receiver { connection: node.connection?, kind: node.kind, backup })
         });
