@@ -5,6 +5,7 @@ use zodium_neo::{ConnectionId, ErrorCode, Message, NodeId, NodeState};
 
 use crate::Master;
 use crate::handling::{Handled, Refusal};
+use crate::links::Request;
 
 /// Most oids that a client gets at once. NEO's clients ask for 100.
 const NEW_OIDS_MAX: u32 = 1 << 20;
@@ -52,9 +53,12 @@ impl Master {
             }
             Message::AskFinalTID(message) => self.final_tid(connection, id, message.ttid),
             Message::AskPackOrders(message) => {
-                self.pack_orders(connection, id, message.id, false);
+                let request = Request { connection, id };
+                self.packs.tell_orders(&self.cluster, &mut self.links, request, message.id, false);
             }
-            Message::WaitForPack(message) => self.wait_for_pack(connection, id, message.id),
+            Message::WaitForPack(message) => {
+                self.packs.wait(&mut self.links, Request { connection, id }, message.id)
+            }
             other => return self.any_says(connection, id, &other),
         }
         Ok(())
@@ -62,7 +66,7 @@ impl Master {
 
     /// The connection of a client has ended.
     pub(crate) fn client_lost(&mut self, connection: ConnectionId, client: NodeId) {
-        self.left_packs(connection);
+        self.packs.left(&self.cluster, &mut self.links, connection);
         self.client_left(client, connection);
         if let Some(node) = self.cluster.members.get_mut(client) {
             (node.state, node.connection) = (NodeState::Unknown, None);

@@ -10,6 +10,13 @@ use crate::Output;
 use crate::handling::Refusal;
 use crate::peer::{Asked, Peer, Peers, Role};
 
+/// A request of a peer that is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) connection: ConnectionId,
+    pub(crate) id: u32,
+}
+
 /// All connections.
 ///
 /// A connection that is closed here is a lost one: the coordinator takes it with
@@ -96,6 +103,11 @@ impl Links {
                 self.close(connection);
             }
         }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply<'a>(&mut self, request: Request, message: impl Into<Message<'a>>) {
+        self.answer(request.connection, request.id, message);
     }
 
     /// Sends a notification.

@@ -126,12 +126,7 @@ impl Master {
         if !self.readiness.set_ready(storage) {
             return;
         }
-        let signed = self.packs.signed(Tid::ZERO);
-        if let Some(connection) = self.cluster.members.connection_of(storage)
-            && !(signed.approved.is_empty() && signed.rejected.is_empty())
-        {
-            self.links.notify(connection, signed);
-        }
+        self.packs.tell_signed_to(&self.cluster, &mut self.links, storage, Tid::ZERO);
         self.retry_delayed();
         self.order_all();
     }
@@ -140,8 +135,8 @@ impl Master {
     pub(crate) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
         self.readiness.remove(storage);
         self.storage_left_transactions(storage);
-        self.left_packs(connection);
-        self.packs_may_be_completed();
+        self.packs.left(&self.cluster, &mut self.links, connection);
+        self.packs.may_be_completed(&self.cluster, &mut self.links);
         self.retry_delayed();
         self.order_all();
     }

@@ -6,6 +6,7 @@ use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition};
 
 use crate::Master;
 use crate::handling::{Handled, Refusal};
+use crate::links::Request;
 use crate::peer::Asked;
 use crate::{Phase, Stop};
 
@@ -27,7 +28,7 @@ impl Master {
                 node.completed_pack = Some(completed.id);
             }
             if matches!(self.phase, Phase::Service | Phase::Backup) {
-                self.packs_may_be_completed();
+                self.packs.may_be_completed(&self.cluster, &mut self.links);
             }
             return Ok(());
         }
@@ -58,7 +59,13 @@ impl Master {
     ) -> Handled {
         match (&self.phase, asked, message) {
             (_, Some(Asked::OldPacks(number)), Message::AnswerPackOrders(answer)) => {
-                self.old_orders_told(storage, number, answer.orders);
+                let answer_of = (storage, number);
+                self.packs.old_orders_told(
+                    &self.cluster,
+                    &mut self.links,
+                    answer_of,
+                    answer.orders,
+                );
                 Ok(())
             }
             // In the recovery it is about a table from before.
@@ -130,7 +137,8 @@ impl Master {
                 self.corrupted(message.partition, &message.nodes);
             }
             Message::AskPackOrders(question) => {
-                self.pack_orders(connection, id, question.id, true);
+                let request = Request { connection, id };
+                self.packs.tell_orders(&self.cluster, &mut self.links, request, question.id, true);
             }
             other => return self.any_says(connection, id, &other),
         }

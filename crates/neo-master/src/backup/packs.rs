@@ -18,7 +18,7 @@ impl Master {
     /// The upstream cluster has told packs.
     pub(super) fn upstream_packs_told(&mut self, from: Tid, orders: Vec<PackOrder>) {
         orders.into_iter().for_each(|order| self.packs.add(order));
-        self.tell_packs_signed(from);
+        self.packs.tell_signed(&self.cluster, &mut self.links, &self.readiness, from);
         if let Some(upstream) = &mut self.upstream {
             upstream.knows_packs = true;
         }
@@ -43,21 +43,10 @@ impl Master {
                 let asked = Asked::UpstreamPacks(from);
                 self.links.ask(connection, AskPackOrders { id: unknown }, asked);
             }
-            (Some(known), None) => self.tell_packs_signed(known),
-            (None, None) => {}
-        }
-    }
-
-    /// Tells storages what is decided of the packs from one on.
-    fn tell_packs_signed(&mut self, from: Tid) {
-        let signed = self.packs.signed(from);
-        if signed.approved.is_empty() && signed.rejected.is_empty() {
-            return;
-        }
-        for storage in self.readiness.ready() {
-            if let Some(connection) = self.cluster.members.connection_of(storage) {
-                self.links.notify(connection, signed.clone());
+            (Some(known), None) => {
+                self.packs.tell_signed(&self.cluster, &mut self.links, &self.readiness, known)
             }
+            (None, None) => {}
         }
     }
 }

@@ -7,14 +7,16 @@ mod old;
 
 use std::collections::BTreeMap;
 
-use zodium_neo::ConnectionId;
 use zodium_neo::messages::{
     AnswerPackOrders, NotifyPackSigned, OidList, PackOrder, PackRequest, WaitedForPack,
 };
+use zodium_neo::{ConnectionId, NodeId};
 use zodium_types::{Oid, Tid};
 
 use self::old::OldOrders;
-use crate::Master;
+use crate::cluster::Cluster;
+use crate::links::{Links, Request};
+use crate::service::Readiness;
 
 /// The order of a pack.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ struct Pack {
     /// Up to this transaction.
     tid: Tid,
     /// Requests that are answered when it is completed.
-    waiting: Vec<(ConnectionId, u32)>,
+    waiting: Vec<Request>,
 }
 
 /// The packs that are not completed, as far as is known.
@@ -103,11 +105,86 @@ impl Packs {
     }
 
     /// All packs up to one are completed. Gives the requests that have waited for them.
-    fn complete(&mut self, id: Tid) -> Vec<(ConnectionId, u32)> {
+    fn complete(&mut self, id: Tid) -> Vec<Request> {
         let left = self.orders.split_off(&id.next());
         let completed = std::mem::replace(&mut self.orders, left);
         self.completed = self.completed.max(completed.keys().next_back().copied());
         completed.into_values().flat_map(|pack| pack.waiting).collect()
+    }
+
+    /// A client waits for the end of a pack.
+    pub(crate) fn wait(&mut self, links: &mut Links, request: Request, id: Tid) {
+        match self.orders.get_mut(&id) {
+            Some(pack) => pack.waiting.push(request),
+            None => links.reply(request, WaitedForPack {}),
+        }
+    }
+
+    /// A node asks for the orders from one on: all, or the first that is approved.
+    pub(crate) fn tell_orders(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        request: Request,
+        from: Tid,
+        is_first_approved: bool,
+    ) {
+        if self.completed.is_some_and(|completed| from <= completed) {
+            return self.ask_old_orders(
+                cluster,
+                links,
+                OldOrders::new(cluster, request, from, is_first_approved),
+            );
+        }
+        let orders = self.orders(from, is_first_approved);
+        links.reply(request, AnswerPackOrders { orders });
+    }
+
+    /// Tells ready storages what is decided of the packs from one on.
+    pub(crate) fn tell_signed(
+        &self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        from: Tid,
+    ) {
+        for storage in readiness.ready() {
+            self.tell_signed_to(cluster, links, storage, from);
+        }
+    }
+
+    /// Tells a storage what is decided of the packs from one on, if there is anything.
+    pub(crate) fn tell_signed_to(
+        &self,
+        cluster: &Cluster,
+        links: &mut Links,
+        storage: NodeId,
+        from: Tid,
+    ) {
+        let signed = self.signed(from);
+        if let Some(connection) = cluster.members.connection_of(storage)
+            && !(signed.approved.is_empty() && signed.rejected.is_empty())
+        {
+            links.notify(connection, signed);
+        }
+    }
+
+    /// Storages have told how far they have packed.
+    pub(crate) fn may_be_completed(&mut self, cluster: &Cluster, links: &mut Links) {
+        let nodes = cluster.table.readable_nodes();
+        let completed = nodes.iter().filter_map(|node| cluster.members.get(*node)?.completed_pack);
+        let Some(id) = completed.min() else { return };
+        for request in self.complete(id) {
+            links.reply(request, WaitedForPack {});
+        }
+    }
+
+    /// A client or a storage has left.
+    pub(crate) fn left(&mut self, cluster: &Cluster, links: &mut Links, connection: ConnectionId) {
+        for pack in self.orders.values_mut() {
+            pack.waiting.retain(|waiting| waiting.connection != connection);
+        }
+        self.left_old_orders(cluster, links, connection);
     }
 }
 
@@ -126,50 +203,6 @@ impl Pack {
 /// The tid before one.
 fn before(tid: Tid) -> Tid {
     Tid(tid.0.saturating_sub(1))
-}
-
-impl Master {
-    /// A client waits for the end of a pack.
-    pub(crate) fn wait_for_pack(&mut self, connection: ConnectionId, request: u32, id: Tid) {
-        match self.packs.orders.get_mut(&id) {
-            Some(pack) => pack.waiting.push((connection, request)),
-            None => self.links.answer(connection, request, WaitedForPack {}),
-        }
-    }
-
-    /// A node asks for the orders of packs.
-    pub(crate) fn pack_orders(
-        &mut self,
-        connection: ConnectionId,
-        request: u32,
-        from: Tid,
-        is_first_approved: bool,
-    ) {
-        if self.packs.completed.is_some_and(|completed| from <= completed) {
-            return self.ask_old_orders(connection, request, from, is_first_approved);
-        }
-        let orders = self.packs.orders(from, is_first_approved);
-        self.links.answer(connection, request, AnswerPackOrders { orders });
-    }
-
-    /// Storages have told how far they have packed.
-    pub(crate) fn packs_may_be_completed(&mut self) {
-        let nodes = self.cluster.table.readable_nodes();
-        let completed =
-            nodes.iter().filter_map(|node| self.cluster.members.get(*node)?.completed_pack);
-        let Some(id) = completed.min() else { return };
-        for (connection, request) in self.packs.complete(id) {
-            self.links.answer(connection, request, WaitedForPack {});
-        }
-    }
-
-    /// A client or a storage has left.
-    pub(crate) fn left_packs(&mut self, connection: ConnectionId) {
-        for pack in self.packs.orders.values_mut() {
-            pack.waiting.retain(|(waiting, _)| *waiting != connection);
-        }
-        self.left_old_orders(connection);
-    }
 }
 
 #[cfg(test)]
@@ -206,9 +239,10 @@ mod tests {
         let mut packs = Packs::default();
         packs.order(Tid(10), request(5));
         packs.order(Tid(20), request(5));
-        packs.orders.get_mut(&Tid(10)).unwrap().waiting.push((ConnectionId::new(1), 7));
+        let waiting = Request { connection: ConnectionId::new(1), id: 7 };
+        packs.orders.get_mut(&Tid(10)).unwrap().waiting.push(waiting);
         assert_eq!(packs.complete(Tid(9)), []);
-        assert_eq!(packs.complete(Tid(10)), [(ConnectionId::new(1), 7)]);
+        assert_eq!(packs.complete(Tid(10)), [waiting]);
         assert_eq!(packs.signed(Tid::ZERO).approved, [Tid(10), Tid(20)]);
         assert_eq!(packs.signed(Tid(11)).approved, [Tid(20)]);
     }
