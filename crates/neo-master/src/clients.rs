@@ -1,11 +1,15 @@
 //! What clients say.
 
-use zodium_neo::messages::{AnswerNewOIDs, Error as ErrorMessage};
+use zodium_neo::messages::{
+    AbortTransaction, AnswerNewOIDs, AskFinishTransaction, Error as ErrorMessage,
+};
 use zodium_neo::{ConnectionId, ErrorCode, Message, NodeId, NodeState};
+use zodium_types::Tid;
 
 use crate::Master;
 use crate::handling::{Handled, Refusal};
 use crate::links::Request;
+use crate::transactions::{Delayed, DelayedRequest};
 
 /// Most oids that a client gets at once. NEO's clients ask for 100.
 const NEW_OIDS_MAX: u32 = 1 << 20;
@@ -30,44 +34,123 @@ impl Master {
         if self.backup.is_some() && self.backup_client_says(connection, id, &message) {
             return Ok(());
         }
+        let request = Request { connection, id };
         match message {
             Message::AskFinishTransaction(message) => {
-                return self.finish(connection, id, client, message);
+                return self.finish(request, client, message);
             }
             Message::AskBeginTransaction(message) => {
-                return self.begin(connection, id, client, message.tid);
+                let what = DelayedRequest::Begin(message.tid);
+                return self.attempt(Delayed { request, client, what });
             }
             Message::FailedVote(message) => {
-                return self.failed_vote(connection, id, client, message);
+                let what = DelayedRequest::Vote(message);
+                return self.attempt(Delayed { request, client, what });
             }
-            Message::AbortTransaction(message) => return self.abort(client, message),
-            Message::AskNewOIDs(message) => {
-                if message.count > NEW_OIDS_MAX {
-                    return Err(Refusal::protocol(format!(
-                        "{} new oids at once, more than {NEW_OIDS_MAX}",
-                        message.count
-                    )));
+            Message::AbortTransaction(AbortTransaction { ttid, nodes }) => {
+                if self.transactions.contains(ttid) {
+                    self.transactions.transaction_of(client, ttid)?;
+                    self.abort(ttid, nodes);
                 }
-                let oids = self.transactions.new_oids(message.count);
-                self.links.answer(connection, id, AnswerNewOIDs { oids });
             }
-            Message::AskFinalTID(message) => self.final_tid(connection, id, message.ttid),
+            Message::AskNewOIDs(message) => self.new_oids(request, message.count)?,
+            Message::AskFinalTID(message) => {
+                let Master { cluster, links, transactions, .. } = self;
+                transactions.final_tid(cluster, links, request, message.ttid);
+            }
             Message::AskPackOrders(message) => {
-                let request = Request { connection, id };
                 self.packs.tell_orders(&self.cluster, &mut self.links, request, message.id, false);
             }
-            Message::WaitForPack(message) => {
-                self.packs.wait(&mut self.links, Request { connection, id }, message.id)
-            }
+            Message::WaitForPack(message) => self.packs.wait(&mut self.links, request, message.id),
             other => return self.any_says(connection, id, &other),
         }
         Ok(())
     }
 
+    fn new_oids(&mut self, request: Request, count: u32) -> Handled {
+        if count > NEW_OIDS_MAX {
+            return Err(Refusal::protocol(format!(
+                "{count} new oids at once, more than {NEW_OIDS_MAX}"
+            )));
+        }
+        let oids = self.transactions.new_oids(count);
+        self.links.reply(request, AnswerNewOIDs { oids });
+        Ok(())
+    }
+
+    /// Carries out a request now, or when it can be.
+    fn attempt(&mut self, delayed: Delayed) -> Handled {
+        let Master { cluster, links, readiness, transactions, .. } = self;
+        transactions.attempt(cluster, links, readiness, delayed)
+    }
+
+    /// Carries out what has waited, if it can be now.
+    pub(crate) fn retry_delayed(&mut self) {
+        for delayed in self.transactions.take_delayed() {
+            let Master { cluster, links, readiness, transactions, .. } = self;
+            transactions.retry(cluster, links, readiness, delayed);
+            self.handle_lost();
+        }
+    }
+
+    /// A client asks to commit a transaction that is voted.
+    fn finish(
+        &mut self,
+        request: Request,
+        client: NodeId,
+        message: AskFinishTransaction,
+    ) -> Handled {
+        let ttid = message.ttid;
+        let finish = self.transactions.finish(&self.cluster, request, client, message)?;
+        if !finish.is_complete(&self.cluster) {
+            self.give_up(request, ttid);
+            return Ok(());
+        }
+        for storage in finish.to_disconnect(&self.cluster) {
+            if let Some(connection) = self.cluster.members.connection_of(storage) {
+                self.close(connection);
+            }
+        }
+        if self.stops.is_some() || !self.transactions.contains(ttid) {
+            return Ok(());
+        }
+        let Master { cluster, links, readiness, packs, transactions, .. } = self;
+        if !transactions.lock(cluster, links, readiness, packs, finish) {
+            self.give_up(request, ttid);
+        }
+        Ok(())
+    }
+
+    /// Too many storages failed: the transaction is aborted everywhere.
+    fn give_up(&mut self, request: Request, ttid: Tid) {
+        let code = ErrorCode::IncompleteTransaction;
+        self.links.reply(request, ErrorMessage { code, message: "" });
+        self.abort(ttid, self.readiness.ready());
+    }
+
+    /// Aborts a transaction; others may go on then.
+    fn abort(&mut self, ttid: Tid, storages: Vec<NodeId>) {
+        let Master { cluster, links, readiness, transactions, .. } = self;
+        if transactions.abort(cluster, links, readiness, ttid, storages) {
+            self.retry_delayed();
+        }
+    }
+
+    /// Commits what can be; others may go on then.
+    pub(crate) fn commit_locked(&mut self) {
+        let Master { cluster, links, readiness, packs, transactions, .. } = self;
+        if transactions.commit_locked(cluster, links, readiness, packs) {
+            self.retry_delayed();
+        }
+    }
+
     /// The connection of a client has ended.
     pub(crate) fn client_lost(&mut self, connection: ConnectionId, client: NodeId) {
         self.packs.left(&self.cluster, &mut self.links, connection);
-        self.client_left(client, connection);
+        // Its storages notice the end of the client themselves.
+        for ttid in self.transactions.client_left(client, connection) {
+            self.abort(ttid, Vec::new());
+        }
         if let Some(node) = self.cluster.members.get_mut(client) {
             (node.state, node.connection) = (NodeState::Unknown, None);
             self.cluster.tell_node(&mut self.links, client);

@@ -27,6 +27,7 @@ mod packs;
 mod peer;
 mod phase;
 mod questions;
+mod readiness;
 mod recovery;
 mod secondary;
 mod service;

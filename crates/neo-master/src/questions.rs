@@ -34,8 +34,8 @@ impl Master {
             Message::AskLastIDs(_) => {
                 let answer = AnswerLastIDs {
                     last_tid: Some(self.transactions.last_tid(self.cluster.last_tid)),
-                    last_oid: Some(self.transactions.last_oid),
-                    first_tid: self.transactions.first_tid,
+                    last_oid: Some(self.transactions.last_oid()),
+                    first_tid: self.transactions.first_tid(),
                 };
                 self.links.answer(connection, id, answer);
             }

@@ -1,6 +1,5 @@
 //! Operation: its begin and end, and which storages take part in it.
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use tracing::{info, warn};
 use zodium_neo::messages::{StartOperation, StopOperation, Truncate};
 use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeState, NodeType};
@@ -8,79 +7,6 @@ use zodium_types::Tid;
 
 use crate::Master;
 use crate::{Phase, Stop};
-
-/// Which storages are ready for clients.
-#[derive(Debug, Default)]
-pub(crate) struct Readiness {
-    /// Told to operate, and not ready yet.
-    starting: FxHashSet<NodeId>,
-    /// When each got ready: the number among all.
-    ready: FxHashMap<NodeId, u64>,
-    count: u64,
-    /// The cluster shuts down: transactions do not begin any more.
-    is_closed: bool,
-}
-
-impl Readiness {
-    pub(crate) fn reset(&mut self) {
-        *self = Readiness::default();
-    }
-
-    pub(crate) fn close(&mut self) {
-        self.is_closed = true;
-    }
-
-    fn start(&mut self, storage: NodeId) {
-        self.ready.remove(&storage);
-        self.starting.insert(storage);
-    }
-
-    /// A storage is ready; `false` if it was not told to operate.
-    fn set_ready(&mut self, storage: NodeId) -> bool {
-        let is_new = self.starting.remove(&storage);
-        if is_new {
-            self.count += 1;
-            self.ready.insert(storage, self.count);
-        }
-        is_new
-    }
-
-    pub(crate) fn remove(&mut self, storage: NodeId) {
-        self.starting.remove(&storage);
-        self.ready.remove(&storage);
-    }
-
-    /// Whether transactions may begin: no storage is starting.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.starting.is_empty() && !self.is_closed
-    }
-
-    /// How many times a storage has got ready.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
-    pub(crate) fn is_ready(&self, storage: NodeId) -> bool {
-        self.ready.contains_key(&storage)
-    }
-
-    /// Whether a storage was told to operate: clients may have reached it, also before it is ready.
-    pub(crate) fn is_started(&self, storage: NodeId) -> bool {
-        self.starting.contains(&storage) || self.is_ready(storage)
-    }
-
-    /// Whether a storage is ready, and was at a certain count.
-    pub(crate) fn was_ready(&self, storage: NodeId, count: u64) -> bool {
-        self.ready.get(&storage).is_some_and(|since| *since <= count)
-    }
-
-    /// All that are ready.
-    pub(crate) fn ready(&self) -> Vec<NodeId> {
-        let mut ready: Vec<_> = self.ready.keys().copied().collect();
-        ready.sort_unstable();
-        ready
-    }
-}
 
 impl Master {
     /// Clients are served from now on, or the cluster follows another one.
@@ -134,7 +60,8 @@ impl Master {
     /// A storage does not take part any more. The table says so already.
     pub(crate) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
         self.readiness.remove(storage);
-        self.storage_left_transactions(storage);
+        self.transactions.storage_left(storage);
+        self.commit_locked();
         self.packs.left(&self.cluster, &mut self.links, connection);
         self.packs.may_be_completed(&self.cluster, &mut self.links);
         self.retry_delayed();

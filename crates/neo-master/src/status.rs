@@ -58,7 +58,7 @@ impl Master {
             storages_down,
             clients,
             transactions: self.transactions.len(),
-            committed: self.transactions.committed,
+            committed: self.transactions.committed(),
         }
     }
 }

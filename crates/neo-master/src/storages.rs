@@ -35,7 +35,10 @@ impl Master {
         let is_serving = matches!(self.phase, Phase::Service | Phase::Backup | Phase::Stopping);
         match message {
             Message::AnswerInformationLocked(answer) if is_serving => {
-                self.locked(storage, answer.ttid)
+                if self.transactions.locked(storage, answer.ttid)? {
+                    self.commit_locked();
+                }
+                Ok(())
             }
             message if message.kind() == Kind::Answer => {
                 let asked = self.links.answered(connection, id);

@@ -172,7 +172,7 @@ impl Master {
                 verification.step = Step::Packs;
                 self.cluster.last_tid = verification.last_tid;
                 verification.last_oid.into_iter().for_each(|oid| self.transactions.note_oid(oid));
-                self.transactions.tids.begin_after(self.cluster.last_tid);
+                self.transactions.begin_after(self.cluster.last_tid);
                 self.truncate_tid = None;
                 self.ask_packs();
             }

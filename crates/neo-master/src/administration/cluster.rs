@@ -72,7 +72,7 @@ impl Master {
         if self.cluster.last_tid <= tid {
             return Err(Refusal::denied("Truncating after last transaction does nothing"));
         }
-        if self.transactions.first_tid > tid {
+        if self.transactions.first_tid() > tid {
             return Err(Refusal::denied(
                 "Truncating before first transaction is probably not what you intended to do",
             ));

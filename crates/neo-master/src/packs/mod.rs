@@ -16,7 +16,7 @@ use zodium_types::{Oid, Tid};
 use self::old::OldOrders;
 use crate::cluster::Cluster;
 use crate::links::{Links, Request};
-use crate::service::Readiness;
+use crate::readiness::Readiness;
 
 /// The order of a pack.
 #[derive(Debug)]

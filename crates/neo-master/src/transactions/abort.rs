@@ -4,51 +4,50 @@ use zodium_neo::messages::{AbortTransaction, AnswerFinalTID};
 use zodium_neo::{ConnectionId, NodeId};
 use zodium_types::Tid;
 
-use super::Waiting;
-use crate::Master;
-use crate::handling::Handled;
+use super::{Transactions, Waiting};
+use crate::cluster::Cluster;
+use crate::links::Links;
+use crate::readiness::Readiness;
 
-impl Master {
-    /// A client aborts a transaction. It names the storages that may know of it.
-    pub(crate) fn abort(&mut self, client: NodeId, message: AbortTransaction) -> Handled {
-        let AbortTransaction { ttid, nodes } = message;
-        if self.transactions.all.contains_key(&ttid) {
-            self.transaction_of(client, ttid)?;
-            self.abort_at(ttid, nodes);
-        }
-        Ok(())
-    }
-
-    /// Forgets a transaction, and has storages drop it.
-    pub(super) fn abort_at(&mut self, ttid: Tid, mut storages: Vec<NodeId>) {
-        let Some(transaction) = self.transactions.remove(ttid) else { return };
+impl Transactions {
+    /// Forgets a transaction, and has storages drop it; whether there was one.
+    pub(crate) fn abort(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        ttid: Tid,
+        mut storages: Vec<NodeId>,
+    ) -> bool {
+        let Some(transaction) = self.remove(ttid) else { return false };
         // Some may have come after the client began to abort.
         storages.extend(transaction.waiting_storages());
         for waiting in &transaction.waiting {
-            if let Waiting::Client { connection, request } = *waiting {
-                self.links.answer(connection, request, AnswerFinalTID { tid: None });
+            if let Waiting::Client(request) = *waiting {
+                links.reply(request, AnswerFinalTID { tid: None });
             }
         }
         storages.sort_unstable();
         storages.dedup();
         for storage in storages {
-            if self.readiness.is_started(storage)
-                && let Some(connection) = self.cluster.members.connection_of(storage)
+            if readiness.is_started(storage)
+                && let Some(connection) = cluster.members.connection_of(storage)
             {
-                self.links.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });
+                links.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });
             }
         }
-        self.retry_delayed();
+        true
     }
 
-    /// A client has left: what it asked to commit is committed, and the rest aborted.
-    pub(crate) fn client_left(&mut self, client: NodeId, connection: ConnectionId) {
-        self.transactions.delayed.retain(|delayed| delayed.connection != connection);
+    /// A client has left: what it asked to commit is committed. Gives the others of its
+    /// transactions, which are to be aborted.
+    pub(crate) fn client_left(&mut self, client: NodeId, connection: ConnectionId) -> Vec<Tid> {
+        self.delayed.retain(|delayed| delayed.request.connection != connection);
         let mut aborted = Vec::new();
-        for (ttid, transaction) in &mut self.transactions.all {
+        for (ttid, transaction) in &mut self.all {
             transaction.waiting.retain(|waiting| {
-                let Waiting::Client { connection: other, .. } = waiting else { return true };
-                *other != connection
+                let Waiting::Client(request) = waiting else { return true };
+                request.connection != connection
             });
             if transaction.client == Some(client) {
                 match transaction.commit {
@@ -57,9 +56,6 @@ impl Master {
                 }
             }
         }
-        // Its storages notice the end of the client themselves.
-        for ttid in aborted {
-            self.abort_at(ttid, Vec::new());
-        }
+        aborted
     }
 }

@@ -1,12 +1,16 @@
 //! The begin of transactions, and votes with storages that failed.
 
+use std::collections::VecDeque;
+
 use zodium_neo::messages::{AnswerBeginTransaction, Error as ErrorMessage, FailedVote};
-use zodium_neo::{ConnectionId, ErrorCode, NodeId};
+use zodium_neo::{ErrorCode, NodeId};
 use zodium_types::Tid;
 
-use super::{Delayed, DelayedRequest, Transaction};
-use crate::Master;
+use super::{Delayed, DelayedRequest, Transaction, Transactions};
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
+use crate::links::Links;
+use crate::readiness::Readiness;
 
 const NOT_ALONE: &str = "There can't be concurrent transactions when a TID is specified for any \
                          of them.";
@@ -17,91 +21,98 @@ enum Progress {
     Waits,
 }
 
-impl Master {
-    /// A client begins a transaction. It waits while a storage starts: whether that one gets the
-    /// transaction in full is not known then.
-    pub(crate) fn begin(
+impl Transactions {
+    /// Carries out a request, or has it wait.
+    ///
+    /// A begin waits while a storage starts: whether that one gets the transaction in full is not
+    /// known then.
+    pub(crate) fn attempt(
         &mut self,
-        connection: ConnectionId,
-        request: u32,
-        client: NodeId,
-        tid: Option<Tid>,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        delayed: Delayed,
     ) -> Handled {
-        self.attempt(Delayed { connection, client, request, what: DelayedRequest::Begin(tid) })
-    }
-
-    /// A client could not store everything on every storage.
-    pub(crate) fn failed_vote(
-        &mut self,
-        connection: ConnectionId,
-        request: u32,
-        client: NodeId,
-        message: FailedVote,
-    ) -> Handled {
-        self.attempt(Delayed { connection, client, request, what: DelayedRequest::Vote(message) })
-    }
-
-    fn attempt(&mut self, delayed: Delayed) -> Handled {
-        if let Progress::Waits = self.try_now(&delayed)? {
-            self.transactions.delayed.push_back(delayed);
+        if let Progress::Waits = self.try_now(cluster, links, readiness, &delayed)? {
+            self.delayed.push_back(delayed);
         }
         Ok(())
     }
 
-    fn try_now(&mut self, delayed: &Delayed) -> Result<Progress, Refusal> {
-        let Delayed { connection, client, request, what } = delayed;
-        match what {
-            DelayedRequest::Begin(tid) => self.try_begin(*connection, *request, *client, *tid),
-            DelayedRequest::Vote(message) => self.try_vote(*connection, *request, *client, message),
-        }
+    /// Takes the requests that have waited: they are to be retried, in this order.
+    pub(crate) fn take_delayed(&mut self) -> VecDeque<Delayed> {
+        std::mem::take(&mut self.delayed)
     }
 
-    /// Carries out what has waited, if it can be now.
-    pub(crate) fn retry_delayed(&mut self) {
-        for delayed in std::mem::take(&mut self.transactions.delayed) {
-            if self.cluster.members.connection_of(delayed.client) != Some(delayed.connection) {
-                // It has left meanwhile.
-                continue;
-            }
-            match self.try_now(&delayed) {
-                Ok(Progress::Done) => {}
-                Ok(Progress::Waits) => self.transactions.delayed.push_back(delayed),
-                Err(refusal) => {
-                    let name = match delayed.what {
-                        DelayedRequest::Begin(_) => "AskBeginTransaction",
-                        DelayedRequest::Vote(_) => "FailedVote",
-                    };
-                    self.links.refuse(delayed.connection, delayed.request, name, &refusal);
-                    self.handle_lost();
-                }
-            }
-        }
-    }
-
-    fn try_begin(
+    /// Carries out a request that has waited, has it wait again, or refuses it.
+    pub(crate) fn retry(
         &mut self,
-        connection: ConnectionId,
-        request: u32,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        delayed: Delayed,
+    ) {
+        let request = delayed.request;
+        if cluster.members.connection_of(delayed.client) != Some(request.connection) {
+            // Its client has left meanwhile.
+            return;
+        }
+        let name = match delayed.what {
+            DelayedRequest::Begin(_) => "AskBeginTransaction",
+            DelayedRequest::Vote(_) => "FailedVote",
+        };
+        if let Err(refusal) = self.attempt(cluster, links, readiness, delayed) {
+            links.refuse(request.connection, request.id, name, &refusal);
+        }
+    }
+
+    fn try_now(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        delayed: &Delayed,
+    ) -> Result<Progress, Refusal> {
+        let Delayed { request, client, what } = delayed;
+        match what {
+            DelayedRequest::Begin(tid) => {
+                if !readiness.is_settled() {
+                    return Ok(Progress::Waits);
+                }
+                let ttid = self.begin(cluster, readiness, *client, *tid)?;
+                links.reply(*request, AnswerBeginTransaction { ttid });
+            }
+            DelayedRequest::Vote(message) => {
+                let Some(code) = self.vote(cluster, readiness, *client, message)? else {
+                    return Ok(Progress::Waits);
+                };
+                links.reply(*request, ErrorMessage { code, message: "" });
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Begins a transaction. Gives its ttid.
+    fn begin(
+        &mut self,
+        cluster: &Cluster,
+        readiness: &Readiness,
         client: NodeId,
         tid: Option<Tid>,
-    ) -> Result<Progress, Refusal> {
-        if !self.readiness.is_settled() {
-            return Ok(Progress::Waits);
-        }
-        let transactions = &mut self.transactions;
+    ) -> Result<Tid, Refusal> {
         let ttid = match tid {
             None => {
                 // One that has brought its tid, and is not being finished.
-                let is_alone = transactions.all.len() == 1 && transactions.queue.len() == 1;
-                if is_alone && transactions.all.values().all(|one| one.commit.is_none()) {
+                let is_alone = self.all.len() == 1 && self.queue.len() == 1;
+                if is_alone && self.all.values().all(|one| one.commit.is_none()) {
                     return Err(Refusal::protocol(NOT_ALONE));
                 }
-                transactions.tids.next(self.cluster.clock.tid())
+                self.tids.next(cluster.clock.tid())
             }
-            Some(_) if !transactions.all.is_empty() => {
+            Some(_) if !self.all.is_empty() => {
                 return Err(Refusal::protocol(NOT_ALONE));
             }
-            Some(tid) if tid <= self.cluster.last_tid => {
+            Some(tid) if tid <= cluster.last_tid => {
                 return Err(Refusal::protocol(
                     "new TID must be greater than the last committed one",
                 ));
@@ -110,65 +121,61 @@ impl Master {
                 return Err(Refusal::protocol("a TID that leaves no later ones"));
             }
             Some(tid) => {
-                transactions.tids.note(tid);
-                transactions.queue.push_back(tid);
+                self.tids.note(tid);
+                self.queue.push_back(tid);
                 tid
             }
         };
-        let readiness = self.readiness.count();
         let transaction = Transaction {
             client: Some(client),
-            readiness,
+            readiness: readiness.count(),
             failed: Vec::new(),
             waiting: Vec::new(),
             commit: None,
         };
-        transactions.all.insert(ttid, transaction);
-        self.links.answer(connection, request, AnswerBeginTransaction { ttid });
-        Ok(Progress::Done)
+        self.all.insert(ttid, transaction);
+        Ok(ttid)
     }
 
-    fn try_vote(
+    /// A client could not store everything on every storage. Gives what it is answered; `None`
+    /// while it has to wait for other transactions.
+    fn vote(
         &mut self,
-        connection: ConnectionId,
-        request: u32,
+        cluster: &Cluster,
+        readiness: &Readiness,
         client: NodeId,
         message: &FailedVote,
-    ) -> Result<Progress, Refusal> {
+    ) -> Result<Option<ErrorCode>, Refusal> {
         let ttid = message.ttid;
-        let transaction = self.transaction_of(client, ttid)?;
         // The client does not know which storages do not get it in full anyway.
-        let readiness = transaction.readiness;
-        let failed: Vec<_> = message
-            .failed
-            .iter()
-            .filter(|storage| self.readiness.was_ready(**storage, readiness))
-            .copied()
-            .collect();
-        let mut code = ErrorCode::Ack;
-        if !failed.is_empty() {
-            let others = self.transactions.all.values().flat_map(|one| &one.failed);
-            let all: Vec<_> = others.chain(&failed).copied().collect();
-            if !self.cluster.is_operational_without(&failed) {
-                code = ErrorCode::IncompleteTransaction;
-            } else if !self.cluster.is_operational_without(&all) {
-                // Unless others are aborted, this one cannot be finished.
-                return Ok(Progress::Waits);
-            } else if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
-                transaction.failed = failed;
-            }
+        let since = self.transaction_of(client, ttid)?.readiness;
+        let failed = message.failed.iter().filter(|one| readiness.was_ready(**one, since));
+        let failed: Vec<_> = failed.copied().collect();
+        if failed.is_empty() {
+            return Ok(Some(ErrorCode::Ack));
         }
-        self.links.answer(connection, request, ErrorMessage { code, message: "" });
-        Ok(Progress::Done)
+        let others = self.all.values().flat_map(|one| &one.failed);
+        let all: Vec<_> = others.chain(&failed).copied().collect();
+        if !cluster.is_operational_without(&failed) {
+            return Ok(Some(ErrorCode::IncompleteTransaction));
+        }
+        if !cluster.is_operational_without(&all) {
+            // Unless others are aborted, this one cannot be finished.
+            return Ok(None);
+        }
+        if let Some(transaction) = self.all.get_mut(&ttid) {
+            transaction.failed = failed;
+        }
+        Ok(Some(ErrorCode::Ack))
     }
 
     /// A transaction of a client that is not being finished.
-    pub(super) fn transaction_of(
+    pub(crate) fn transaction_of(
         &self,
         client: NodeId,
         ttid: Tid,
     ) -> Result<&Transaction, Refusal> {
-        let transaction = self.transactions.all.get(&ttid);
+        let transaction = self.all.get(&ttid);
         let transaction = transaction.filter(|one| one.client == Some(client));
         let transaction =
             transaction.ok_or_else(|| Refusal::protocol(format!("unknown ttid {ttid}")))?;

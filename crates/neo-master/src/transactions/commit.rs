@@ -7,14 +7,17 @@ use zodium_neo::messages::{
 use zodium_neo::{NodeId, NodeType};
 use zodium_types::Tid;
 
-use super::{Commit, Transaction, Waiting};
-use crate::Master;
-use crate::handling::{Handled, Refusal};
+use super::{Commit, Transaction, Transactions, Waiting};
+use crate::cluster::Cluster;
+use crate::handling::Refusal;
+use crate::links::Links;
+use crate::packs::Packs;
+use crate::readiness::Readiness;
 
-impl Master {
-    /// A storage has locked a transaction.
-    pub(crate) fn locked(&mut self, storage: NodeId, ttid: Tid) -> Handled {
-        let commit = self.transactions.all.get_mut(&ttid).and_then(|one| one.commit.as_mut());
+impl Transactions {
+    /// A storage has locked a transaction; whether all have.
+    pub(crate) fn locked(&mut self, storage: NodeId, ttid: Tid) -> Result<bool, Refusal> {
+        let commit = self.all.get_mut(&ttid).and_then(|one| one.commit.as_mut());
         let place = commit
             .as_ref()
             .and_then(|commit| commit.locking.iter().position(|locking| *locking == storage));
@@ -22,106 +25,122 @@ impl Master {
             return Err(Refusal::protocol(format!("{ttid} was not to be locked")));
         };
         commit.locking.swap_remove(place);
-        if commit.locking.is_empty() {
-            self.commit_locked();
-        }
-        Ok(())
+        Ok(commit.locking.is_empty())
     }
 
     /// A storage has left: no transaction waits for it any more.
-    pub(crate) fn storage_left_transactions(&mut self, storage: NodeId) {
-        for transaction in self.transactions.all.values_mut() {
+    pub(crate) fn storage_left(&mut self, storage: NodeId) {
+        for transaction in self.all.values_mut() {
             transaction.waiting.retain(|waiting| *waiting != Waiting::Storage(storage));
             if let Some(commit) = &mut transaction.commit {
                 commit.locking.retain(|other| *other != storage);
                 commit.involved.retain(|other| *other != storage);
             }
         }
-        self.commit_locked();
     }
 
-    /// Commits what all storages have locked, as long as a start would know of it.
-    pub(crate) fn commit_locked(&mut self) {
-        if !self.cluster.table.is_settled() {
+    /// Commits what all storages have locked, as long as a start would know of it. Whether there
+    /// was any.
+    pub(crate) fn commit_locked(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        packs: &Packs,
+    ) -> bool {
+        if !cluster.table.is_settled() {
             // Until a storage says that it has the table.
-            return;
+            return false;
         }
         let mut is_any = false;
-        while let Some(ttid) = self.transactions.queue.front().copied() {
-            let commit = self.transactions.all.get(&ttid).and_then(|one| one.commit.as_ref());
+        while let Some(ttid) = self.queue.front().copied() {
+            let commit = self.all.get(&ttid).and_then(|one| one.commit.as_ref());
             if commit.is_none_or(|commit| !commit.locking.is_empty()) {
                 break;
             }
-            self.transactions.queue.pop_front();
-            if let Some(mut transaction) = self.transactions.all.remove(&ttid)
+            self.queue.pop_front();
+            if let Some(mut transaction) = self.all.remove(&ttid)
                 && let Some(commit) = transaction.commit.take()
             {
-                self.commit(ttid, &transaction, commit);
+                let tid = commit.tid;
+                cluster.last_tid = tid;
+                self.note_first(tid);
+                self.committed += 1;
+                tell_committed(cluster, links, ttid, &transaction, commit);
+                if packs.is_approved(tid) {
+                    tell_pack_approved(cluster, links, readiness, tid);
+                }
+                tell_waiting(cluster, links, &transaction, ttid, tid);
                 is_any = true;
             }
         }
-        if is_any {
-            self.retry_delayed();
+        is_any
+    }
+}
+
+/// Answers the client of a transaction, and tells the other clients and the storages.
+fn tell_committed(
+    cluster: &Cluster,
+    links: &mut Links,
+    ttid: Tid,
+    transaction: &Transaction,
+    commit: Commit,
+) {
+    let Commit { tid, oids, partitions, request, involved, .. } = commit;
+    if transaction.client.is_some() {
+        links.reply(request, AnswerTransactionFinished { ttid, tid });
+    }
+    for (client, other) in cluster.members.identified(NodeType::Client) {
+        if transaction.client == Some(client) {
+            continue;
+        }
+        if is_backup_master(cluster, client) {
+            let partitions = partitions.clone();
+            links.notify(other, InvalidatePartitions { tid, partitions });
+        } else {
+            links.notify(other, InvalidateObjects { tid, oids: oids.clone() });
         }
     }
+    for storage in involved {
+        if let Some(connection) = cluster.members.connection_of(storage) {
+            links.notify(connection, NotifyUnlockInformation { ttid });
+        }
+    }
+}
 
-    fn commit(&mut self, ttid: Tid, transaction: &Transaction, commit: Commit) {
-        let Commit { tid, oids, partitions, connection, request, involved, .. } = commit;
-        self.cluster.last_tid = tid;
-        self.transactions.note_first(tid);
-        self.transactions.committed += 1;
-        if transaction.client.is_some() {
-            self.links.answer(connection, request, AnswerTransactionFinished { ttid, tid });
-        }
-        for (client, other) in self.cluster.members.identified(NodeType::Client) {
-            if transaction.client == Some(client) {
-                continue;
-            }
-            if self.is_backup_master(client) {
-                let partitions = partitions.clone();
-                self.links.notify(other, InvalidatePartitions { tid, partitions });
-            } else {
-                self.links.notify(other, InvalidateObjects { tid, oids: oids.clone() });
-            }
-        }
-        for storage in involved {
-            if let Some(connection) = self.cluster.members.connection_of(storage) {
-                self.links.notify(connection, NotifyUnlockInformation { ttid });
-            }
-        }
-        if self.packs.is_approved(tid) {
-            self.tell_pack_approved(tid);
-        }
-        for waiting in &transaction.waiting {
-            match *waiting {
-                Waiting::Client { connection, request } => {
-                    self.links.answer(connection, request, AnswerFinalTID { tid: Some(tid) });
+/// Tells the nodes that wait for the end of a transaction.
+fn tell_waiting(
+    cluster: &Cluster,
+    links: &mut Links,
+    transaction: &Transaction,
+    ttid: Tid,
+    tid: Tid,
+) {
+    for waiting in &transaction.waiting {
+        match *waiting {
+            Waiting::Client(request) => links.reply(request, AnswerFinalTID { tid: Some(tid) }),
+            Waiting::Storage(storage) => {
+                if let Some(connection) = cluster.members.connection_of(storage) {
+                    links.notify(connection, NotifyTransactionFinished { ttid, max_tid: tid });
                 }
-                Waiting::Storage(storage) => {
-                    if let Some(connection) = self.cluster.members.connection_of(storage) {
-                        self.links
-                            .notify(connection, NotifyTransactionFinished { ttid, max_tid: tid });
-                    }
-                }
             }
         }
     }
+}
 
-    /// Storages pack, and backup clusters hear of it.
-    fn tell_pack_approved(&mut self, tid: Tid) {
-        let ready = self.readiness.ready();
-        let storages =
-            ready.iter().filter_map(|storage| self.cluster.members.connection_of(*storage));
-        let clients = self.cluster.members.identified(NodeType::Client).into_iter();
-        let backups = clients.filter(|(client, _)| self.is_backup_master(*client));
-        let all: Vec<_> = storages.chain(backups.map(|(_, connection)| connection)).collect();
-        for connection in all {
-            let message = NotifyPackSigned { approved: vec![tid], rejected: Vec::new() };
-            self.links.notify(connection, message);
-        }
+/// Storages pack, and backup clusters hear of it.
+fn tell_pack_approved(cluster: &Cluster, links: &mut Links, readiness: &Readiness, tid: Tid) {
+    let ready = readiness.ready();
+    let storages = ready.iter().filter_map(|storage| cluster.members.connection_of(*storage));
+    let clients = cluster.members.identified(NodeType::Client).into_iter();
+    let backups = clients.filter(|(client, _)| is_backup_master(cluster, *client));
+    for connection in storages.chain(backups.map(|(_, connection)| connection)) {
+        let message = NotifyPackSigned { approved: vec![tid], rejected: Vec::new() };
+        links.notify(connection, message);
     }
+}
 
-    fn is_backup_master(&self, client: NodeId) -> bool {
-        self.cluster.members.get(client).is_some_and(|node| node.about.backup.is_some())
-    }
+/// Whether a client is the master of a backup cluster.
+fn is_backup_master(cluster: &Cluster, client: NodeId) -> bool {
+    cluster.members.get(client).is_some_and(|node| node.about.backup.is_some())
 }

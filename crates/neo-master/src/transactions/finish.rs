@@ -1,106 +1,63 @@
 //! The finish of a transaction: it gets its tid, and storages lock it.
 
-use zodium_neo::messages::{AskFinishTransaction, AskLockInformation, Error as ErrorMessage};
-use zodium_neo::{ConnectionId, ErrorCode, NodeId, Partition};
-use zodium_types::Tid;
+use zodium_neo::messages::{AskFinishTransaction, AskLockInformation, PackRequest};
+use zodium_neo::{ConnectionId, NodeId, Partition};
+use zodium_types::{Oid, Tid};
 
-use super::Commit;
-use crate::Master;
-use crate::handling::{Handled, Refusal};
+use super::{Commit, Transactions};
+use crate::cluster::Cluster;
+use crate::handling::Refusal;
+use crate::links::{Links, Request};
+use crate::packs::Packs;
+use crate::readiness::Readiness;
 
-impl Master {
-    /// A client asks to commit a transaction that is voted.
-    pub(crate) fn finish(
-        &mut self,
-        connection: ConnectionId,
-        request: u32,
-        client: NodeId,
-        message: AskFinishTransaction,
-    ) -> Handled {
-        let AskFinishTransaction { ttid, oids, deleted, checked, pack } = message;
-        if let Some(pack) = &pack
-            && !(Tid::ZERO < pack.tid && pack.tid <= self.cluster.last_tid)
-        {
-            return Err(Refusal::protocol("invalid pack time"));
-        }
-        let transaction = self.transaction_of(client, ttid)?;
-        let (failed, readiness) = (transaction.failed.clone(), transaction.readiness);
-        if !failed.is_empty() && !self.cluster.is_operational_without(&failed) {
-            self.give_up(connection, request, ttid);
-            return Ok(());
-        }
-        let mut partitions: Vec<_> =
-            oids.iter().filter_map(|oid| self.cluster.table.partition_of_oid(*oid)).collect();
-        partitions.extend(deleted);
-        partitions.sort_unstable();
-        partitions.dedup();
-        let mut touched = partitions.clone();
-        touched.extend(checked);
-        touched.extend(self.cluster.table.partition_of_tid(ttid));
-        touched.sort_unstable();
-        touched.dedup();
-        self.disconnect_failed(&failed, &touched);
-        if self.stops.is_some() || !self.transactions.all.contains_key(&ttid) {
-            return Ok(());
-        }
-        let involved = self.storages_to_lock(&touched, readiness);
-        if involved.is_empty() {
-            self.give_up(connection, request, ttid);
-            return Ok(());
-        }
-        let tid = self.take_tid(ttid);
-        if let Some(oid) = oids.iter().max() {
-            self.transactions.note_oid(*oid);
-        }
-        let pack_approved = pack.is_some_and(|pack| self.packs.order(tid, pack));
-        let locking = involved.iter().map(|(storage, _)| *storage).collect::<Vec<_>>();
-        let commit = Commit {
-            tid,
-            oids,
-            partitions,
-            connection,
-            request,
-            involved: locking.clone(),
-            locking,
-        };
-        if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
-            transaction.commit = Some(commit);
-        }
-        for (_, storage) in involved {
-            self.links.request(storage, AskLockInformation { ttid, tid, pack_approved });
-        }
-        Ok(())
+/// What a client asks to commit.
+#[derive(Debug)]
+pub(crate) struct Finish {
+    request: Request,
+    ttid: Tid,
+    oids: Vec<Oid>,
+    /// Partitions of stores and of deleted objects.
+    partitions: Vec<Partition>,
+    /// These, those that were checked, and that of the metadata.
+    touched: Vec<Partition>,
+    /// Storages that miss stores.
+    failed: Vec<NodeId>,
+    /// Storages that became ready later do not get the transaction in full.
+    readiness: u64,
+    pack: Option<PackRequest>,
+}
+
+impl Finish {
+    /// Whether the cluster can go on without the storages that miss stores.
+    pub(crate) fn is_complete(&self, cluster: &Cluster) -> bool {
+        self.failed.is_empty() || cluster.is_operational_without(&self.failed)
     }
 
-    /// Closes the connections of storages that miss stores: their cells go out of date before the
-    /// transaction is locked, which a verification relies on.
-    fn disconnect_failed(&mut self, failed: &[NodeId], touched: &[Partition]) {
+    /// Storages that miss stores: their cells go out of date before the transaction is locked,
+    /// which a verification relies on.
+    pub(crate) fn to_disconnect(&self, cluster: &Cluster) -> Vec<NodeId> {
         let has_cell = |storage: &NodeId| {
-            let rows = touched.iter().map(|partition| self.cluster.table.row(*partition));
+            let rows = self.touched.iter().map(|partition| cluster.table.row(*partition));
             rows.flatten().any(|cell| cell.node == *storage)
         };
-        let failed: Vec<_> = failed.iter().filter(|one| has_cell(one)).copied().collect();
-        for storage in failed {
-            if let Some(connection) = self.cluster.members.connection_of(storage) {
-                self.close(connection);
-            }
-        }
+        self.failed.iter().filter(|one| has_cell(one)).copied().collect()
     }
 
-    /// The storages that lock a transaction, with their connections.
+    /// The storages that lock the transaction, with their connections.
     fn storages_to_lock(
         &self,
-        touched: &[Partition],
-        readiness: u64,
+        cluster: &Cluster,
+        readiness: &Readiness,
     ) -> Vec<(NodeId, ConnectionId)> {
         let mut involved: Vec<(NodeId, ConnectionId)> = Vec::new();
-        for partition in touched {
-            for cell in self.cluster.table.row(*partition) {
+        for partition in &self.touched {
+            for cell in cluster.table.row(*partition) {
                 let is_known = involved.iter().any(|(storage, _)| *storage == cell.node);
-                if is_known || !self.readiness.was_ready(cell.node, readiness) {
+                if is_known || !readiness.was_ready(cell.node, self.readiness) {
                     continue;
                 }
-                if let Some(connection) = self.cluster.members.connection_of(cell.node)
+                if let Some(connection) = cluster.members.connection_of(cell.node)
                     && cell.state.is_writable()
                 {
                     involved.push((cell.node, connection));
@@ -109,23 +66,75 @@ impl Master {
         }
         involved
     }
+}
 
-    fn take_tid(&mut self, ttid: Tid) -> Tid {
-        let (now, partitions) = (self.cluster.clock.tid(), self.cluster.table.partitions());
-        let transactions = &mut self.transactions;
-        if transactions.queue.contains(&ttid) {
+impl Transactions {
+    /// A client asks to commit a transaction that is voted. Gives what that needs.
+    pub(crate) fn finish(
+        &self,
+        cluster: &Cluster,
+        request: Request,
+        client: NodeId,
+        message: AskFinishTransaction,
+    ) -> Result<Finish, Refusal> {
+        let AskFinishTransaction { ttid, oids, deleted, checked, pack } = message;
+        if let Some(pack) = &pack
+            && !(Tid::ZERO < pack.tid && pack.tid <= cluster.last_tid)
+        {
+            return Err(Refusal::protocol("invalid pack time"));
+        }
+        let transaction = self.transaction_of(client, ttid)?;
+        let (failed, readiness) = (transaction.failed.clone(), transaction.readiness);
+        let partitions = oids.iter().filter_map(|oid| cluster.table.partition_of_oid(*oid));
+        let partitions = sorted(partitions.chain(deleted).collect());
+        let metadata = cluster.table.partition_of_tid(ttid);
+        let touched = partitions.iter().copied().chain(checked).chain(metadata);
+        let touched = sorted(touched.collect());
+        Ok(Finish { request, ttid, oids, partitions, touched, failed, readiness, pack })
+    }
+
+    /// Has storages lock a transaction with the next tid; `false` if there are none.
+    pub(crate) fn lock(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        packs: &mut Packs,
+        finish: Finish,
+    ) -> bool {
+        let involved = finish.storages_to_lock(cluster, readiness);
+        if involved.is_empty() {
+            return false;
+        }
+        let Finish { request, ttid, oids, partitions, pack, .. } = finish;
+        let tid = self.take_tid(cluster, ttid);
+        if let Some(oid) = oids.iter().max() {
+            self.note_oid(*oid);
+        }
+        let pack_approved = pack.is_some_and(|pack| packs.order(tid, pack));
+        let locking = involved.iter().map(|(storage, _)| *storage).collect::<Vec<_>>();
+        let commit = Commit { tid, oids, partitions, request, involved: locking.clone(), locking };
+        if let Some(transaction) = self.all.get_mut(&ttid) {
+            transaction.commit = Some(commit);
+        }
+        for (_, storage) in involved {
+            links.request(storage, AskLockInformation { ttid, tid, pack_approved });
+        }
+        true
+    }
+
+    fn take_tid(&mut self, cluster: &Cluster, ttid: Tid) -> Tid {
+        if self.queue.contains(&ttid) {
             // It has brought its tid.
             return ttid;
         }
-        transactions.queue.push_back(ttid);
-        transactions.tids.next_like(now, ttid, partitions)
+        self.queue.push_back(ttid);
+        self.tids.next_like(cluster.clock.tid(), ttid, cluster.table.partitions())
     }
+}
 
-    /// Too many storages failed: the transaction is aborted everywhere.
-    fn give_up(&mut self, connection: ConnectionId, request: u32, ttid: Tid) {
-        let code = ErrorCode::IncompleteTransaction;
-        self.links.answer(connection, request, ErrorMessage { code, message: "" });
-        let storages = self.readiness.ready();
-        self.abort_at(ttid, storages);
-    }
+fn sorted(mut partitions: Vec<Partition>) -> Vec<Partition> {
+    partitions.sort_unstable();
+    partitions.dedup();
+    partitions
 }

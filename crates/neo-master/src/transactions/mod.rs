@@ -12,9 +12,10 @@ mod outcome;
 use std::collections::{BTreeMap, VecDeque};
 
 use zodium_neo::messages::FailedVote;
-use zodium_neo::{ConnectionId, NodeId, Partition};
+use zodium_neo::{NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
+use crate::links::Request;
 use crate::tids::Tids;
 
 /// A transaction that has begun.
@@ -38,8 +39,7 @@ struct Commit {
     oids: Vec<Oid>,
     partitions: Vec<Partition>,
     /// The client's request.
-    connection: ConnectionId,
-    request: u32,
+    request: Request,
     /// Storages that lock it.
     involved: Vec<NodeId>,
     /// Those that have not said that they have.
@@ -52,21 +52,23 @@ enum Waiting {
     /// A storage that replicates.
     Storage(NodeId),
     /// A client that has lost its connection while it finished the transaction.
-    Client { connection: ConnectionId, request: u32 },
+    Client(Request),
 }
 
 /// A request that waits for storages or for other transactions.
 #[derive(Debug)]
-struct Delayed {
-    connection: ConnectionId,
-    client: NodeId,
-    request: u32,
-    what: DelayedRequest,
+pub(crate) struct Delayed {
+    pub(crate) request: Request,
+    pub(crate) client: NodeId,
+    pub(crate) what: DelayedRequest,
 }
 
+/// What a client asks for.
 #[derive(Debug)]
-enum DelayedRequest {
+pub(crate) enum DelayedRequest {
+    /// To begin a transaction, which may bring its tid.
     Begin(Option<Tid>),
+    /// To vote, though not everything could be stored on every storage.
     Vote(FailedVote),
 }
 
@@ -78,11 +80,11 @@ pub(crate) struct Transactions {
     /// Those that are being finished, and one that has brought its tid, in the order of their tids.
     queue: VecDeque<Tid>,
     delayed: VecDeque<Delayed>,
-    pub(crate) tids: Tids,
-    pub(crate) last_oid: Oid,
-    pub(crate) first_tid: Tid,
+    tids: Tids,
+    last_oid: Oid,
+    first_tid: Tid,
     /// Commits since the start of this master.
-    pub(crate) committed: u64,
+    committed: u64,
 }
 
 impl Default for Transactions {
@@ -105,12 +107,39 @@ impl Transactions {
         *self = Transactions { committed: self.committed, ..Transactions::default() };
     }
 
+    /// Whether no transaction has begun.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
+    /// How many have begun.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// Whether a transaction has begun, and not ended.
+    pub(crate) fn contains(&self, ttid: Tid) -> bool {
+        self.all.contains_key(&ttid)
+    }
+
+    /// Commits since the start of this master.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// The first transaction of the database.
+    pub(crate) fn first_tid(&self) -> Tid {
+        self.first_tid
+    }
+
+    /// The last oid in use.
+    pub(crate) fn last_oid(&self) -> Oid {
+        self.last_oid
+    }
+
+    /// Later tids are after this one, and no longer after those that were given before.
+    pub(crate) fn begin_after(&mut self, tid: Tid) {
+        self.tids.begin_after(tid);
     }
 
     /// The last tid or ttid in use, at least `committed`.
@@ -165,7 +194,7 @@ impl Transaction {
     fn waiting_storages(&self) -> impl Iterator<Item = NodeId> {
         self.waiting.iter().filter_map(|waiting| match waiting {
             Waiting::Storage(storage) => Some(*storage),
-            Waiting::Client { .. } => None,
+            Waiting::Client(_) => None,
         })
     }
 }
