@@ -31,10 +31,10 @@ impl Master {
             self.links.answer(connection, id, ErrorMessage { code, message });
             return Ok(());
         }
-        if self.backup.is_some() && self.backup_client_says(connection, id, &message) {
+        let request = Request { connection, id };
+        if self.backup.client_says(&self.cluster, &mut self.links, request, &message) {
             return Ok(());
         }
-        let request = Request { connection, id };
         match message {
             Message::AskFinishTransaction(message) => {
                 return self.finish(request, client, message);

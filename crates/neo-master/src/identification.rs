@@ -147,7 +147,7 @@ impl Master {
         let admin = self.admit(connection, id, request.id, node)?;
         self.links.set_role(connection, Role::Admin(admin));
         self.links.notify(connection, self.cluster.table.message());
-        self.tell_upstream_admin(Some(connection));
+        self.backup.tell_upstream_admin(&self.cluster, &mut self.links, Some(connection));
         Ok(())
     }
 

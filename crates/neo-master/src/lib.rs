@@ -22,6 +22,7 @@ mod election;
 mod identification;
 mod links;
 mod master;
+mod masters;
 mod members;
 mod packs;
 mod peer;

@@ -6,7 +6,7 @@ use zodium_neo::{Address, ConnectionId, Message, Packet, TableId};
 use zodium_types::Tid;
 
 use crate::Output;
-use crate::backup::{Backup, Upstream};
+use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::Handled;
 use crate::links::Links;
@@ -36,10 +36,7 @@ pub struct Master {
     pub(crate) may_create: bool,
     /// All storages cut their databases after this transaction before they start.
     pub(crate) truncate_tid: Option<Tid>,
-    /// Of a backup cluster: how far it is.
-    pub(crate) backup: Option<Backup>,
-    /// The cluster that this one may be a backup of.
-    pub(crate) upstream: Option<Upstream>,
+    pub(crate) backup: Backup,
     pub(crate) readiness: Readiness,
     pub(crate) transactions: Transactions,
     pub(crate) packs: Packs,
@@ -59,8 +56,7 @@ impl Master {
             last_table: None,
             may_create: false,
             truncate_tid: None,
-            backup: None,
-            upstream: settings.upstream.clone().map(Upstream::new),
+            backup: Backup::new(settings.upstream.clone()),
             cluster: Cluster::new(settings),
             readiness: Readiness::default(),
             transactions: Transactions::default(),
@@ -90,7 +86,9 @@ impl Master {
         match self.links.role(connection) {
             Some(Role::Rival { .. }) => self.identify_as_master(connection, Some(self.election)),
             Some(Role::Primary { .. }) => self.identify_as_master(connection, None),
-            Some(Role::Upstream) => self.identify_upstream(connection),
+            Some(Role::Upstream) => {
+                self.backup.identify(&self.cluster, &mut self.links, connection);
+            }
             _ => {}
         }
     }
@@ -153,7 +151,11 @@ impl Master {
         match self.phase {
             Phase::Recovery(_) => self.advance_recovery(),
             Phase::Verification(_) => self.advance_verification(),
-            Phase::Backup => self.advance_backup(),
+            Phase::Backup => {
+                let Master { cluster, links, readiness, backup, .. } = self;
+                self.stops = backup.advance(cluster, links, readiness).map(Stop::LeaveBackup);
+                self.stops.is_some()
+            }
             Phase::Stopping => self.advance_stopping(),
             Phase::Secondary(_) | Phase::Service => false,
         }

@@ -12,7 +12,6 @@ use zodium_types::Tid;
 
 use crate::Master;
 use crate::Phase;
-use crate::backup::Backup;
 use crate::handling::{Handled, Refusal};
 use crate::members::Node;
 use crate::peer::Asked;
@@ -40,8 +39,8 @@ impl Master {
     pub(crate) fn begin_recovery(&mut self) {
         self.recoveries += 1;
         self.phase = Phase::Recovery(Recovery::default());
-        (self.truncate_tid, self.backup) = (None, None);
-        self.leave_upstream();
+        self.truncate_tid = None;
+        self.backup.forget(&mut self.links);
         self.cluster.forget_table();
         self.cluster.set_state(&mut self.links, ClusterState::Recovering);
         for (_, connection) in self.cluster.members.identified(NodeType::Storage) {
@@ -111,7 +110,7 @@ impl Master {
         recovery.is_loaded = true;
         recovery.sources.clear();
         let told = recovery.told.get(&storage);
-        self.backup = told.and_then(|told| told.backup_tid).map(Backup::found);
+        self.backup.found(told.and_then(|told| told.backup_tid));
         self.truncate_tid = told.and_then(|told| told.truncate_tid);
         let mut added = Vec::new();
         for node in table.nodes() {
@@ -122,7 +121,7 @@ impl Master {
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
-        if self.backup.is_some() && self.upstream.is_none() {
+        if self.backup.lacks_upstream() {
             error!(
                 "the cluster does not start: this is the database of a backup cluster. Give \
                 --upstream-cluster and --upstream-masters"
@@ -187,7 +186,8 @@ impl Master {
         self.cluster.tell_table_to_admins(&mut self.links);
         if let Phase::Recovery(recovery) = &mut self.phase {
             let told = std::mem::take(&mut recovery.told);
-            self.restore_backup(|node| told.get(&node).and_then(|told| told.backup_tid));
+            let backup_tid = |node| told.get(&node).and_then(|told: &Told| told.backup_tid);
+            self.backup.restore(&self.cluster.table, backup_tid);
         }
         self.begin_verification();
         true
@@ -197,7 +197,7 @@ impl Master {
     fn storages_to_start(&self) -> Option<BTreeSet<NodeId>> {
         let is_pending = |id: NodeId| self.cluster.members.state(id) == Some(NodeState::Pending);
         let Phase::Recovery(recovery) = &self.phase else { return None };
-        if self.backup.is_some() && self.upstream.is_none() {
+        if self.backup.lacks_upstream() {
             return None;
         }
         if recovery.newest.is_some() && !recovery.is_loaded {

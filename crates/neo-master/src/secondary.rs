@@ -47,9 +47,9 @@ impl Master {
         self.transactions.reset();
         self.readiness.reset();
         self.packs = Packs::default();
-        (self.stops, self.backup) = (None, None);
+        self.stops = None;
         self.cluster.forget_told_state();
-        self.leave_upstream();
+        self.backup.forget(&mut self.links);
         let failed = vec![self.cluster.settings.address.clone()];
         let secondary = Secondary { primary: None, is_accepted: false, failed, connection };
         self.phase = Phase::Secondary(secondary);

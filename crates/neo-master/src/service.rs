@@ -1,7 +1,7 @@
 //! Operation: its begin and end, and which storages take part in it.
 
 use tracing::{info, warn};
-use zodium_neo::messages::{StartOperation, StopOperation, Truncate};
+use zodium_neo::messages::{StopOperation, Truncate};
 use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeState, NodeType};
 use zodium_types::Tid;
 
@@ -12,11 +12,12 @@ impl Master {
     /// Clients are served from now on, or the cluster follows another one.
     pub(crate) fn begin_operation(&mut self) {
         let is_empty = self.cluster.last_tid == Tid::ZERO;
-        if self.backup.is_none() && self.cluster.settings.begins_as_backup && is_empty {
-            self.become_empty_backup();
+        if !self.backup.is_there() && self.cluster.settings.begins_as_backup && is_empty {
+            self.backup.become_empty(&self.cluster.table);
         }
-        if self.backup.is_some() {
-            self.begin_backup();
+        if self.backup.is_there() {
+            self.phase = Phase::Backup;
+            self.backup.begin(&mut self.cluster, &mut self.links);
         } else {
             info!(last_tid = %self.cluster.last_tid, "the cluster is running");
             self.phase = Phase::Service;
@@ -36,14 +37,7 @@ impl Master {
     pub(crate) fn start_storage(&mut self, storage: NodeId) {
         if self.cluster.members.connection_of(storage).is_some() {
             self.readiness.start(storage);
-            self.tell_operation(storage);
-        }
-    }
-
-    /// Tells a storage whether it operates in a backup cluster.
-    pub(crate) fn tell_operation(&mut self, storage: NodeId) {
-        if let Some(connection) = self.cluster.members.connection_of(storage) {
-            self.links.notify(connection, StartOperation { backup: self.backup.is_some() });
+            self.backup.tell_operation(&self.cluster, &mut self.links, storage);
         }
     }
 

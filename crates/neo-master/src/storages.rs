@@ -118,23 +118,27 @@ impl Master {
             Message::NotifyReady(_) => self.storage_ready(storage),
             Message::AskUnfinishedTransactions(question) => {
                 let ttids = self.transactions.notify_storage(storage);
-                let max_tid = self.common_backup_tid().unwrap_or(self.cluster.last_tid);
+                let max_tid = self.backup.common_tid(&self.cluster.table);
+                let max_tid = max_tid.unwrap_or(self.cluster.last_tid);
                 let answer = AnswerUnfinishedTransactions { max_tid, ttids };
                 self.links.answer(connection, id, answer);
                 self.cluster.table.set_updatable(storage, &question.partitions);
             }
             Message::NotifyReplicationDone(done) => {
-                self.backup_replicated(storage, done.partition, done.tid);
+                let cell = (done.partition, storage);
+                let Master { cluster, links, readiness, backup, .. } = &mut *self;
+                backup.replicated(cluster, links, readiness, cell, done.tid);
                 let Some(changes) = self.cluster.table.set_up_to_date(done.partition, storage)
                 else {
                     return Err(Refusal::protocol("Non-assigned partition"));
                 };
-                if changes.is_empty() && self.backup.is_none() {
+                if changes.is_empty() && !self.backup.is_there() {
                     let partition = done.partition;
                     info!(%storage, %partition, "ignoring a late end of a replication");
                 }
                 self.cluster.tell_cells(&mut self.links, changes, false);
-                self.order([done.partition].into_iter());
+                let Master { cluster, links, readiness, backup, .. } = self;
+                backup.order(cluster, links, readiness, [done.partition].into_iter());
             }
             Message::NotifyPartitionCorrupted(message) => {
                 self.corrupted(message.partition, &message.nodes);
@@ -194,7 +198,7 @@ impl Master {
             return;
         }
         let members = &self.cluster.members;
-        if self.backup.is_none() && !self.cluster.table.can_settle(|id| members.is_running(id)) {
+        if !self.backup.is_there() && !self.cluster.table.can_settle(|id| members.is_running(id)) {
             // Its cells stay: no start does without it.
             self.stops = Some(Stop::Unsettled);
             return;

@@ -62,7 +62,7 @@ impl Master {
         // Cells that are out of date count for nothing: what they had locked, others have, too.
         // Nothing is locked in a backup cluster.
         for storage in self.readable_connections() {
-            if self.backup.is_none() {
+            if !self.backup.is_there() {
                 self.ask_and_wait(storage, AskLockedTransactions {}, Asked::Locked);
             }
         }

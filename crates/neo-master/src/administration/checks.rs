@@ -18,7 +18,8 @@ impl Master {
     ) -> Handled {
         self.require_operating("checkReplicas")?;
         let partitions = message.references.0.iter().map(|(partition, _)| *partition);
-        let complete = self.common_backup_tid_of(partitions).unwrap_or(self.cluster.last_tid);
+        let complete = self.backup.common_tid_of(&self.cluster.table, partitions);
+        let complete = complete.unwrap_or(self.cluster.last_tid);
         let max_tid = message.max_tid.unwrap_or(complete);
         let min_tid = message.min_tid;
         if min_tid > max_tid {
@@ -27,10 +28,7 @@ impl Master {
             let mut checking = BTreeSet::new();
             for (partition, source) in &message.references.0 {
                 // A backup is compared with the upstream cluster, unless a storage is named.
-                let upstream = self.upstream.as_ref().filter(|_| self.backup.is_some());
-                let upstream = upstream.filter(|_| source.is_none());
-                let upstream = upstream
-                    .and_then(|one| Some((one.cluster().to_owned(), one.storage_of(*partition)?)));
+                let upstream = self.backup.upstream_of(*partition).filter(|_| source.is_none());
                 let others = usize::from(upstream.is_some());
                 let Some(node) = self.checker(*partition, others, &checking) else { continue };
                 checking.insert(node);

@@ -37,7 +37,7 @@ impl Master {
             ClusterState::StoppingBackup
                 if matches!(self.phase, Phase::Backup) && self.cluster.state() != state =>
             {
-                self.stop_backup_asked()?;
+                self.backup.require_complete(&self.cluster)?;
                 self.acknowledge(connection, id, CHANGED);
                 self.stop_backup();
             }
@@ -48,6 +48,20 @@ impl Master {
                 return Err(Refusal::denied("Invalid state requested"));
             }
         }
+        Ok(())
+    }
+
+    /// The running cluster becomes a backup.
+    fn become_backup(&mut self) -> Handled {
+        let has_clients = !self.cluster.members.identified(NodeType::Client).is_empty();
+        if has_clients || !self.transactions.is_empty() {
+            return Err(Refusal::denied(
+                "Can not switch to STARTING_BACKUP state with pending transactions or connected \
+                 clients",
+            ));
+        }
+        self.backup.become_running(&mut self.cluster, &mut self.links)?;
+        self.phase = Phase::Backup;
         Ok(())
     }
 

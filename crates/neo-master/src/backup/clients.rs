@@ -1,29 +1,35 @@
 //! Clients of a backup cluster: they read what is complete.
 
 use zodium_neo::messages::{AnswerLastTransaction, Error as ErrorMessage};
-use zodium_neo::{ConnectionId, ErrorCode, Message};
+use zodium_neo::{ErrorCode, Message};
 
-use crate::Master;
+use super::Backup;
+use crate::cluster::Cluster;
+use crate::links::{Links, Request};
 
 const READ_ONLY: &str = "read-only access because cluster is in backuping mode";
 
-impl Master {
+impl Backup {
     /// Answers a client, if the answer of a backup cluster is another one; whether it is.
-    pub(crate) fn backup_client_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
+    pub(crate) fn client_says(
+        &self,
+        cluster: &Cluster,
+        links: &mut Links,
+        request: Request,
         message: &Message<'_>,
     ) -> bool {
+        if !self.is_there() {
+            return false;
+        }
         match message {
             // Some readable cells may lack what is later.
             Message::AskLastTransaction(_) => {
-                let tid = self.common_backup_tid().unwrap_or_default();
-                self.links.answer(connection, id, AnswerLastTransaction { tid });
+                let tid = self.common_tid(&cluster.table).unwrap_or_default();
+                links.reply(request, AnswerLastTransaction { tid });
             }
             Message::AskLastIDs(_) => {
                 let code = ErrorCode::ReadOnlyAccess;
-                self.links.answer(connection, id, ErrorMessage { code, message: READ_ONLY });
+                links.reply(request, ErrorMessage { code, message: READ_ONLY });
             }
             _ => return false,
         }

@@ -13,21 +13,34 @@ mod packs;
 mod progress;
 mod upstream;
 
-use tracing::{error, info, warn};
-use zodium_neo::{ClusterState, NodeId, NodeType, Partition};
+use tracing::{info, warn};
+use zodium_neo::messages::StartOperation;
+use zodium_neo::{Address, ClusterState, NodeId, NodeType, Partition};
 use zodium_types::Tid;
 
 use self::progress::Progress;
-pub(crate) use self::upstream::Upstream;
-use crate::Master;
+use self::upstream::Upstream;
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::{Phase, Stop};
+use crate::links::Links;
+use crate::readiness::Readiness;
+use crate::settings::UpstreamSettings;
+use crate::table::Table;
 
-pub(crate) const NO_UPSTREAM: &str = "No upstream cluster to backup defined in configuration";
+const NO_UPSTREAM: &str = "No upstream cluster to backup defined in configuration";
 
-/// What the master knows of the backup that its cluster is.
+/// The backup that the cluster is or may become, and the cluster that it follows.
 #[derive(Debug)]
 pub(crate) struct Backup {
+    /// `None` if the cluster is no backup.
+    extent: Option<Extent>,
+    /// `None` if no such cluster is configured.
+    upstream: Option<Upstream>,
+}
+
+/// How far a backup is.
+#[derive(Debug)]
+struct Extent {
     /// As a storage has told in the recovery.
     found: Tid,
     /// `None` in the recovery.
@@ -35,129 +48,152 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// The database of a backup cluster, as a storage has told.
-    pub(crate) fn found(found: Tid) -> Backup {
-        Backup { found, progress: None }
+    /// The cluster is no backup yet, as far as is known.
+    pub(crate) fn new(upstream: Option<UpstreamSettings>) -> Backup {
+        Backup { extent: None, upstream: upstream.map(Upstream::new) }
     }
-}
 
-impl Master {
+    /// Whether the cluster is a backup.
+    pub(crate) fn is_there(&self) -> bool {
+        self.extent.is_some()
+    }
+
+    /// Whether the cluster is a backup of one that is not configured.
+    pub(crate) fn lacks_upstream(&self) -> bool {
+        self.extent.is_some() && self.upstream.is_none()
+    }
+
+    /// The cluster is a backup if a storage has told how far that is.
+    pub(crate) fn found(&mut self, found: Option<Tid>) {
+        self.extent = found.map(|found| Extent { found, progress: None });
+    }
+
+    /// Forgets that the cluster is a backup, and closes the connection to the upstream cluster.
+    pub(crate) fn forget(&mut self, links: &mut Links) {
+        self.extent = None;
+        self.leave_upstream(links);
+    }
+
     /// The recovery has ended: cells are as far as their storages have told.
-    pub(crate) fn restore_backup(&mut self, told: impl Fn(NodeId) -> Option<Tid>) {
-        let complete = |node| told(node).unwrap_or(Tid::ZERO);
-        let progress = Progress::new(&self.cluster.table, complete);
-        if let Some(backup) = &mut self.backup {
-            backup.progress = Some(progress);
+    pub(crate) fn restore(&mut self, table: &Table, told: impl Fn(NodeId) -> Option<Tid>) {
+        if let Some(extent) = &mut self.extent {
+            extent.progress = Some(Progress::new(table, |node| told(node).unwrap_or(Tid::ZERO)));
         }
     }
 
     /// An empty cluster becomes a backup.
-    pub(crate) fn become_empty_backup(&mut self) {
-        self.backup = Some(Backup::found(Tid::ZERO));
-        self.restore_backup(|_| None);
+    pub(crate) fn become_empty(&mut self, table: &Table) {
+        self.found(Some(Tid::ZERO));
+        self.restore(table, |_| None);
+    }
+
+    /// The running cluster becomes a backup.
+    pub(crate) fn become_running(&mut self, cluster: &mut Cluster, links: &mut Links) -> Handled {
+        if self.upstream.is_none() {
+            return Err(Refusal::denied(NO_UPSTREAM));
+        }
+        let tid = cluster.last_tid;
+        self.found(Some(tid));
+        let storages = cluster.members.identified(NodeType::Storage);
+        let is_there = |node| storages.iter().any(|(storage, _)| *storage == node);
+        self.restore(&cluster.table, |node| is_there(node).then_some(tid));
+        for (storage, _) in &storages {
+            if cluster.members.is_running(*storage) {
+                self.tell_operation(cluster, links, *storage);
+            }
+        }
+        self.begin(cluster, links);
+        Ok(())
+    }
+
+    /// Tells a storage to operate, and whether it does in a backup cluster.
+    pub(crate) fn tell_operation(&self, cluster: &Cluster, links: &mut Links, storage: NodeId) {
+        if let Some(connection) = cluster.members.connection_of(storage) {
+            links.notify(connection, StartOperation { backup: self.is_there() });
+        }
     }
 
     /// The last transaction that the cluster has with all before it; `None` if it is no backup.
-    pub(crate) fn backup_tid(&self) -> Option<Tid> {
-        let backup = self.backup.as_ref()?;
-        Some(backup.progress.as_ref().map_or(backup.found, |all| all.complete(&self.cluster.table)))
+    pub(crate) fn tid(&self, table: &Table) -> Option<Tid> {
+        let extent = self.extent.as_ref()?;
+        Some(extent.progress.as_ref().map_or(extent.found, |all| all.complete(table)))
     }
 
     /// The last transaction that each readable cell has with all before it.
-    pub(crate) fn common_backup_tid(&self) -> Option<Tid> {
-        let backup = self.backup.as_ref()?;
-        Some(backup.progress.as_ref().map_or(backup.found, |all| all.common(&self.cluster.table)))
+    pub(crate) fn common_tid(&self, table: &Table) -> Option<Tid> {
+        let extent = self.extent.as_ref()?;
+        Some(extent.progress.as_ref().map_or(extent.found, |all| all.common(table)))
     }
 
     /// The same, for some partitions.
-    pub(crate) fn common_backup_tid_of(
+    pub(crate) fn common_tid_of(
         &self,
+        table: &Table,
         partitions: impl Iterator<Item = Partition>,
     ) -> Option<Tid> {
-        let progress = self.backup.as_ref()?.progress.as_ref()?;
-        partitions.map(|partition| progress.common_of(&self.cluster.table, partition)).min()
+        let progress = self.extent.as_ref()?.progress.as_ref()?;
+        partitions.map(|partition| progress.common_of(table, partition)).min()
     }
 
     fn progress_mut(&mut self) -> Option<&mut Progress> {
-        self.backup.as_mut()?.progress.as_mut()
+        self.extent.as_mut()?.progress.as_mut()
+    }
+
+    /// Whether the last transaction upstream is known.
+    fn is_current(&self) -> bool {
+        let progress = self.extent.as_ref().and_then(|extent| extent.progress.as_ref());
+        progress.is_some_and(Progress::is_current)
     }
 
     /// Begins to follow the upstream cluster. Storages are told to operate before or after.
-    pub(crate) fn begin_backup(&mut self) {
-        info!(backup_tid = ?self.backup_tid(), "the cluster is a backup, connecting upstream");
-        self.phase = Phase::Backup;
-        self.cluster.set_state(&mut self.links, ClusterState::StartingBackup);
+    pub(crate) fn begin(&mut self, cluster: &mut Cluster, links: &mut Links) {
+        let backup_tid = self.tid(&cluster.table);
+        info!(?backup_tid, "the cluster is a backup, connecting upstream");
+        cluster.set_state(links, ClusterState::StartingBackup);
         if let Some(progress) = self.progress_mut() {
             progress.forget_orders();
         }
     }
 
-    /// The running cluster becomes a backup.
-    pub(crate) fn become_backup(&mut self) -> Handled {
-        let has_clients = !self.cluster.members.identified(NodeType::Client).is_empty();
-        if has_clients || !self.transactions.is_empty() {
-            return Err(Refusal::denied(
-                "Can not switch to STARTING_BACKUP state with pending transactions or connected \
-                 clients",
-            ));
-        }
-        if self.upstream.is_none() {
-            return Err(Refusal::denied(NO_UPSTREAM));
-        }
-        let tid = self.cluster.last_tid;
-        self.backup = Some(Backup::found(tid));
-        let members = &self.cluster.members;
-        let told: Vec<_> =
-            members.identified(NodeType::Storage).into_iter().map(|(id, _)| id).collect();
-        self.restore_backup(|node| told.contains(&node).then_some(tid));
-        for storage in
-            told.into_iter().filter(|id| self.cluster.members.is_running(*id)).collect::<Vec<_>>()
-        {
-            self.tell_operation(storage);
-        }
-        self.begin_backup();
-        Ok(())
-    }
-
-    /// Goes on when storages are ready or up to date; whether it has.
-    pub(crate) fn advance_backup(&mut self) -> bool {
-        match self.cluster.state() {
+    /// Goes on when storages are ready or up to date. The cluster is a backup no longer when it
+    /// gives a transaction: what is after that is not complete.
+    pub(crate) fn advance(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+    ) -> Option<Tid> {
+        match cluster.state() {
             ClusterState::StartingBackup => {
-                let nodes = self.cluster.table.readable_nodes();
-                if nodes.iter().all(|node| self.readiness.is_ready(*node)) {
-                    self.dial_upstream();
+                let nodes = cluster.table.readable_nodes();
+                if nodes.iter().all(|node| readiness.is_ready(*node)) {
+                    self.dial_upstream(links);
                 }
-                false
+                None
             }
             ClusterState::StoppingBackup => {
-                let tid = self.backup_tid().unwrap_or_default();
-                if self.common_backup_tid().unwrap_or_default() < tid {
-                    return false;
-                }
-                self.stops = Some(Stop::LeaveBackup(tid));
-                true
+                let tid = self.tid(&cluster.table).unwrap_or_default();
+                let common = self.common_tid(&cluster.table).unwrap_or_default();
+                (common >= tid).then_some(tid)
             }
-            _ => false,
+            _ => None,
         }
     }
 
-    /// The cluster will not be a backup any more. Cells that are behind others catch up first.
-    pub(crate) fn stop_backup(&mut self) {
-        let tid = self.backup_tid().unwrap_or_default();
-        if tid < self.cluster.last_tid {
-            warn!(%tid, last_tid = %self.cluster.last_tid, "stopping the backup: what is later is cut off");
+    /// The cluster will not be a backup any more: it leaves the upstream cluster.
+    pub(crate) fn begin_stop(&mut self, cluster: &Cluster, links: &mut Links) {
+        let (tid, last_tid) = (self.tid(&cluster.table).unwrap_or_default(), cluster.last_tid);
+        if tid < last_tid {
+            warn!(%tid, %last_tid, "stopping the backup: what is later is cut off");
         } else {
             info!(%tid, "stopping the backup");
         }
-        self.leave_upstream();
-        self.close_clients();
-        self.cluster.set_state(&mut self.links, ClusterState::StoppingBackup);
-        self.order_all();
+        self.leave_upstream(links);
     }
 
-    /// An operator stops the backup.
-    pub(crate) fn stop_backup_asked(&mut self) -> Handled {
-        if self.backup_tid() == Some(Tid::ZERO) && self.cluster.last_tid > Tid::ZERO {
+    /// Refuses that an operator stops a backup in which nothing is complete.
+    pub(crate) fn require_complete(&self, cluster: &Cluster) -> Handled {
+        if self.tid(&cluster.table) == Some(Tid::ZERO) && cluster.last_tid > Tid::ZERO {
             return Err(Refusal::denied(
                 "Nothing is replicated completely yet: leaving the backup would remove everything",
             ));
@@ -165,20 +201,10 @@ impl Master {
         Ok(())
     }
 
-    /// The upstream cluster is not reached any more. Clients would not notice that they read old
-    /// data.
-    fn upstream_down(&mut self) {
-        if !matches!(self.phase, Phase::Backup) || self.cluster.state() != ClusterState::BackingUp {
-            return;
-        }
-        error!("the connection to the upstream cluster has ended, connecting again");
-        self.close_clients();
-        self.begin_backup();
-    }
-
-    fn close_clients(&mut self) {
-        for (_, client) in self.cluster.members.identified(NodeType::Client) {
-            self.close(client);
-        }
+    /// The upstream cluster, and a storage of it, with which a partition of the backup is compared.
+    pub(crate) fn upstream_of(&self, partition: Partition) -> Option<(String, Address)> {
+        let upstream = self.upstream.as_ref().filter(|_| self.is_there())?;
+        let storage = upstream.storages_of(partition).into_iter().next()?;
+        Some((upstream.cluster().to_owned(), storage))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{error, info};
 use zodium_neo::messages::{
     AskLastTransaction, NodeInformation, NotifyNodeInformation, NotifyUpstreamAdmin,
     RequestIdentification,
@@ -13,9 +13,13 @@ use zodium_neo::{
     Partition, PartitionTable, Value,
 };
 
-use crate::Master;
-use crate::handling::{Handled, Refusal};
+use super::Backup;
+use crate::cluster::Cluster;
+use crate::handling::Refusal;
+use crate::links::Links;
+use crate::packs::Packs;
 use crate::peer::{Asked, Role};
+use crate::readiness::Readiness;
 use crate::settings::UpstreamSettings;
 
 /// Pause before the next master is dialled after one could not be used.
@@ -23,7 +27,7 @@ const DIAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// The upstream cluster, as far as it is known.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub(super) struct Upstream {
     cluster: String,
     masters: Masters,
     pause: Duration,
@@ -41,7 +45,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(settings: UpstreamSettings) -> Upstream {
+    /// One that is not connected.
+    pub(super) fn new(settings: UpstreamSettings) -> Upstream {
         let UpstreamSettings { cluster, masters } = settings;
         Upstream {
             cluster,
@@ -56,12 +61,13 @@ impl Upstream {
         }
     }
 
-    pub(crate) fn cluster(&self) -> &str {
+    /// Its name.
+    pub(super) fn cluster(&self) -> &str {
         &self.cluster
     }
 
     /// Forgets the connection, and what it has told.
-    pub(crate) fn disconnect(&mut self) -> Option<ConnectionId> {
+    fn disconnect(&mut self) -> Option<ConnectionId> {
         (self.table, self.knows_packs, self.pause) = (None, false, Duration::ZERO);
         self.storages.clear();
         self.admins.clear();
@@ -79,11 +85,6 @@ impl Upstream {
             all.rotate_left(first);
         }
         all
-    }
-
-    /// A storage with a partition.
-    pub(crate) fn storage_of(&self, partition: Partition) -> Option<Address> {
-        self.storages_of(partition).into_iter().next()
     }
 
     /// Notes nodes that have changed; whether there are admins among them.
@@ -106,169 +107,168 @@ impl Upstream {
     }
 }
 
-impl Master {
+impl Backup {
     /// Dials a master of the upstream cluster, unless one is connected.
-    pub(super) fn dial_upstream(&mut self) {
+    pub(super) fn dial_upstream(&mut self, links: &mut Links) {
         let Some(upstream) = &mut self.upstream else { return };
         if upstream.connection.is_some() {
             return;
         }
         let after = std::mem::replace(&mut upstream.pause, DIAL_PAUSE);
         let Some(address) = upstream.masters.take() else { return };
-        let connection = self.links.dial(Role::Upstream, address, after);
-        if let Some(upstream) = &mut self.upstream {
-            upstream.connection = Some(connection);
-        }
+        upstream.connection = Some(links.dial(Role::Upstream, address, after));
     }
 
-    pub(crate) fn identify_upstream(&mut self, connection: ConnectionId) {
+    /// Introduces this master to the upstream cluster, as a client.
+    pub(crate) fn identify(&self, cluster: &Cluster, links: &mut Links, connection: ConnectionId) {
         let Some(upstream) = &self.upstream else { return };
-        let (id, cluster) = (upstream.id, upstream.cluster.clone());
-        let own = self.cluster.settings.cluster.clone();
+        let own = cluster.settings.cluster.as_bytes();
         let request = RequestIdentification {
             node_type: NodeType::Client,
-            id,
+            id: upstream.id,
             address: None,
-            cluster: &cluster,
+            cluster: &upstream.cluster,
             id_timestamp: None,
-            extra: Extra::from_iter([("backup", Value::Bytes(own.as_bytes()))]),
+            extra: Extra::from_iter([("backup", Value::Bytes(own))]),
         };
-        self.links.ask(connection, request, Asked::Identification);
+        links.ask(connection, request, Asked::Identification);
     }
 
     /// Closes the connection to the upstream cluster.
-    pub(crate) fn leave_upstream(&mut self) {
+    pub(super) fn leave_upstream(&mut self, links: &mut Links) {
         let connection = self.upstream.as_mut().and_then(Upstream::disconnect);
-        connection.into_iter().for_each(|connection| self.close(connection));
+        connection.into_iter().for_each(|connection| links.close(connection));
     }
 
-    /// The connection to the upstream cluster has ended, or could not be made.
-    pub(crate) fn upstream_left(&mut self, connection: ConnectionId) {
-        let Some(upstream) = &mut self.upstream else { return };
+    /// The connection to the upstream cluster has ended, or could not be made; `false` if it was
+    /// not in use any more.
+    pub(crate) fn upstream_left(&mut self, connection: ConnectionId) -> bool {
+        let Some(upstream) = &mut self.upstream else { return false };
         if upstream.connection != Some(connection) {
-            return;
+            return false;
         }
         let pause = upstream.pause;
         upstream.disconnect();
         upstream.pause = pause;
-        self.upstream_down();
+        true
     }
 
-    /// Handles a message of a master of the upstream cluster.
-    pub(crate) fn upstream_says(
+    /// Handles a message of a master of the upstream cluster, unless any node may send it: it
+    /// gives that back.
+    pub(crate) fn upstream_says<'a>(
         &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        packs: &mut Packs,
         connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
-        let Some(upstream) = &mut self.upstream else { return Ok(()) };
+        message: Message<'a>,
+    ) -> Result<Option<Message<'a>>, Refusal> {
+        let Some(upstream) = &mut self.upstream else { return Ok(None) };
         match message {
             Message::AcceptIdentification(accepted) => {
                 if accepted.node_type != NodeType::Master || accepted.your_id.is_none() {
                     return Err(Refusal::protocol("the identification was accepted by no master"));
                 }
                 upstream.id = accepted.your_id;
-                self.accepted_upstream(connection);
+                self.accepted_upstream(cluster, links, packs, connection);
             }
             Message::NotPrimaryMaster(message) => {
                 upstream.masters.note(&message);
                 if message.primary.is_some() {
                     upstream.pause = Duration::ZERO;
                 }
-                self.close(connection);
+                links.close(connection);
             }
-            Message::NotifyNodeInformation(message) => self.upstream_nodes_told(message),
+            Message::NotifyNodeInformation(message) => {
+                self.upstream_nodes_told(cluster, links, readiness, message)
+            }
             Message::SendPartitionTable(message) => {
                 let table = PartitionTable::from_message(message);
                 let table = table.map_err(|error| Refusal::protocol(error.to_string()))?;
-                return self.upstream_table_told(connection, table);
+                self.upstream_table_told(cluster, links, readiness, connection, table);
             }
             Message::NotifyPartitionChanges(changes) => {
                 if let Some(table) = &mut upstream.table {
                     table.apply(&changes).map_err(|error| Refusal::protocol(error.to_string()))?;
-                    self.order_all();
+                    self.order_all(cluster, links, readiness);
                 }
             }
             Message::InvalidatePartitions(message) => {
-                return self.committed_upstream(message.tid, &message.partitions);
+                let (tid, partitions) = (message.tid, message.partitions);
+                self.committed_upstream(cluster, links, readiness, tid, &partitions)?;
             }
-            Message::NotifyPackSigned(message) => self.signed_upstream(connection, &message),
+            Message::NotifyPackSigned(message) => {
+                self.signed_upstream(cluster, links, readiness, packs, (connection, &message));
+            }
             Message::NotifyClusterInformation(_) => {}
             Message::StopOperation(_) => {
                 info!("the upstream cluster stops operating");
-                self.close(connection);
+                links.close(connection);
             }
             Message::Error(error) => {
-                let (peer, reason) = (self.links.name_of(connection), error.message);
+                let (peer, reason) = (links.name_of(connection), error.message);
                 info!(peer, code = %error.code, reason, "not accepted upstream, trying again");
-                self.close(connection);
+                links.close(connection);
             }
-            message => return self.upstream_answers(connection, id, message),
+            other => return Ok(Some(other)),
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn upstream_answers(
-        &mut self,
+    fn accepted_upstream(
+        &self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        packs: &Packs,
         connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
-        let asked = self.links.answered(connection, id);
-        match (asked, message) {
-            (Some(Asked::UpstreamLast), Message::AnswerLastTransaction(answer)) => {
-                if answer.tid < self.cluster.last_tid {
-                    let (upstream, here) = (answer.tid, self.cluster.last_tid);
-                    warn!(%upstream, %here, "the upstream cluster was truncated, leaving backup \
-                        mode in case this one must be truncated as well");
-                    self.stop_backup();
-                } else {
-                    self.upstream_is_at(answer.tid);
-                }
-                Ok(())
-            }
-            (Some(Asked::UpstreamPacks(from)), Message::AnswerPackOrders(answer)) => {
-                self.upstream_packs_told(from, answer.orders);
-                Ok(())
-            }
-            (_, other) => self.any_says(connection, id, &other),
-        }
-    }
-
-    fn accepted_upstream(&mut self, connection: ConnectionId) {
-        let upstream = self.links.name_of(connection);
+    ) {
+        let upstream = links.name_of(connection);
         info!(upstream, "connected to the primary master of the upstream cluster");
-        self.cluster.set_state(&mut self.links, ClusterState::BackingUp);
-        self.links.ask(connection, AskLastTransaction {}, Asked::UpstreamLast);
-        self.ask_upstream_packs(connection);
+        cluster.set_state(links, ClusterState::BackingUp);
+        links.ask(connection, AskLastTransaction {}, Asked::UpstreamLast);
+        self.ask_upstream_packs(cluster, links, packs, connection);
     }
 
-    fn upstream_nodes_told(&mut self, message: NotifyNodeInformation) {
+    fn upstream_nodes_told(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
+        message: NotifyNodeInformation,
+    ) {
         let Some(upstream) = &mut self.upstream else { return };
         if upstream.note(message.nodes) {
-            self.tell_upstream_admin(None);
+            self.tell_upstream_admin(cluster, links, None);
         }
-        self.order_all();
+        self.order_all(cluster, links, readiness);
     }
 
     /// Tells one admin of this cluster, or the one that has come, of one upstream.
-    pub(crate) fn tell_upstream_admin(&mut self, came: Option<ConnectionId>) {
+    pub(crate) fn tell_upstream_admin(
+        &self,
+        cluster: &Cluster,
+        links: &mut Links,
+        came: Option<ConnectionId>,
+    ) {
         let upstream = self.upstream.as_ref().and_then(|one| one.admins.values().next().cloned());
         let Some(address) = upstream else { return };
-        let first =
-            || self.cluster.members.identified(NodeType::Admin).first().map(|(_, one)| *one);
+        let first = || cluster.members.identified(NodeType::Admin).first().map(|(_, one)| *one);
         if let Some(connection) = came.or_else(first) {
-            self.links.notify(connection, NotifyUpstreamAdmin { address });
+            links.notify(connection, NotifyUpstreamAdmin { address });
         }
     }
 
     fn upstream_table_told(
         &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &Readiness,
         connection: ConnectionId,
         table: Option<PartitionTable>,
-    ) -> Handled {
+    ) {
         let (own, other) =
-            (self.cluster.table.partitions(), table.as_ref().map(PartitionTable::partitions));
+            (cluster.table.partitions(), table.as_ref().map(PartitionTable::partitions));
         if let Some(other) = other.filter(|other| *other != own) {
             error!(
                 own,
@@ -276,13 +276,11 @@ impl Master {
                 "the upstream cluster has another number of partitions: a \
                 backup cluster must be created with the same number"
             );
-            self.close(connection);
-            return Ok(());
+            return links.close(connection);
         }
         if let Some(upstream) = &mut self.upstream {
             upstream.table = table;
         }
-        self.order_all();
-        Ok(())
+        self.order_all(cluster, links, readiness);
     }
 }
