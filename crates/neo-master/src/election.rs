@@ -11,6 +11,7 @@ use zodium_neo::{Address, ConnectionId, Extra, Message, NodeState, NodeType};
 
 use crate::Master;
 use crate::Phase;
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::Links;
 use crate::members::Told;
@@ -40,7 +41,7 @@ impl Master {
         }
         self.election = self.cluster.clock.stamp();
         // With a partition of the network in two, each part would start without the other.
-        (self.may_start, self.may_create, self.last_table) = (false, false, None);
+        self.recovery.forbid_start();
         info!(master = ?self.cluster.id, "playing the primary master, recovering the cluster");
         self.begin_recovery();
         self.dial_rivals(Duration::ZERO);
@@ -76,26 +77,9 @@ impl Master {
 
     /// Each pair of masters has to meet before the recovery ends.
     pub(crate) fn challenge_again(&mut self) {
-        if matches!(self.phase, Phase::Recovery(_)) {
+        if matches!(self.phase, Phase::Recovery) {
             self.dial_rivals(DIAL_PAUSE);
         }
-    }
-
-    /// The recovery has ended: masters that were not met are down.
-    pub(crate) fn end_election(&mut self) -> Vec<Told> {
-        let own = self.cluster.settings.address.clone();
-        let mut changed = Vec::new();
-        for master in self.cluster.members.masters_mut() {
-            let is_met = master.address == own || master.connection.is_some();
-            if !is_met && master.state != NodeState::Down {
-                master.state = NodeState::Down;
-                changed.push(master.told());
-            }
-        }
-        for connection in self.links.with(|role| matches!(role, Role::Rival { .. })) {
-            self.links.forget(connection);
-        }
-        changed
     }
 
     /// Introduces this master to another one; `election` takes part in an election.
@@ -116,7 +100,7 @@ impl Master {
     /// Whether a master that introduces itself wins against this one.
     pub(crate) fn is_won_by(&self, election: Option<f64>, address: &Address) -> bool {
         let own = (self.election, &self.cluster.settings.address);
-        let is_electing = matches!(self.phase, Phase::Recovery(_));
+        let is_electing = matches!(self.phase, Phase::Recovery);
         is_electing && election.is_some_and(|election| (election, address) < own)
     }
 
@@ -175,4 +159,21 @@ impl Master {
             self.challenge_again();
         }
     }
+}
+
+/// The recovery has ended: masters that were not met are down. Gives those that were not before.
+pub(crate) fn end(cluster: &mut Cluster, links: &mut Links) -> Vec<Told> {
+    let own = cluster.settings.address.clone();
+    let mut changed = Vec::new();
+    for master in cluster.members.masters_mut() {
+        let is_met = master.address == own || master.connection.is_some();
+        if !is_met && master.state != NodeState::Down {
+            master.state = NodeState::Down;
+            changed.push(master.told());
+        }
+    }
+    for connection in links.with(|role| matches!(role, Role::Rival { .. })) {
+        links.forget(connection);
+    }
+    changed
 }

@@ -164,7 +164,7 @@ impl Master {
         }
         let cloned = partitions(request, "new_nid");
         if request.address.is_none() {
-            if matches!(self.phase, Phase::Recovery(_)) {
+            if matches!(self.phase, Phase::Recovery) {
                 return Err(Refusal::not_ready(NOT_READY));
             }
             if request.id.is_some() || cloned.is_empty() {
@@ -180,7 +180,7 @@ impl Master {
         let state = match (&self.phase, has_cells) {
             // It ends as soon as it has its id.
             _ if request.address.is_none() => NodeState::Down,
-            (Phase::Recovery(_), _) | (_, false) => NodeState::Pending,
+            (Phase::Recovery, _) | (_, false) => NodeState::Pending,
             (_, true) => NodeState::Running,
         };
         let about = About { device: names(request, "devpath"), ..About::default() };
@@ -191,8 +191,8 @@ impl Master {
         let storage = self.admit(connection, id, request.id, node)?;
         self.links.set_role(connection, Role::Storage(storage));
         self.assign_clone(storage, &cloned);
-        if let Phase::Recovery(_) = self.phase {
-            self.ask_recovery(connection);
+        if let Phase::Recovery = self.phase {
+            self.recovery.ask(&mut self.links, connection);
         } else {
             self.links.notify(connection, self.cluster.table.message());
             self.cluster.ask_known_by(&mut self.links, connection);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use zodium_neo::{Address, ConnectionId, Message, Packet, TableId};
-use zodium_types::Tid;
+use zodium_neo::{Address, ConnectionId, Message, Packet};
 
 use crate::Output;
 use crate::backup::Backup;
@@ -13,6 +12,7 @@ use crate::links::Links;
 use crate::packs::Packs;
 use crate::peer::Role;
 use crate::readiness::Readiness;
+use crate::recovery::Recovery;
 use crate::secondary::Secondary;
 use crate::settings::Settings;
 use crate::transactions::Transactions;
@@ -26,16 +26,7 @@ pub struct Master {
     pub(crate) phase: Phase,
     /// When this master began to be primary: the earliest one wins an election.
     pub(crate) election: f64,
-    /// How many recoveries have begun.
-    pub(crate) recoveries: u64,
-    /// The cluster starts without all storages that it could have.
-    pub(crate) may_start: bool,
-    /// The partition table that was in use before, unless an operator starts the cluster.
-    pub(crate) last_table: Option<TableId>,
-    /// An operator has started the cluster: one without a table is a new one.
-    pub(crate) may_create: bool,
-    /// All storages cut their databases after this transaction before they start.
-    pub(crate) truncate_tid: Option<Tid>,
+    pub(crate) recovery: Recovery,
     pub(crate) backup: Backup,
     pub(crate) readiness: Readiness,
     pub(crate) transactions: Transactions,
@@ -51,11 +42,7 @@ impl Master {
             links: Links::default(),
             phase: Phase::Secondary(Secondary::default()),
             election: 0.0,
-            recoveries: 0,
-            may_start: false,
-            last_table: None,
-            may_create: false,
-            truncate_tid: None,
+            recovery: Recovery::default(),
             backup: Backup::new(settings.upstream.clone()),
             cluster: Cluster::new(settings),
             readiness: Readiness::default(),
@@ -135,30 +122,6 @@ impl Master {
     /// The masters that are known, this one too.
     pub fn masters(&self) -> &[Address] {
         self.cluster.members.addresses()
-    }
-
-    /// Goes on to other phases when their time has come.
-    fn settle(&mut self) {
-        while self.settle_once() {}
-    }
-
-    /// One step of that; whether there may be another.
-    fn settle_once(&mut self) -> bool {
-        if let Some(stop) = self.stops.take() {
-            self.stop_operation(stop);
-            return true;
-        }
-        match self.phase {
-            Phase::Recovery(_) => self.advance_recovery(),
-            Phase::Verification(_) => self.advance_verification(),
-            Phase::Backup => {
-                let Master { cluster, links, readiness, backup, .. } = self;
-                self.stops = backup.advance(cluster, links, readiness).map(Stop::LeaveBackup);
-                self.stops.is_some()
-            }
-            Phase::Stopping => self.advance_stopping(),
-            Phase::Secondary(_) | Phase::Service => false,
-        }
     }
 
     /// Closes a connection after what was sent, and handles its end.

@@ -2,7 +2,6 @@
 
 use zodium_types::Tid;
 
-use crate::recovery::Recovery;
 use crate::secondary::Secondary;
 use crate::verification::Verification;
 
@@ -12,7 +11,7 @@ pub(crate) enum Phase {
     /// Another master is primary.
     Secondary(Secondary),
     /// The election, and then the search for the partition table.
-    Recovery(Recovery),
+    Recovery,
     /// What was being committed is finished or dropped.
     Verification(Verification),
     /// Clients read and write.

@@ -27,7 +27,7 @@ impl Master {
                 );
             }
             Message::AskRecovery(_) => {
-                let (table, truncate_tid) = (self.cluster.table.id(), self.truncate_tid);
+                let (table, truncate_tid) = (self.cluster.table.id(), self.recovery.truncate_tid());
                 let backup_tid = self.backup.tid(&self.cluster.table);
                 let answer = AnswerRecovery { table, backup_tid, truncate_tid };
                 self.links.answer(connection, id, answer);

@@ -7,19 +7,38 @@ use tracing::{error, info, warn};
 use zodium_neo::messages::{
     AnswerPartitionTable, AnswerRecovery, AskPartitionTable, AskRecovery, Truncate,
 };
-use zodium_neo::{ClusterState, ConnectionId, Message, NodeId, NodeState, NodeType, TableId};
+use zodium_neo::{ConnectionId, Message, NodeId, NodeState, NodeType, TableId};
 use zodium_types::Tid;
 
-use crate::Master;
-use crate::Phase;
+use crate::Stop;
+use crate::backup::Backup;
+use crate::cluster::Cluster;
+use crate::election;
 use crate::handling::{Handled, Refusal};
+use crate::links::Links;
 use crate::members::Node;
 use crate::peer::Asked;
 use crate::table::Table;
 
-/// What is known of storages.
+/// The recovery, and what was decided before it on how the cluster may start.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
+    /// How many recoveries have begun.
+    number: u64,
+    found: Found,
+    /// The cluster starts without all storages that it could have.
+    may_start: bool,
+    /// The partition table that was in use before, unless an operator starts the cluster.
+    last_table: Option<TableId>,
+    /// An operator has started the cluster: one without a table is a new one.
+    may_create: bool,
+    /// All storages cut their databases after this transaction before they start.
+    truncate_tid: Option<Tid>,
+}
+
+/// What is known of storages.
+#[derive(Debug, Default)]
+struct Found {
     /// The newest table that a storage has.
     newest: Option<TableId>,
     /// Storages with that table: the first one is asked for it. Empty when it is loaded.
@@ -35,41 +54,75 @@ struct Told {
     truncate_tid: Option<Tid>,
 }
 
-impl Master {
-    pub(crate) fn begin_recovery(&mut self) {
-        self.recoveries += 1;
-        self.phase = Phase::Recovery(Recovery::default());
+impl Recovery {
+    /// Begins to find the newest table.
+    pub(crate) fn begin(&mut self) {
+        self.number += 1;
+        self.found = Found::default();
         self.truncate_tid = None;
-        self.backup.forget(&mut self.links);
-        self.cluster.forget_table();
-        self.cluster.set_state(&mut self.links, ClusterState::Recovering);
-        for (_, connection) in self.cluster.members.identified(NodeType::Storage) {
-            self.ask_recovery(connection);
-        }
     }
 
-    pub(crate) fn ask_recovery(&mut self, connection: ConnectionId) {
-        self.links.ask(connection, AskRecovery {}, Asked::Recovery(self.recoveries));
+    /// The cluster starts only when all storages are there that it could have.
+    pub(crate) fn forbid_start(&mut self) {
+        (self.may_start, self.may_create, self.last_table) = (false, false, None);
     }
 
-    /// Handles the answer of a storage in the recovery.
-    pub(crate) fn recovery_told(
+    /// An operator starts the cluster with the storages that are there.
+    pub(crate) fn allow_start(&mut self) {
+        (self.may_start, self.may_create, self.last_table) = (true, true, None);
+    }
+
+    /// Operation stops. Whether the cluster may start again without all its storages depends on
+    /// the reason.
+    pub(crate) fn operation_stopped(&mut self, cluster: &Cluster, stop: Stop) {
+        // But not if storages that are away could keep what is cut.
+        self.may_start = match stop {
+            Stop::NotOperational => self.truncate_tid.is_none(),
+            Stop::Truncate(_) | Stop::Unsettled => false,
+            Stop::LeaveBackup(tid) => tid >= cluster.last_tid,
+        };
+        (self.may_create, self.last_table) = (false, cluster.table.id());
+    }
+
+    /// The transaction after which all storages are to cut their databases.
+    pub(crate) fn truncate_tid(&self) -> Option<Tid> {
+        self.truncate_tid
+    }
+
+    /// All storages have cut their databases.
+    pub(crate) fn truncated(&mut self) {
+        self.truncate_tid = None;
+    }
+
+    /// Asks a storage for what it has.
+    pub(crate) fn ask(&self, links: &mut Links, connection: ConnectionId) {
+        links.ask(connection, AskRecovery {}, Asked::Recovery(self.number));
+    }
+
+    fn ask_table(&self, links: &mut Links, connection: ConnectionId) {
+        links.ask(connection, AskPartitionTable {}, Asked::Table(self.number));
+    }
+
+    /// Handles the answer of a storage.
+    pub(crate) fn told(
         &mut self,
-        connection: ConnectionId,
-        storage: NodeId,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        backup: &mut Backup,
+        (connection, storage): (ConnectionId, NodeId),
         asked: Option<Asked>,
         message: Message<'_>,
     ) -> Handled {
         match (asked, message) {
             (Some(Asked::Recovery(number)), Message::AnswerRecovery(answer))
-                if number == self.recoveries =>
+                if number == self.number =>
             {
-                self.table_offered(connection, storage, &answer);
+                self.table_offered(links, connection, storage, &answer);
             }
             (Some(Asked::Table(number)), Message::AnswerPartitionTable(answer))
-                if number == self.recoveries =>
+                if number == self.number =>
             {
-                self.table_told(storage, &answer)?;
+                self.table_told(cluster, links, backup, storage, &answer)?;
             }
             // From before this recovery: the storage may have another table since.
             (_, Message::AnswerInformationLocked(_)) | (Some(_), _) => {}
@@ -80,197 +133,203 @@ impl Master {
 
     fn table_offered(
         &mut self,
+        links: &mut Links,
         connection: ConnectionId,
         storage: NodeId,
         answer: &AnswerRecovery,
     ) {
-        let Phase::Recovery(recovery) = &mut self.phase else { return };
         let AnswerRecovery { table, backup_tid, truncate_tid } = *answer;
-        recovery.told.insert(storage, Told { backup_tid, truncate_tid });
+        let found = &mut self.found;
+        found.told.insert(storage, Told { backup_tid, truncate_tid });
         let Some(table) = table.filter(|table| table.0 > 0) else { return };
-        let is_newer = recovery.newest.is_none_or(|newest| newest < table);
-        if is_newer {
-            (recovery.newest, recovery.is_loaded) = (Some(table), false);
-            recovery.sources = vec![storage];
-            self.links.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
-        } else if recovery.newest == Some(table) && !recovery.is_loaded {
-            recovery.sources.push(storage);
-            if recovery.sources.len() == 1 {
-                self.links.ask(connection, AskPartitionTable {}, Asked::Table(self.recoveries));
+        if found.newest.is_none_or(|newest| newest < table) {
+            (found.newest, found.is_loaded) = (Some(table), false);
+            found.sources = vec![storage];
+            self.ask_table(links, connection);
+        } else if found.newest == Some(table) && !found.is_loaded {
+            found.sources.push(storage);
+            if found.sources.len() == 1 {
+                self.ask_table(links, connection);
             }
         }
     }
 
-    fn table_told(&mut self, storage: NodeId, answer: &AnswerPartitionTable) -> Handled {
-        let Phase::Recovery(recovery) = &mut self.phase else { return Ok(()) };
-        if recovery.newest != Some(answer.table) {
+    fn table_told(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        backup: &mut Backup,
+        storage: NodeId,
+        answer: &AnswerPartitionTable,
+    ) -> Handled {
+        let found = &mut self.found;
+        if found.newest != Some(answer.table) {
             return Ok(());
         }
         let table = Table::load(answer).map_err(Refusal::protocol)?;
-        recovery.is_loaded = true;
-        recovery.sources.clear();
-        let told = recovery.told.get(&storage);
-        self.backup.found(told.and_then(|told| told.backup_tid));
+        found.is_loaded = true;
+        found.sources.clear();
+        let told = found.told.get(&storage);
+        backup.found(told.and_then(|told| told.backup_tid));
         self.truncate_tid = told.and_then(|told| told.truncate_tid);
         let mut added = Vec::new();
         for node in table.nodes() {
-            if self.cluster.members.get(node).is_none() {
+            if cluster.members.get(node).is_none() {
                 let unknown = Node::new(NodeType::Storage, None, NodeState::Down);
                 added.push(unknown.told(node));
-                self.cluster.members.insert(node, unknown);
+                cluster.members.insert(node, unknown);
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
-        if self.backup.lacks_upstream() {
+        if backup.lacks_upstream() {
             error!(
                 "the cluster does not start: this is the database of a backup cluster. Give \
                 --upstream-cluster and --upstream-masters"
             );
         }
-        self.cluster.table = table;
-        self.cluster.tell_nodes(&mut self.links, &added);
-        self.cluster.tell_table_to_admins(&mut self.links);
+        cluster.table = table;
+        cluster.tell_nodes(links, &added);
+        cluster.tell_table_to_admins(links);
         Ok(())
     }
 
-    /// A storage has left in the recovery.
-    pub(crate) fn storage_left_recovery(&mut self, storage: NodeId) {
-        if let Some(node) = self.cluster.members.get_mut(storage) {
+    /// A storage has left.
+    pub(crate) fn storage_left(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        storage: NodeId,
+    ) {
+        if let Some(node) = cluster.members.get_mut(storage) {
             (node.state, node.connection) = (NodeState::Down, None);
-            self.cluster.tell_node(&mut self.links, storage);
+            cluster.tell_node(links, storage);
         }
-        let Phase::Recovery(recovery) = &mut self.phase else { return };
-        recovery.told.remove(&storage);
-        let was_asked = recovery.sources.first() == Some(&storage);
-        recovery.sources.retain(|source| *source != storage);
+        let found = &mut self.found;
+        found.told.remove(&storage);
+        let was_asked = found.sources.first() == Some(&storage);
+        found.sources.retain(|source| *source != storage);
         if was_asked {
-            match recovery
-                .sources
-                .first()
-                .and_then(|next| self.cluster.members.connection_of(*next))
-            {
-                Some(next) => {
-                    self.links.ask(next, AskPartitionTable {}, Asked::Table(self.recoveries))
-                }
+            match found.sources.first().and_then(|next| cluster.members.connection_of(*next)) {
+                Some(next) => self.ask_table(links, next),
                 None => warn!(%storage, "no other storage has the newest partition table, waiting"),
             }
         }
     }
 
     /// Ends the recovery if it can be; whether it has.
-    pub(crate) fn advance_recovery(&mut self) -> bool {
-        let Some(storages) = self.storages_to_start() else { return false };
+    pub(crate) fn advance(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        backup: &mut Backup,
+    ) -> bool {
+        let Some(storages) = self.storages_to_start(cluster, backup) else { return false };
         let is_busy = |id: &NodeId| {
-            let connection = self.cluster.members.connection_of(*id);
-            connection.is_none_or(|connection| self.links.is_asked(connection))
+            let connection = cluster.members.connection_of(*id);
+            connection.is_none_or(|connection| links.is_asked(connection))
         };
         if storages.is_empty() || storages.iter().any(is_busy) {
             return false;
         }
-        if self.cluster.table.id().is_none() {
-            self.start_new_cluster(&storages);
+        if cluster.table.id().is_none() {
+            create_table(cluster, links, &storages);
             return true;
         }
-        if self.cut_first() {
+        if self.cut_first(cluster, links) {
             return false;
         }
-        let connected = |id: &NodeId| self.cluster.members.connection_of(*id).is_some();
-        let storages = self.cluster.table.nodes().into_iter().filter(connected).collect();
-        self.run_storages(&storages);
-        let members = &self.cluster.members;
-        self.cluster.table.outdate(None, |id| members.is_running(id));
+        let connected = |id: &NodeId| cluster.members.connection_of(*id).is_some();
+        let storages = cluster.table.nodes().into_iter().filter(connected).collect();
+        run_storages(cluster, links, &storages);
+        let members = &cluster.members;
+        cluster.table.outdate(None, |id| members.is_running(id));
         // Also when all its storages are there: one that has not answered yet, or that was just
         // being added, may have later versions. Their numbers must not be given to others. And a
         // master that was primary before sees by it that another one has been since.
-        self.cluster.table.begin_anew();
-        self.cluster.tell_table_to_admins(&mut self.links);
-        if let Phase::Recovery(recovery) = &mut self.phase {
-            let told = std::mem::take(&mut recovery.told);
-            let backup_tid = |node| told.get(&node).and_then(|told: &Told| told.backup_tid);
-            self.backup.restore(&self.cluster.table, backup_tid);
-        }
-        self.begin_verification();
+        cluster.table.begin_anew();
+        cluster.tell_table_to_admins(links);
+        let told = std::mem::take(&mut self.found.told);
+        backup.restore(&cluster.table, |node| told.get(&node).and_then(|told| told.backup_tid));
         true
     }
 
     /// The storages that the cluster starts with, if it may start.
-    fn storages_to_start(&self) -> Option<BTreeSet<NodeId>> {
-        let is_pending = |id: NodeId| self.cluster.members.state(id) == Some(NodeState::Pending);
-        let Phase::Recovery(recovery) = &self.phase else { return None };
-        if self.backup.lacks_upstream() {
+    fn storages_to_start(&self, cluster: &Cluster, backup: &Backup) -> Option<BTreeSet<NodeId>> {
+        let is_pending = |id: NodeId| cluster.members.state(id) == Some(NodeState::Pending);
+        let found = &self.found;
+        if backup.lacks_upstream() {
             return None;
         }
-        if recovery.newest.is_some() && !recovery.is_loaded {
+        if found.newest.is_some() && !found.is_loaded {
             // Another table is loaded, or none: with that, what was committed since would be lost.
             return None;
         }
-        if self.cluster.table.id().is_some() && self.cluster.table.is_filled() {
-            let storages = self.cluster.table.operational_nodes(is_pending);
+        if cluster.table.id().is_some() && cluster.table.is_filled() {
+            let storages = cluster.table.operational_nodes(is_pending);
             // Others may have what was committed since an older table, or, after a newer one, what
             // another master committed meanwhile.
-            let is_last = self.last_table.is_none_or(|last| self.cluster.table.id() == Some(last));
+            let is_last = self.last_table.is_none_or(|last| cluster.table.id() == Some(last));
             if self.may_start && is_last {
                 return Some(storages.into_iter().filter(|id| is_pending(*id)).collect());
             }
             // All that are cut must be there, or those that come later keep what is cut.
             let cuts = self.truncate_tid.is_some() && !storages.is_empty();
-            let storages = if cuts { self.cluster.table.nodes() } else { storages };
+            let storages = if cuts { cluster.table.nodes() } else { storages };
             return storages.iter().all(|id| is_pending(*id)).then_some(storages);
         }
-        let identified = self.cluster.members.identified(NodeType::Storage);
+        let identified = cluster.members.identified(NodeType::Storage);
         let enough =
-            self.cluster.settings.autostart.is_some_and(|count| identified.len() >= count as usize);
+            cluster.settings.autostart.is_some_and(|count| identified.len() >= count as usize);
         // A table that a storage is still asked for makes the cluster an old one. And after a loss
         // of storages the one with the table may be away: only an operator can know.
-        (self.cluster.table.id().is_none() && (self.may_create || enough))
+        (cluster.table.id().is_none() && (self.may_create || enough))
             .then(|| identified.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Has storages note that they are to be cut, which have not; whether there are any.
-    fn cut_first(&mut self) -> bool {
-        let (Some(tid), Phase::Recovery(recovery)) = (self.truncate_tid, &self.phase) else {
-            return false;
-        };
+    fn cut_first(&self, cluster: &Cluster, links: &mut Links) -> bool {
+        let Some(tid) = self.truncate_tid else { return false };
         let is_behind = |told: &Told| told.truncate_tid.is_none_or(|other| other > tid);
-        let behind: Vec<_> = recovery
+        let behind: Vec<_> = self
+            .found
             .told
             .iter()
             .filter(|(_, told)| is_behind(told))
-            .filter_map(|(id, _)| self.cluster.members.connection_of(*id))
+            .filter_map(|(id, _)| cluster.members.connection_of(*id))
             .collect();
         for connection in &behind {
-            self.links.notify(*connection, Truncate { tid });
-            self.ask_recovery(*connection);
+            links.notify(*connection, Truncate { tid });
+            self.ask(links, *connection);
         }
         !behind.is_empty()
     }
+}
 
-    fn run_storages(&mut self, storages: &BTreeSet<NodeId>) {
-        let mut told = Vec::new();
-        for id in storages {
-            if let Some(node) = self.cluster.members.get_mut(*id) {
-                node.state = NodeState::Running;
-                told.push(node.told(*id));
-            }
+/// Storages that the cluster starts with run, and the election ends.
+fn run_storages(cluster: &mut Cluster, links: &mut Links, storages: &BTreeSet<NodeId>) {
+    let mut told = Vec::new();
+    for id in storages {
+        if let Some(node) = cluster.members.get_mut(*id) {
+            node.state = NodeState::Running;
+            told.push(node.told(*id));
         }
-        told.extend(self.end_election());
-        self.cluster.tell_nodes(&mut self.links, &told);
     }
+    told.extend(election::end(cluster, links));
+    cluster.tell_nodes(links, &told);
+}
 
-    /// Makes the first partition table of a cluster.
-    fn start_new_cluster(&mut self, storages: &BTreeSet<NodeId>) {
-        info!(storages = storages.len(), "creating a partition table");
-        self.run_storages(storages);
-        for id in storages {
-            self.cluster.table.add_member(*id);
-        }
-        let devices = self.cluster.devices();
-        // There are storages, so it succeeds.
-        if self.cluster.table.tweak(&BTreeSet::new(), &devices).is_some() {
-            self.cluster.table.next_id();
-        }
-        self.cluster.table.forget_members_without_cells();
-        self.cluster.tell_table_to_admins(&mut self.links);
-        self.begin_verification();
+/// Makes the first partition table of a cluster.
+fn create_table(cluster: &mut Cluster, links: &mut Links, storages: &BTreeSet<NodeId>) {
+    info!(storages = storages.len(), "creating a partition table");
+    run_storages(cluster, links, storages);
+    for id in storages {
+        cluster.table.add_member(*id);
     }
+    let devices = cluster.devices();
+    // There are storages, so it succeeds.
+    if cluster.table.tweak(&BTreeSet::new(), &devices).is_some() {
+        cluster.table.next_id();
+    }
+    cluster.table.forget_members_without_cells();
+    cluster.tell_table_to_admins(links);
 }

@@ -3,6 +3,7 @@
 use tracing::{error, info, warn};
 use zodium_neo::messages::AnswerUnfinishedTransactions;
 use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition};
+use zodium_types::Tid;
 
 use crate::Master;
 use crate::handling::{Handled, Refusal};
@@ -60,7 +61,7 @@ impl Master {
         asked: Option<Asked>,
         message: Message<'_>,
     ) -> Handled {
-        match (&self.phase, asked, message) {
+        match (&mut self.phase, asked, message) {
             (_, Some(Asked::OldPacks(number)), Message::AnswerPackOrders(answer)) => {
                 let answer_of = (storage, number);
                 self.packs.old_orders_told(
@@ -73,7 +74,7 @@ impl Master {
             }
             // In the recovery it is about a table from before.
             (phase, Some(Asked::Known(id)), Message::Pong(_)) => {
-                if !matches!(phase, Phase::Recovery(_)) {
+                if !matches!(phase, Phase::Recovery) {
                     self.cluster.table.known(storage, id);
                     if matches!(phase, Phase::Service | Phase::Backup) {
                         self.drop_fed_cells();
@@ -82,11 +83,13 @@ impl Master {
                 }
                 Ok(())
             }
-            (Phase::Recovery(_), asked, message) => {
-                self.recovery_told(connection, storage, asked, message)
+            (Phase::Recovery, asked, message) => {
+                let Master { cluster, links, recovery, backup, .. } = self;
+                recovery.told(cluster, links, backup, (connection, storage), asked, message)
             }
-            (Phase::Verification(_), asked, message) => {
-                self.verification_told(connection, storage, asked, message)
+            (Phase::Verification(verification), asked, message) => {
+                let (transactions, packs) = (&mut self.transactions, &mut self.packs);
+                verification.told(transactions, packs, (connection, storage), asked, message)
             }
             // Answers to what was asked in the phase before.
             (_, Some(_), _) => Ok(()),
@@ -167,6 +170,13 @@ impl Master {
         error!("Partition {partition} corrupted in: {}", nodes.join(", "));
     }
 
+    /// A storage does not answer any more, if it has been asked in the verification.
+    pub(crate) fn left_verification(&mut self, connection: ConnectionId) {
+        if let Phase::Verification(verification) = &mut self.phase {
+            verification.left(connection);
+        }
+    }
+
     /// The connection of a storage has ended.
     pub(crate) fn storage_left(&mut self, connection: ConnectionId, storage: NodeId) {
         self.left_verification(connection);
@@ -175,8 +185,9 @@ impl Master {
             return;
         }
         node.connection = None;
-        if matches!(self.phase, Phase::Recovery(_)) {
-            return self.storage_left_recovery(storage);
+        if matches!(self.phase, Phase::Recovery) {
+            let Master { cluster, links, recovery, .. } = self;
+            return recovery.storage_left(cluster, links, storage);
         }
         match node.state {
             // An operator has stopped it.
@@ -193,7 +204,7 @@ impl Master {
                 self.cluster.tell_node(&mut self.links, storage);
             }
         }
-        if self.truncate_tid.is_some() {
+        if self.recovery.truncate_tid().is_some() {
             self.stops = Some(Stop::NotOperational);
             return;
         }
@@ -211,5 +222,34 @@ impl Master {
             return;
         }
         self.storage_gone(connection, storage);
+    }
+
+    /// Tells a storage to operate.
+    pub(crate) fn start_storage(&mut self, storage: NodeId) {
+        if self.cluster.members.connection_of(storage).is_some() {
+            self.readiness.start(storage);
+            self.backup.tell_operation(&self.cluster, &mut self.links, storage);
+        }
+    }
+
+    /// A storage operates.
+    pub(crate) fn storage_ready(&mut self, storage: NodeId) {
+        if !self.readiness.set_ready(storage) {
+            return;
+        }
+        self.packs.tell_signed_to(&self.cluster, &mut self.links, storage, Tid::ZERO);
+        self.retry_delayed();
+        self.order_all();
+    }
+
+    /// A storage does not take part any more. The table says so already.
+    pub(crate) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
+        self.readiness.remove(storage);
+        self.transactions.storage_left(storage);
+        self.commit_locked();
+        self.packs.left(&self.cluster, &mut self.links, connection);
+        self.packs.may_be_completed(&self.cluster, &mut self.links);
+        self.retry_delayed();
+        self.order_all();
     }
 }

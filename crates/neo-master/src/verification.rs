@@ -12,13 +12,15 @@ use tracing::info;
 use zodium_neo::messages::{
     AskFinalTID, AskLastIDs, AskLockedTransactions, AskPackOrders, Ping, ValidateTransaction,
 };
-use zodium_neo::{ClusterState, ConnectionId, Message, NodeId, NodeType};
+use zodium_neo::{ConnectionId, Message, NodeId, NodeType};
 use zodium_types::{Oid, Tid};
 
-use crate::Master;
-use crate::Phase;
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
+use crate::links::Links;
+use crate::packs::Packs;
 use crate::peer::Asked;
+use crate::transactions::Transactions;
 
 /// How far the verification is.
 #[derive(Debug, Default)]
@@ -49,70 +51,63 @@ enum Step {
     Packs,
 }
 
-impl Master {
-    pub(crate) fn begin_verification(&mut self) {
-        info!("verifying what was being committed");
-        self.phase = Phase::Verification(Verification::default());
-        self.cluster.set_state(&mut self.links, ClusterState::Verifying);
-        self.transactions.reset();
-        for (_, storage) in self.cluster.members.identified(NodeType::Storage) {
-            self.links.notify(storage, self.cluster.table.message());
+impl Verification {
+    /// Begins: storages learn the table, and say what they have locked.
+    pub(crate) fn begin(cluster: &mut Cluster, links: &mut Links, is_backup: bool) -> Verification {
+        let mut verification = Verification::default();
+        for (_, storage) in cluster.members.identified(NodeType::Storage) {
+            links.notify(storage, cluster.table.message());
         }
-        self.cluster.ask_known(&mut self.links);
+        cluster.ask_known(links);
         // Cells that are out of date count for nothing: what they had locked, others have, too.
         // Nothing is locked in a backup cluster.
-        for storage in self.readable_connections() {
-            if !self.backup.is_there() {
-                self.ask_and_wait(storage, AskLockedTransactions {}, Asked::Locked);
+        if !is_backup {
+            for storage in readable_connections(cluster) {
+                let asked = Asked::Locked;
+                verification.ask_and_wait(links, storage, AskLockedTransactions {}, asked);
             }
         }
-    }
-
-    fn readable_connections(&self) -> Vec<ConnectionId> {
-        let nodes = self.cluster.table.readable_nodes();
-        nodes.iter().filter_map(|node| self.cluster.members.connection_of(*node)).collect()
+        verification
     }
 
     fn ask_and_wait<'a>(
         &mut self,
+        links: &mut Links,
         connection: ConnectionId,
         message: impl Into<Message<'a>>,
         asked: Asked,
     ) {
-        if let Phase::Verification(verification) = &mut self.phase {
-            *verification.waiting.entry(connection).or_default() += 1;
-            self.links.ask(connection, message, asked);
-        }
+        *self.waiting.entry(connection).or_default() += 1;
+        links.ask(connection, message, asked);
     }
 
-    /// Handles the answer of a storage in the verification.
-    pub(crate) fn verification_told(
+    /// Handles the answer of a storage.
+    pub(crate) fn told(
         &mut self,
-        connection: ConnectionId,
-        storage: NodeId,
+        transactions: &mut Transactions,
+        packs: &mut Packs,
+        (connection, storage): (ConnectionId, NodeId),
         asked: Option<Asked>,
         message: Message<'_>,
     ) -> Handled {
-        let Phase::Verification(verification) = &mut self.phase else { return Ok(()) };
         match (asked, message) {
             (Some(Asked::Locked), Message::AnswerLockedTransactions(answer)) => {
                 for (ttid, tid) in answer.transactions.0 {
-                    verification.voted.entry(ttid).or_default().insert(storage);
-                    tid.map(|tid| verification.tids.insert(ttid, tid));
+                    self.voted.entry(ttid).or_default().insert(storage);
+                    tid.map(|tid| self.tids.insert(ttid, tid));
                 }
             }
             (Some(Asked::FinalTid(ttid)), Message::AnswerFinalTID(answer)) => {
-                answer.tid.map(|tid| verification.tids.insert(ttid, tid));
+                answer.tid.map(|tid| self.tids.insert(ttid, tid));
             }
             (Some(Asked::Committed), Message::Pong(_)) => {}
             (Some(Asked::LastIds), Message::AnswerLastIDs(answer)) => {
-                verification.last_tid =
-                    verification.last_tid.max(answer.last_tid.unwrap_or_default());
-                verification.last_oid = verification.last_oid.max(answer.last_oid);
-                self.transactions.note_first(answer.first_tid);
+                self.last_tid = self.last_tid.max(answer.last_tid.unwrap_or_default());
+                self.last_oid = self.last_oid.max(answer.last_oid);
+                transactions.note_first(answer.first_tid);
             }
             (Some(Asked::Packs), Message::AnswerPackOrders(answer)) => {
-                answer.orders.into_iter().for_each(|order| self.packs.add(order));
+                answer.orders.into_iter().for_each(|order| packs.add(order));
             }
             // From before the recovery.
             (_, Message::AnswerInformationLocked(_)) => return Ok(()),
@@ -127,111 +122,121 @@ impl Master {
     }
 
     fn answer_counted(&mut self, connection: ConnectionId) {
-        let Phase::Verification(verification) = &mut self.phase else { return };
-        if let Some(count) = verification.waiting.get_mut(&connection) {
+        if let Some(count) = self.waiting.get_mut(&connection) {
             *count -= 1;
             if *count == 0 {
-                verification.waiting.remove(&connection);
+                self.waiting.remove(&connection);
             }
         }
     }
 
     /// A storage does not answer any more.
-    pub(crate) fn left_verification(&mut self, connection: ConnectionId) {
-        if let Phase::Verification(verification) = &mut self.phase {
-            verification.waiting.remove(&connection);
-        }
+    pub(crate) fn left(&mut self, connection: ConnectionId) {
+        self.waiting.remove(&connection);
     }
 
-    /// Goes on when all have answered; whether it has.
-    pub(crate) fn advance_verification(&mut self) -> bool {
-        let Phase::Verification(verification) = &mut self.phase else { return false };
-        if !verification.waiting.is_empty() {
-            return false;
-        }
-        match verification.step {
+    /// Whether storages have to answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Goes on when all have answered; `false` if that was the last step.
+    pub(crate) fn advance(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        transactions: &mut Transactions,
+    ) -> bool {
+        match self.step {
             Step::Locked => {
-                verification.step = Step::Outcomes;
-                self.ask_outcomes();
+                self.step = Step::Outcomes;
+                self.ask_outcomes(cluster, links);
             }
             Step::Outcomes => {
-                verification.step = Step::Metadata;
-                for connection in self.validate(true) {
-                    self.ask_and_wait(connection, Ping {}, Asked::Committed);
+                self.step = Step::Metadata;
+                for connection in self.validate(cluster, links, true) {
+                    self.ask_and_wait(links, connection, Ping {}, Asked::Committed);
                 }
             }
             Step::Metadata => {
-                verification.step = Step::LastIds;
-                self.validate(false);
+                self.step = Step::LastIds;
+                self.validate(cluster, links, false);
                 // A storage that is to be cut is cut before it answers.
-                for (_, storage) in self.cluster.members.identified(NodeType::Storage) {
-                    self.ask_and_wait(storage, AskLastIDs {}, Asked::LastIds);
+                for (_, storage) in cluster.members.identified(NodeType::Storage) {
+                    self.ask_and_wait(links, storage, AskLastIDs {}, Asked::LastIds);
                 }
             }
             Step::LastIds => {
-                verification.step = Step::Packs;
-                self.cluster.last_tid = verification.last_tid;
-                verification.last_oid.into_iter().for_each(|oid| self.transactions.note_oid(oid));
-                self.transactions.begin_after(self.cluster.last_tid);
-                self.truncate_tid = None;
-                self.ask_packs();
+                self.step = Step::Packs;
+                cluster.last_tid = self.last_tid;
+                self.last_oid.into_iter().for_each(|oid| transactions.note_oid(oid));
+                transactions.begin_after(self.last_tid);
+                self.ask_packs(cluster, links);
             }
-            Step::Packs => self.begin_operation(),
+            Step::Packs => return false,
         }
         true
     }
 
+    /// Whether storages have said their last ids: those that were to be cut are cut.
+    pub(crate) fn knows_last_ids(&self) -> bool {
+        self.step == Step::Packs
+    }
+
     /// Some storages may have committed what others have only voted.
-    fn ask_outcomes(&mut self) {
-        let Phase::Verification(verification) = &self.phase else { return };
-        let open =
-            verification.voted.iter().filter(|(ttid, _)| !verification.tids.contains_key(ttid));
+    fn ask_outcomes(&mut self, cluster: &Cluster, links: &mut Links) {
+        let open = self.voted.iter().filter(|(ttid, _)| !self.tids.contains_key(ttid));
         let mut questions = Vec::new();
         for (ttid, voted) in open {
-            let Some(partition) = self.cluster.table.partition_of_tid(*ttid) else { continue };
-            let cells = self.cluster.table.row(partition).iter();
+            let Some(partition) = cluster.table.partition_of_tid(*ttid) else { continue };
+            let cells = cluster.table.row(partition).iter();
             let others = cells.filter(|cell| cell.is_readable() && !voted.contains(&cell.node));
-            let connected = others.filter_map(|cell| self.cluster.members.connection_of(cell.node));
+            let connected = others.filter_map(|cell| cluster.members.connection_of(cell.node));
             questions.extend(connected.map(|connection| (connection, *ttid)));
         }
         for (connection, ttid) in questions {
-            self.ask_and_wait(connection, AskFinalTID { ttid }, Asked::FinalTid(ttid));
+            self.ask_and_wait(links, connection, AskFinalTID { ttid }, Asked::FinalTid(ttid));
         }
     }
 
     /// Has storages commit what others have locked or committed: those with the metadata, or those
     /// without. Gives their connections.
-    fn validate(&mut self, has_metadata: bool) -> BTreeSet<ConnectionId> {
-        let Phase::Verification(verification) = &self.phase else { return BTreeSet::new() };
+    fn validate(
+        &self,
+        cluster: &Cluster,
+        links: &mut Links,
+        has_metadata: bool,
+    ) -> BTreeSet<ConnectionId> {
         let mut orders = Vec::new();
-        for (ttid, tid) in &verification.tids {
-            let row = self
-                .cluster
-                .table
-                .partition_of_tid(*ttid)
-                .map(|partition| self.cluster.table.row(partition));
+        for (ttid, tid) in &self.tids {
+            let row =
+                cluster.table.partition_of_tid(*ttid).map(|partition| cluster.table.row(partition));
             let is_holder =
                 |node: NodeId| row.is_some_and(|row| row.iter().any(|cell| cell.node == node));
-            let voted = verification.voted.get(ttid).into_iter().flatten();
+            let voted = self.voted.get(ttid).into_iter().flatten();
             let voted = voted.filter(|node| is_holder(**node) == has_metadata);
-            let connected =
-                voted.filter_map(|storage| self.cluster.members.connection_of(*storage));
+            let connected = voted.filter_map(|storage| cluster.members.connection_of(*storage));
             orders.extend(connected.map(|connection| (connection, *ttid, *tid)));
         }
         for (connection, ttid, tid) in &orders {
-            info!(%ttid, %tid, storage = self.links.name_of(*connection), "committing a transaction");
-            self.links.notify(*connection, ValidateTransaction { ttid: *ttid, tid: *tid });
+            info!(%ttid, %tid, storage = links.name_of(*connection), "committing a transaction");
+            links.notify(*connection, ValidateTransaction { ttid: *ttid, tid: *tid });
         }
         orders.into_iter().map(|(connection, ..)| connection).collect()
     }
 
-    fn ask_packs(&mut self) {
-        let nodes = self.cluster.table.readable_nodes();
-        let completed =
-            nodes.iter().filter_map(|node| self.cluster.members.get(*node)?.completed_pack);
+    fn ask_packs(&mut self, cluster: &Cluster, links: &mut Links) {
+        let nodes = cluster.table.readable_nodes();
+        let completed = nodes.iter().filter_map(|node| cluster.members.get(*node)?.completed_pack);
         let id = completed.min().map_or(Tid::ZERO, Tid::next);
-        for storage in self.readable_connections() {
-            self.ask_and_wait(storage, AskPackOrders { id }, Asked::Packs);
+        for storage in readable_connections(cluster) {
+            self.ask_and_wait(links, storage, AskPackOrders { id }, Asked::Packs);
         }
     }
+}
+
+/// The connections of storages with readable cells.
+fn readable_connections(cluster: &Cluster) -> Vec<ConnectionId> {
+    let nodes = cluster.table.readable_nodes();
+    nodes.iter().filter_map(|node| cluster.members.connection_of(*node)).collect()
 }

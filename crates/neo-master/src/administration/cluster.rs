@@ -20,7 +20,7 @@ impl Master {
     ) -> Handled {
         match state {
             ClusterState::Verifying => {
-                if !matches!(self.phase, Phase::Recovery(_)) {
+                if !matches!(self.phase, Phase::Recovery) {
                     return Err(Refusal::denied("Can not switch to this state"));
                 }
                 self.allow_start()?;
@@ -77,7 +77,7 @@ impl Master {
                 "Cannot exit recovery now: node {storage} is entering cluster"
             )));
         }
-        (self.may_start, self.may_create, self.last_table) = (true, true, None);
+        self.recovery.allow_start();
         Ok(())
     }
 

@@ -1,0 +1,188 @@
+//! The phases of a primary master: how each begins, and when it ends.
+
+use tracing::{info, warn};
+use zodium_neo::messages::{NodeInformation, NotifyNodeInformation, StopOperation, Truncate};
+use zodium_neo::{ClusterState, NodeState, NodeType};
+use zodium_types::Tid;
+
+use crate::Master;
+use crate::verification::Verification;
+use crate::{Phase, Stop};
+
+impl Master {
+    /// Goes on to other phases when their time has come.
+    pub(crate) fn settle(&mut self) {
+        while self.settle_once() {}
+    }
+
+    /// One step of that; whether there may be another.
+    fn settle_once(&mut self) -> bool {
+        if let Some(stop) = self.stops.take() {
+            self.stop_operation(stop);
+            return true;
+        }
+        match self.phase {
+            Phase::Recovery => self.advance_recovery(),
+            Phase::Verification(_) => self.advance_verification(),
+            Phase::Backup => self.advance_backup(),
+            Phase::Stopping => self.advance_stopping(),
+            Phase::Secondary(_) | Phase::Service => false,
+        }
+    }
+
+    /// Finds the newest partition table.
+    pub(crate) fn begin_recovery(&mut self) {
+        self.phase = Phase::Recovery;
+        self.recovery.begin();
+        self.backup.forget(&mut self.links);
+        self.cluster.forget_table();
+        self.cluster.set_state(&mut self.links, ClusterState::Recovering);
+        for (_, connection) in self.cluster.members.identified(NodeType::Storage) {
+            self.recovery.ask(&mut self.links, connection);
+        }
+    }
+
+    fn advance_recovery(&mut self) -> bool {
+        let Master { cluster, links, recovery, backup, .. } = self;
+        let is_ended = recovery.advance(cluster, links, backup);
+        if is_ended {
+            self.begin_verification();
+        }
+        is_ended
+    }
+
+    /// Finds out what was being committed.
+    fn begin_verification(&mut self) {
+        info!("verifying what was being committed");
+        self.cluster.set_state(&mut self.links, ClusterState::Verifying);
+        self.transactions.reset();
+        let Master { cluster, links, backup, .. } = self;
+        self.phase = Phase::Verification(Verification::begin(cluster, links, backup.is_there()));
+    }
+
+    fn advance_verification(&mut self) -> bool {
+        let Master { phase: Phase::Verification(verification), cluster, links, .. } = self else {
+            return false;
+        };
+        if verification.is_waiting() {
+            return false;
+        }
+        if !verification.advance(cluster, links, &mut self.transactions) {
+            self.begin_operation();
+        } else if verification.knows_last_ids() {
+            self.recovery.truncated();
+        }
+        true
+    }
+
+    /// Clients are served from now on, or the cluster follows another one.
+    fn begin_operation(&mut self) {
+        let is_empty = self.cluster.last_tid == Tid::ZERO;
+        if !self.backup.is_there() && self.cluster.settings.begins_as_backup && is_empty {
+            self.backup.become_empty(&self.cluster.table);
+        }
+        if self.backup.is_there() {
+            self.phase = Phase::Backup;
+            self.backup.begin(&mut self.cluster, &mut self.links);
+        } else {
+            info!(last_tid = %self.cluster.last_tid, "the cluster is running");
+            self.phase = Phase::Service;
+            self.cluster.set_state(&mut self.links, ClusterState::Running);
+        }
+        for (storage, _) in self.cluster.members.identified(NodeType::Storage) {
+            if self.cluster.members.is_running(storage) {
+                self.start_storage(storage);
+            }
+        }
+        // The table that was found may have some. Storages may have said before now that they know
+        // it, and do not say so again.
+        self.drop_fed_cells();
+    }
+
+    /// Ends operation, and recovers the cluster again.
+    fn stop_operation(&mut self, stop: Stop) {
+        let truncate = match stop {
+            Stop::Truncate(tid) | Stop::LeaveBackup(tid) => Some(tid),
+            Stop::NotOperational | Stop::Unsettled => None,
+        };
+        match stop {
+            Stop::NotOperational => {
+                warn!("partitions cannot be read any more, the cluster stops operating");
+            }
+            Stop::Unsettled => warn!(
+                "a storage was lost that does not know which others are up to date: the cluster \
+                 stops operating until it is back, or an operator starts it"
+            ),
+            Stop::Truncate(_) | Stop::LeaveBackup(_) => {}
+        }
+        if matches!(self.phase, Phase::Stopping) {
+            // What is being committed cannot be any more.
+            return self.transactions.reset();
+        }
+        if !matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_)) {
+            return;
+        }
+        self.recovery.operation_stopped(&self.cluster, stop);
+        self.packs = Default::default();
+        self.readiness.reset();
+        self.transactions.reset();
+        for (_, client) in self.cluster.members.identified(NodeType::Client) {
+            self.links.notify(client, StopOperation {});
+            self.close(client);
+        }
+        let mut told = Vec::new();
+        for (id, connection) in self.cluster.members.identified(NodeType::Storage) {
+            self.links.notify(connection, StopOperation {});
+            if let Some(tid) = truncate {
+                self.links.notify(connection, Truncate { tid });
+            }
+            if let Some(node) = self.cluster.members.get_mut(id)
+                && node.state == NodeState::Running
+            {
+                node.state = NodeState::Pending;
+                told.push(node.told(id));
+            }
+        }
+        self.cluster.tell_nodes(&mut self.links, &told);
+        self.begin_recovery();
+        self.challenge_again();
+    }
+
+    fn advance_backup(&mut self) -> bool {
+        let Master { cluster, links, readiness, backup, .. } = self;
+        self.stops = backup.advance(cluster, links, readiness).map(Stop::LeaveBackup);
+        self.stops.is_some()
+    }
+
+    /// The cluster shuts down: what is being committed is, and then all nodes end.
+    pub(crate) fn begin_stopping(&mut self) {
+        info!("an operator stops the cluster");
+        self.phase = Phase::Stopping;
+        self.cluster.set_state(&mut self.links, ClusterState::Stopping);
+        // An error would only make clients try again.
+        self.readiness.close();
+    }
+
+    /// Ends all nodes when nothing is being committed any more.
+    fn advance_stopping(&mut self) -> bool {
+        if !self.transactions.is_empty() || self.links.is_exiting() {
+            return false;
+        }
+        for (id, connection) in self.cluster.members.identified(NodeType::Storage) {
+            let Some(node) = self.cluster.members.get(id) else { continue };
+            let information = NodeInformation {
+                node_type: NodeType::Storage,
+                address: node.address.clone(),
+                id: Some(id),
+                state: NodeState::Down,
+                id_timestamp: None,
+            };
+            let timestamp = self.cluster.clock.stamp();
+            self.links
+                .notify(connection, NotifyNodeInformation { timestamp, nodes: vec![information] });
+        }
+        self.links.forget_all_but(None);
+        self.links.exit();
+        false
+    }
+}
