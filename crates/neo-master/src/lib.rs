@@ -28,7 +28,6 @@ mod packs;
 mod peer;
 mod phase;
 mod phases;
-mod questions;
 mod readiness;
 mod recovery;
 mod secondary;

@@ -2,21 +2,26 @@
 
 use std::time::Duration;
 
-use zodium_neo::{Address, ConnectionId, Message, Packet};
+use zodium_neo::messages::{
+    AnswerClusterState, AnswerLastIDs, AnswerLastTransaction, AnswerRecovery, Pong,
+};
+use zodium_neo::{Address, ConnectionId, Message, NodeType, Packet};
 
-use crate::Output;
 use crate::backup::Backup;
 use crate::cluster::Cluster;
-use crate::handling::Handled;
-use crate::links::Links;
+use crate::election::{self, Election};
+use crate::handling::{Handled, Refusal};
+use crate::identification::Newcomer;
+use crate::links::{Links, Request};
 use crate::packs::Packs;
 use crate::peer::Role;
 use crate::readiness::Readiness;
 use crate::recovery::Recovery;
 use crate::secondary::Secondary;
 use crate::settings::Settings;
+use crate::status::Counts;
 use crate::transactions::Transactions;
-use crate::{Phase, Stop};
+use crate::{Output, Phase, Status, Stop};
 
 /// A master of a NEO cluster.
 #[derive(Debug)]
@@ -24,8 +29,7 @@ pub struct Master {
     pub(crate) cluster: Cluster,
     pub(crate) links: Links,
     pub(crate) phase: Phase,
-    /// When this master began to be primary: the earliest one wins an election.
-    pub(crate) election: f64,
+    pub(crate) election: Election,
     pub(crate) recovery: Recovery,
     pub(crate) backup: Backup,
     pub(crate) readiness: Readiness,
@@ -41,7 +45,7 @@ impl Master {
         Master {
             links: Links::default(),
             phase: Phase::Secondary(Secondary::default()),
-            election: 0.0,
+            election: Election::default(),
             recovery: Recovery::default(),
             backup: Backup::new(settings.upstream.clone()),
             cluster: Cluster::new(settings),
@@ -71,8 +75,12 @@ impl Master {
     /// A connection that was dialled is there.
     pub fn connected(&mut self, connection: ConnectionId) {
         match self.links.role(connection) {
-            Some(Role::Rival { .. }) => self.identify_as_master(connection, Some(self.election)),
-            Some(Role::Primary { .. }) => self.identify_as_master(connection, None),
+            Some(Role::Rival { .. }) => {
+                self.election.challenge(&self.cluster, &mut self.links, connection)
+            }
+            Some(Role::Primary { .. }) => {
+                election::identify(&self.cluster, &mut self.links, connection, None);
+            }
             Some(Role::Upstream) => {
                 self.backup.identify(&self.cluster, &mut self.links, connection);
             }
@@ -114,6 +122,28 @@ impl Master {
         }
     }
 
+    /// What the master says of itself.
+    pub fn status(&mut self) -> Status {
+        let Counts { storages, storages_down, clients } = self.cluster.counts();
+        let primary = match &self.phase {
+            Phase::Secondary(secondary) => secondary.primary().map(ToString::to_string),
+            _ => None,
+        };
+        let is_primary = !matches!(self.phase, Phase::Secondary(_));
+        Status {
+            node: self.cluster.id,
+            is_primary,
+            primary,
+            state: is_primary.then_some(self.cluster.state()),
+            last_tid: self.cluster.last_tid,
+            storages,
+            storages_down,
+            clients,
+            transactions: self.transactions.len(),
+            committed: self.transactions.committed(),
+        }
+    }
+
     /// What is to be done now, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         self.links.take_outputs()
@@ -122,6 +152,82 @@ impl Master {
     /// The masters that are known, this one too.
     pub fn masters(&self) -> &[Address] {
         self.cluster.members.addresses()
+    }
+
+    fn stranger_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::RequestIdentification(request) => {
+                let from = Request { connection, id };
+                self.identify(&Newcomer { from, request: &request })
+            }
+            Message::Ping(_) => self.any_says(connection, id, &message),
+            other => Err(Refusal::unexpected(&other)),
+        }
+    }
+
+    /// A node introduces itself.
+    fn identify(&mut self, newcomer: &Newcomer<'_>) -> Handled {
+        let Master { cluster, links, backup, phase, .. } = self;
+        newcomer.check(cluster, links)?;
+        if let Phase::Secondary(secondary) = phase {
+            secondary.redirect(cluster, links, newcomer.from.connection, newcomer.request);
+            return Ok(());
+        }
+        newcomer.check_state(cluster)?;
+        match newcomer.request.node_type {
+            NodeType::Master => self.identify_master(newcomer),
+            NodeType::Storage => self.identify_storage(newcomer),
+            NodeType::Client => newcomer.join_as_client(cluster, links),
+            NodeType::Admin => newcomer.join_as_admin(cluster, links, backup),
+        }
+    }
+
+    /// Handles a message that any node may send.
+    pub(crate) fn any_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: &Message<'_>,
+    ) -> Handled {
+        match message {
+            Message::Ping(_) => self.links.answer(connection, id, Pong {}),
+            Message::FlushLog(_) | Message::Pong(_) => {}
+            Message::AskClusterState(_) => {
+                self.links.answer(
+                    connection,
+                    id,
+                    AnswerClusterState { state: Some(self.cluster.state()) },
+                );
+            }
+            Message::AskRecovery(_) => {
+                let (table, truncate_tid) = (self.cluster.table.id(), self.recovery.truncate_tid());
+                let backup_tid = self.backup.tid(&self.cluster.table);
+                let answer = AnswerRecovery { table, backup_tid, truncate_tid };
+                self.links.answer(connection, id, answer);
+            }
+            Message::AskLastIDs(_) => {
+                let answer = AnswerLastIDs {
+                    last_tid: Some(self.transactions.last_tid(self.cluster.last_tid)),
+                    last_oid: Some(self.transactions.last_oid()),
+                    first_tid: self.transactions.first_tid(),
+                };
+                self.links.answer(connection, id, answer);
+            }
+            Message::AskLastTransaction(_) => {
+                self.links.answer(
+                    connection,
+                    id,
+                    AnswerLastTransaction { tid: self.cluster.last_tid },
+                );
+            }
+            other => return Err(Refusal::unexpected(other)),
+        }
+        Ok(())
     }
 
     /// Closes a connection after what was sent, and handles its end.
@@ -147,7 +253,7 @@ impl Master {
             Role::Upstream => self.upstream_left(connection),
             Role::Storage(storage) => self.storage_left(connection, *storage),
             Role::Client(client) => self.client_lost(connection, *client),
-            Role::Admin(admin) => self.admin_left(*admin),
+            Role::Admin(admin) => self.cluster.members.remove(*admin),
         }
     }
 }

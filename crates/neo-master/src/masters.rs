@@ -1,13 +1,128 @@
 //! What masters say: those of this cluster, and those of the upstream one.
 
-use tracing::{error, warn};
-use zodium_neo::{ClusterState, ConnectionId, Message, NodeType};
+use tracing::{debug, error, info, warn};
+use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeState, NodeType};
 
 use crate::Master;
-use crate::handling::Handled;
-use crate::peer::Asked;
+use crate::Phase;
+use crate::election;
+use crate::handling::{Handled, Refusal};
+use crate::identification::Newcomer;
+use crate::peer::{Asked, Role};
 
 impl Master {
+    /// A master introduces itself: the one that was primary for longer wins.
+    pub(crate) fn identify_master(&mut self, newcomer: &Newcomer<'_>) -> Handled {
+        let address = newcomer.master_address(&self.cluster)?;
+        let election = newcomer.request.id_timestamp;
+        if matches!(self.phase, Phase::Recovery)
+            && self.election.is_won_by(&self.cluster, election, &address)
+        {
+            self.become_secondary(address, None);
+            return Ok(());
+        }
+        let told = newcomer.admit_master(&mut self.cluster, &mut self.links, &address);
+        let Some(told) = told else { return Ok(()) };
+        // The connection that this one has made to it is not needed.
+        let is_rival =
+            |role: &Role| matches!(role, Role::Rival { address: other } if *other == address);
+        self.links.with(is_rival).into_iter().for_each(|rival| self.close(rival));
+        newcomer.accept_master(&mut self.cluster, &mut self.links, address, told);
+        Ok(())
+    }
+
+    /// Handles a message of a master that this one dialled in an election.
+    pub(crate) fn rival_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        let Some(Role::Rival { address }) = self.links.role(connection) else { return Ok(()) };
+        let address = address.clone();
+        match message {
+            Message::AcceptIdentification(accepted) => {
+                if accepted.node_type != NodeType::Master || accepted.your_id.is_none() {
+                    return Err(Refusal::protocol("the identification was accepted by no master"));
+                }
+                info!(primary = %address, "accepted by the primary master");
+                let role = Role::Primary { address: address.clone(), is_accepted: false };
+                self.links.set_role(connection, role);
+                self.become_secondary(address, Some(connection));
+                self.primary_says(connection, id, accepted.into())
+            }
+            Message::NotPrimaryMaster(message) => {
+                let members = &mut self.cluster.members;
+                message.masters.iter().for_each(|known| members.add_master(known));
+                let primary = message.primary.and_then(|at| message.masters.get(at as usize));
+                let primary = primary.filter(|primary| {
+                    let known = members.master(primary);
+                    // It may not know yet that this one has won against its primary.
+                    **primary != self.cluster.settings.address
+                        && known.is_none_or(|master| master.connection.is_none())
+                });
+                match primary.cloned() {
+                    Some(primary) => self.become_secondary(primary, None),
+                    None => self.close(connection),
+                }
+                Ok(())
+            }
+            Message::Error(error) => {
+                debug!(master = %address, code = %error.code, reason = error.message,
+                    "not accepted by a master, trying again");
+                self.close(connection);
+                Ok(())
+            }
+            other => self.any_says(connection, id, &other),
+        }
+    }
+
+    /// An attempt to reach another master is over.
+    pub(crate) fn rival_left(&mut self) {
+        self.challenge_again();
+    }
+
+    /// Masters that were not met are dialled again while the election goes on.
+    pub(crate) fn challenge_again(&mut self) {
+        if matches!(self.phase, Phase::Recovery) {
+            election::challenge_again(&self.cluster, &mut self.links);
+        }
+    }
+
+    /// A secondary master has left.
+    pub(crate) fn secondary_left(&mut self, address: &Address) {
+        let Some(master) = self.cluster.members.master_mut(address) else { return };
+        (master.connection, master.state) = (None, NodeState::Down);
+        let told = master.told();
+        if !matches!(self.phase, Phase::Secondary(_)) {
+            self.cluster.tell_nodes(&mut self.links, &[told]);
+            self.challenge_again();
+        }
+    }
+
+    /// Handles a message of the master that may be primary.
+    pub(crate) fn primary_says(
+        &mut self,
+        connection: ConnectionId,
+        id: u32,
+        message: Message<'_>,
+    ) -> Handled {
+        let Phase::Secondary(secondary) = &mut self.phase else { return Ok(()) };
+        let (cluster, links) = (&mut self.cluster, &mut self.links);
+        match secondary.primary_says(cluster, links, connection, message)? {
+            Some(other) => self.any_says(connection, id, &other),
+            None => Ok(()),
+        }
+    }
+
+    /// The connection to the master that may be primary has ended.
+    pub(crate) fn primary_left(&mut self, connection: ConnectionId, was_accepted: bool) {
+        let Phase::Secondary(secondary) = &mut self.phase else { return };
+        if !secondary.primary_left(&self.cluster, &mut self.links, connection, was_accepted) {
+            self.play_primary();
+        }
+    }
+
     /// Handles a message of a master of the upstream cluster.
     pub(crate) fn upstream_says(
         &mut self,

@@ -2,10 +2,13 @@
 
 use tracing::{info, warn};
 use zodium_neo::messages::{NodeInformation, NotifyNodeInformation, StopOperation, Truncate};
-use zodium_neo::{ClusterState, NodeState, NodeType};
+use zodium_neo::{Address, ClusterState, ConnectionId, NodeState, NodeType};
 use zodium_types::Tid;
 
 use crate::Master;
+use crate::election;
+use crate::packs::Packs;
+use crate::secondary::Secondary;
 use crate::verification::Verification;
 use crate::{Phase, Stop};
 
@@ -30,8 +33,34 @@ impl Master {
         }
     }
 
+    /// Begins to be primary. No node is connected then.
+    pub(crate) fn play_primary(&mut self) {
+        self.links.forget_all_but(None);
+        self.election.begin(&mut self.cluster);
+        // With a partition of the network in two, each part would start without the other.
+        self.recovery.forbid_start();
+        info!(master = ?self.cluster.id, "playing the primary master, recovering the cluster");
+        self.begin_recovery();
+        election::dial_rivals(&self.cluster, &mut self.links);
+    }
+
+    /// Another master is primary. `connection` leads to it, if there is one.
+    pub(crate) fn become_secondary(&mut self, primary: Address, connection: Option<ConnectionId>) {
+        info!(%primary, "playing a secondary master");
+        self.links.forget_all_but(connection);
+        self.cluster.forget_nodes();
+        self.cluster.members.add_master(&primary);
+        self.transactions.reset();
+        self.readiness.reset();
+        self.packs = Packs::default();
+        self.stops = None;
+        self.backup.forget(&mut self.links);
+        let secondary = Secondary::new(&self.cluster, &mut self.links, primary, connection);
+        self.phase = Phase::Secondary(secondary);
+    }
+
     /// Finds the newest partition table.
-    pub(crate) fn begin_recovery(&mut self) {
+    fn begin_recovery(&mut self) {
         self.phase = Phase::Recovery;
         self.recovery.begin();
         self.backup.forget(&mut self.links);
@@ -123,7 +152,7 @@ impl Master {
             return;
         }
         self.recovery.operation_stopped(&self.cluster, stop);
-        self.packs = Default::default();
+        self.packs = Packs::default();
         self.readiness.reset();
         self.transactions.reset();
         for (_, client) in self.cluster.members.identified(NodeType::Client) {

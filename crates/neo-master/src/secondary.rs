@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use tracing::{info, warn};
-use zodium_neo::messages::{NotPrimaryMaster, RequestIdentification};
+use zodium_neo::messages::{NotPrimaryMaster, NotifyNodeInformation, RequestIdentification};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, NodeState, NodeType};
 
-use crate::Master;
-use crate::Phase;
-use crate::handling::{Handled, Refusal};
-use crate::packs::Packs;
+use crate::cluster::Cluster;
+use crate::handling::Refusal;
+use crate::links::Links;
 use crate::peer::Role;
 
 /// Pause before the primary master that has closed the connection is dialled again.
@@ -28,186 +27,194 @@ pub(crate) struct Secondary {
 }
 
 impl Secondary {
+    /// The life after another master has turned out to be primary. `connection` leads to that one,
+    /// if there is one.
+    pub(crate) fn new(
+        cluster: &Cluster,
+        links: &mut Links,
+        primary: Address,
+        connection: Option<ConnectionId>,
+    ) -> Secondary {
+        let failed = vec![cluster.settings.address.clone()];
+        let mut secondary = Secondary { failed, ..Secondary::default() };
+        secondary.follow(links, primary, connection, Duration::ZERO);
+        secondary
+    }
+
     /// The primary master, once it has accepted this one.
     pub(crate) fn primary(&self) -> Option<&Address> {
         self.primary.as_ref().filter(|_| self.is_accepted)
     }
-}
-
-impl Master {
-    /// Another master is primary. `connection` leads to it, if there is one.
-    pub(crate) fn become_secondary(&mut self, primary: Address, connection: Option<ConnectionId>) {
-        info!(%primary, "playing a secondary master");
-        self.links.forget_all_but(connection);
-        self.cluster.members.clear();
-        for master in self.cluster.members.masters_mut() {
-            (master.state, master.connection) = (NodeState::Down, None);
-        }
-        self.cluster.members.add_master(&primary);
-        self.transactions.reset();
-        self.readiness.reset();
-        self.packs = Packs::default();
-        self.stops = None;
-        self.cluster.forget_told_state();
-        self.backup.forget(&mut self.links);
-        let failed = vec![self.cluster.settings.address.clone()];
-        let secondary = Secondary { primary: None, is_accepted: false, failed, connection };
-        self.phase = Phase::Secondary(secondary);
-        self.follow(primary, connection, Duration::ZERO);
-    }
 
     /// Dials a master that may be primary, unless it is connected.
-    fn follow(&mut self, primary: Address, known: Option<ConnectionId>, after: Duration) {
+    fn follow(
+        &mut self,
+        links: &mut Links,
+        primary: Address,
+        known: Option<ConnectionId>,
+        after: Duration,
+    ) {
         let role = Role::Primary { address: primary.clone(), is_accepted: false };
-        let connection = known.unwrap_or_else(|| self.links.dial(role, primary.clone(), after));
-        if let Phase::Secondary(secondary) = &mut self.phase {
-            if !secondary.failed.contains(&primary) {
-                secondary.failed.push(primary.clone());
-            }
-            (secondary.primary, secondary.is_accepted) = (Some(primary), false);
-            secondary.connection = Some(connection);
+        let connection = known.unwrap_or_else(|| links.dial(role, primary.clone(), after));
+        if !self.failed.contains(&primary) {
+            self.failed.push(primary.clone());
         }
+        (self.primary, self.is_accepted) = (Some(primary), false);
+        self.connection = Some(connection);
     }
 
-    /// Handles a message of the master that may be primary.
-    pub(crate) fn primary_says(
+    /// Handles a message of the master that may be primary, unless any node may send it: it gives
+    /// that back.
+    pub(crate) fn primary_says<'a>(
         &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
         connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
+        message: Message<'a>,
+    ) -> Result<Option<Message<'a>>, Refusal> {
         match message {
             Message::AcceptIdentification(accepted) => {
                 let Some(own) = accepted.your_id.filter(|_| accepted.node_type == NodeType::Master)
                 else {
                     return Err(Refusal::protocol("the identification was accepted by no master"));
                 };
-                self.cluster.id = Some(own);
-                self.accepted_by_primary(connection, accepted.id);
+                cluster.id = Some(own);
+                self.accepted(cluster, links, connection, accepted.id);
             }
-            Message::NotifyNodeInformation(message) => {
-                for node in &message.nodes {
-                    let Some(address) = &node.address else { continue };
-                    if node.id == self.cluster.id && node.state == NodeState::Down {
-                        info!("an operator has stopped this master");
-                        self.links.exit();
-                    } else if node.node_type == NodeType::Master {
-                        self.master_told(address, node.id, node.state);
-                    }
-                }
-            }
+            Message::NotifyNodeInformation(message) => nodes_told(cluster, links, &message),
             Message::NotifyClusterInformation(message) => {
                 if message.state == ClusterState::Stopping {
                     info!("the cluster stops");
-                    self.links.exit();
+                    links.exit();
                 }
             }
             Message::NotPrimaryMaster(message) => {
-                message.masters.iter().for_each(|known| self.cluster.members.add_master(known));
+                message.masters.iter().for_each(|known| cluster.members.add_master(known));
                 let primary = message.primary.and_then(|at| message.masters.get(at as usize));
-                match primary.filter(|primary| **primary != self.cluster.settings.address) {
-                    Some(primary) => self.redirected(connection, primary.clone()),
-                    None => self.close(connection),
+                match primary.filter(|primary| **primary != cluster.settings.address) {
+                    Some(primary) => self.redirected(links, connection, primary.clone()),
+                    None => links.close(connection),
                 }
             }
             Message::Error(error) => {
-                let primary = self.links.name_of(connection);
+                let primary = links.name_of(connection);
                 info!(primary, code = %error.code, reason = error.message, "not accepted by the \
                     primary master");
-                self.close(connection);
+                links.close(connection);
             }
-            other => return self.any_says(connection, id, &other),
+            other => return Ok(Some(other)),
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn accepted_by_primary(&mut self, connection: ConnectionId, id: Option<NodeId>) {
-        if let Some(Role::Primary { address, .. }) = self.links.role(connection) {
+    fn accepted(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        connection: ConnectionId,
+        id: Option<NodeId>,
+    ) {
+        if let Some(Role::Primary { address, .. }) = links.role(connection) {
             let role = Role::Primary { address: address.clone(), is_accepted: true };
-            self.links.set_role(connection, role);
+            links.set_role(connection, role);
         }
-        let Phase::Secondary(secondary) = &mut self.phase else { return };
-        secondary.is_accepted = true;
-        let Some(primary) = secondary.primary.clone() else { return };
-        info!(%primary, master = ?self.cluster.id, "identified to the primary master");
-        self.master_told(&primary, id, NodeState::Running);
-    }
-
-    /// The id of a master is known after its end, too: operators name it by that.
-    fn master_told(&mut self, address: &Address, id: Option<NodeId>, state: NodeState) {
-        if state == NodeState::Unknown && *address != self.cluster.settings.address {
-            return self.cluster.members.remove_master(address);
-        }
-        self.cluster.members.add_master(address);
-        for master in self.cluster.members.masters_mut() {
-            if master.address == *address {
-                (master.id, master.state) = (id, state);
-            } else if master.id == id {
-                master.id = None;
-            }
-        }
+        self.is_accepted = true;
+        let Some(primary) = &self.primary else { return };
+        info!(%primary, master = ?cluster.id, "identified to the primary master");
+        master_told(cluster, primary, id, NodeState::Running);
     }
 
     /// The master names another one as primary.
-    fn redirected(&mut self, connection: ConnectionId, primary: Address) {
-        let Phase::Secondary(secondary) = &mut self.phase else { return };
-        if secondary.primary.as_ref() == Some(&primary) {
-            return self.close(connection);
+    fn redirected(&mut self, links: &mut Links, connection: ConnectionId, primary: Address) {
+        if self.primary.as_ref() == Some(&primary) {
+            return links.close(connection);
         }
-        secondary.connection = None;
-        self.close(connection);
-        self.follow(primary, None, Duration::ZERO);
+        self.connection = None;
+        links.close(connection);
+        self.follow(links, primary, None, Duration::ZERO);
     }
 
-    /// The connection to the master that may be primary has ended.
-    pub(crate) fn primary_left(&mut self, connection: ConnectionId, was_accepted: bool) {
-        let own = self.cluster.settings.address.clone();
-        let Phase::Secondary(secondary) = &mut self.phase else { return };
-        if secondary.connection != Some(connection) {
-            return;
+    /// The connection to the master that may be primary has ended. `false` if there is no other
+    /// one to follow: all others are down, or secondary as well.
+    pub(crate) fn primary_left(
+        &mut self,
+        cluster: &Cluster,
+        links: &mut Links,
+        connection: ConnectionId,
+        was_accepted: bool,
+    ) -> bool {
+        if self.connection != Some(connection) {
+            return true;
         }
-        secondary.connection = None;
-        if was_accepted && let Some(primary) = secondary.primary.clone() {
+        self.connection = None;
+        if was_accepted && let Some(primary) = self.primary.clone() {
             warn!(%primary, "the connection to the primary master has ended");
-            secondary.failed = vec![own];
-            return self.follow(primary, None, DIAL_PAUSE);
+            self.failed = vec![cluster.settings.address.clone()];
+            self.follow(links, primary, None, DIAL_PAUSE);
+            return true;
         }
-        let others = self.cluster.members.addresses().iter();
-        let next = others.filter(|address| !secondary.failed.contains(address)).min().cloned();
-        match next {
-            Some(next) => self.follow(next, None, Duration::ZERO),
-            // All others are down, or secondary as well.
-            None => self.play_primary(),
+        let others = cluster.members.addresses().iter();
+        let next = others.filter(|address| !self.failed.contains(address)).min().cloned();
+        let is_any = next.is_some();
+        if let Some(next) = next {
+            self.follow(links, next, None, Duration::ZERO);
         }
+        is_any
     }
 
     /// A node introduces itself to a secondary master: it learns where the primary one is.
     pub(crate) fn redirect(
         &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
         connection: ConnectionId,
         request: &RequestIdentification<'_>,
     ) {
-        let Phase::Secondary(secondary) = &self.phase else { return };
-        let primary = secondary.primary().filter(|one| request.address.as_ref() != Some(one));
+        let primary = self.primary().filter(|one| request.address.as_ref() != Some(one));
         let is_rival = request.node_type == NodeType::Master && request.id_timestamp.is_some();
-        let is_known = secondary.primary() == request.address.as_ref();
+        let is_known = self.primary() == request.address.as_ref();
         if let (Some(rival), true) = (&request.address, is_rival)
-            && secondary.primary().is_none()
-            && secondary.primary.as_ref() != Some(rival)
+            && self.primary().is_none()
+            && self.primary.as_ref() != Some(rival)
         {
-            let (rival, old) = (rival.clone(), secondary.connection);
-            self.cluster.members.add_master(&rival);
-            self.close(connection);
-            if let Phase::Secondary(secondary) = &mut self.phase {
-                secondary.connection = None;
-            }
-            old.into_iter().for_each(|old| self.close(old));
-            return self.follow(rival, None, Duration::ZERO);
+            let (rival, old) = (rival.clone(), self.connection.take());
+            cluster.members.add_master(&rival);
+            links.close(connection);
+            old.into_iter().for_each(|old| links.close(old));
+            return self.follow(links, rival, None, Duration::ZERO);
         }
-        let masters = self.cluster.members.addresses().to_vec();
+        let masters = cluster.members.addresses().to_vec();
         let place = primary.and_then(|one| masters.iter().position(|known| known == one));
         let primary = place.and_then(|place| u32::try_from(place).ok()).filter(|_| !is_known);
-        self.links.notify(connection, NotPrimaryMaster { primary, masters });
-        self.close(connection);
+        links.notify(connection, NotPrimaryMaster { primary, masters });
+        links.close(connection);
+    }
+}
+
+/// The primary master tells nodes, maybe this one.
+fn nodes_told(cluster: &mut Cluster, links: &mut Links, message: &NotifyNodeInformation) {
+    for node in &message.nodes {
+        let Some(address) = &node.address else { continue };
+        if node.id == cluster.id && node.state == NodeState::Down {
+            info!("an operator has stopped this master");
+            links.exit();
+        } else if node.node_type == NodeType::Master {
+            master_told(cluster, address, node.id, node.state);
+        }
+    }
+}
+
+/// The id of a master is known after its end, too: operators name it by that.
+fn master_told(cluster: &mut Cluster, address: &Address, id: Option<NodeId>, state: NodeState) {
+    if state == NodeState::Unknown && *address != cluster.settings.address {
+        return cluster.members.remove_master(address);
+    }
+    cluster.members.add_master(address);
+    for master in cluster.members.masters_mut() {
+        if master.address == *address {
+            (master.id, master.state) = (id, state);
+        } else if master.id == id {
+            master.id = None;
+        }
     }
 }

@@ -3,9 +3,6 @@
 use zodium_neo::{ClusterState, NodeId};
 use zodium_types::Tid;
 
-use crate::Master;
-use crate::Phase;
-
 /// A master at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -37,28 +34,4 @@ pub(crate) struct Counts {
     pub(crate) storages: usize,
     pub(crate) storages_down: usize,
     pub(crate) clients: usize,
-}
-
-impl Master {
-    /// What the master says of itself.
-    pub fn status(&mut self) -> Status {
-        let Counts { storages, storages_down, clients } = self.cluster.counts();
-        let primary = match &self.phase {
-            Phase::Secondary(secondary) => secondary.primary().map(ToString::to_string),
-            _ => None,
-        };
-        let is_primary = !matches!(self.phase, Phase::Secondary(_));
-        Status {
-            node: self.cluster.id,
-            is_primary,
-            primary,
-            state: is_primary.then_some(self.cluster.state()),
-            last_tid: self.cluster.last_tid,
-            storages,
-            storages_down,
-            clients,
-            transactions: self.transactions.len(),
-            committed: self.transactions.committed(),
-        }
-    }
 }

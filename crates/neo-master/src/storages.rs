@@ -7,11 +7,29 @@ use zodium_types::Tid;
 
 use crate::Master;
 use crate::handling::{Handled, Refusal};
+use crate::identification::Newcomer;
 use crate::links::Request;
 use crate::peer::Asked;
 use crate::{Phase, Stop};
 
 impl Master {
+    /// A storage introduces itself.
+    pub(crate) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
+        let Master { cluster, links, recovery, .. } = self;
+        let (storage, state) = newcomer.join_as_storage(cluster, links)?;
+        let connection = newcomer.from.connection;
+        if matches!(self.phase, Phase::Recovery) {
+            recovery.ask(links, connection);
+            return Ok(());
+        }
+        links.notify(connection, cluster.table.message());
+        cluster.ask_known_by(links, connection);
+        if cluster.is_operating() && state == NodeState::Running {
+            self.start_storage(storage);
+        }
+        Ok(())
+    }
+
     /// Handles a message of a storage.
     pub(crate) fn storage_says(
         &mut self,
@@ -28,7 +46,7 @@ impl Master {
             if let Some(node) = self.cluster.members.get_mut(storage) {
                 node.completed_pack = Some(completed.id);
             }
-            if matches!(self.phase, Phase::Service | Phase::Backup) {
+            if self.cluster.is_operating() {
                 self.packs.may_be_completed(&self.cluster, &mut self.links);
             }
             return Ok(());
@@ -76,7 +94,7 @@ impl Master {
             (phase, Some(Asked::Known(id)), Message::Pong(_)) => {
                 if !matches!(phase, Phase::Recovery) {
                     self.cluster.table.known(storage, id);
-                    if matches!(phase, Phase::Service | Phase::Backup) {
+                    if self.cluster.is_operating() {
                         self.drop_fed_cells();
                     }
                     self.commit_locked();

@@ -40,7 +40,7 @@ impl Master {
         if state == NodeState::Down {
             table.outdate(None, |id| id != node && members.is_running(id));
         }
-        if matches!(self.phase, Phase::Service | Phase::Backup) && !table.may_follow() {
+        if self.cluster.is_operating() && !table.may_follow() {
             return Err(too_early(if state == NodeState::Down { "kill" } else { "drop" }));
         }
         if state == NodeState::Unknown {

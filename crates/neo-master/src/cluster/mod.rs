@@ -71,8 +71,13 @@ impl Cluster {
         self.table = Table::new(self.settings.partitions, self.settings.replicas);
     }
 
-    /// Nodes that come from now on have not been told of the state.
-    pub(crate) fn forget_told_state(&mut self) {
+    /// Forgets all nodes, and that they were told of the state. Which masters run, the primary one
+    /// tells.
+    pub(crate) fn forget_nodes(&mut self) {
+        self.members.clear();
+        for master in self.members.masters_mut() {
+            (master.state, master.connection) = (NodeState::Down, None);
+        }
         self.is_state_told = false;
     }
 
