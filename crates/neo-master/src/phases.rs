@@ -120,7 +120,8 @@ impl Master {
         }
         for (storage, _) in self.cluster.members.identified(NodeType::Storage) {
             if self.cluster.members.is_running(storage) {
-                self.start_storage(storage);
+                let Master { cluster, links, backup, readiness, .. } = &mut *self;
+                backup.start_storage(cluster, links, readiness, storage);
             }
         }
         // The table that was found may have some. Storages may have said before now that they know

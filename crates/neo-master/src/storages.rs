@@ -15,7 +15,7 @@ use crate::{Phase, Stop};
 impl Master {
     /// A storage introduces itself.
     pub(crate) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
-        let Master { cluster, links, recovery, .. } = self;
+        let Master { cluster, links, recovery, backup, readiness, .. } = self;
         let (storage, state) = newcomer.join_as_storage(cluster, links)?;
         let connection = newcomer.from.connection;
         if matches!(self.phase, Phase::Recovery) {
@@ -25,7 +25,7 @@ impl Master {
         links.notify(connection, cluster.table.message());
         cluster.ask_known_by(links, connection);
         if cluster.is_operating() && state == NodeState::Running {
-            self.start_storage(storage);
+            backup.start_storage(cluster, links, readiness, storage);
         }
         Ok(())
     }
@@ -240,14 +240,6 @@ impl Master {
             return;
         }
         self.storage_gone(connection, storage);
-    }
-
-    /// Tells a storage to operate.
-    pub(crate) fn start_storage(&mut self, storage: NodeId) {
-        if self.cluster.members.connection_of(storage).is_some() {
-            self.readiness.start(storage);
-            self.backup.tell_operation(&self.cluster, &mut self.links, storage);
-        }
     }
 
     /// A storage operates.

@@ -4,65 +4,65 @@ use std::collections::BTreeSet;
 
 use tracing::warn;
 use zodium_neo::messages::{CheckPartition, CheckReplicas, CheckSource};
-use zodium_neo::{ConnectionId, NodeId, Partition};
+use zodium_neo::{NodeId, Partition};
 
-use crate::Master;
+use super::{acknowledge, require_operating};
+use crate::backup::Backup;
+use crate::cluster::Cluster;
 use crate::handling::Handled;
+use crate::links::{Links, Request};
 
-impl Master {
-    pub(super) fn check_replicas(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &CheckReplicas,
-    ) -> Handled {
-        self.require_operating("checkReplicas")?;
-        let partitions = message.references.0.iter().map(|(partition, _)| *partition);
-        let complete = self.backup.common_tid_of(&self.cluster.table, partitions);
-        let complete = complete.unwrap_or(self.cluster.last_tid);
-        let max_tid = message.max_tid.unwrap_or(complete);
-        let min_tid = message.min_tid;
-        if min_tid > max_tid {
-            warn!(%min_tid, %max_tid, "nothing to check");
-        } else {
-            let mut checking = BTreeSet::new();
-            for (partition, source) in &message.references.0 {
-                // A backup is compared with the upstream cluster, unless a storage is named.
-                let upstream = self.backup.upstream_of(*partition).filter(|_| source.is_none());
-                let others = usize::from(upstream.is_some());
-                let Some(node) = self.checker(*partition, others, &checking) else { continue };
-                checking.insert(node);
-                let own =
-                    source.and_then(|source| self.cluster.members.get(source)?.address.clone());
-                if let Some(storage) = self.cluster.members.connection_of(node) {
-                    let (upstream, address) = match upstream {
-                        Some((cluster, address)) => (cluster, Some(address)),
-                        None => (String::new(), own),
-                    };
-                    let source = CheckSource { upstream: &upstream, address };
-                    let partition = *partition;
-                    self.links
-                        .notify(storage, CheckPartition { partition, source, min_tid, max_tid });
-                }
+/// Has storages compare partitions with their other copies.
+pub(super) fn check_replicas(
+    cluster: &Cluster,
+    links: &mut Links,
+    backup: &Backup,
+    request: Request,
+    message: &CheckReplicas,
+) -> Handled {
+    require_operating(cluster, "checkReplicas")?;
+    let partitions = message.references.0.iter().map(|(partition, _)| *partition);
+    let complete = backup.common_tid_of(&cluster.table, partitions).unwrap_or(cluster.last_tid);
+    let max_tid = message.max_tid.unwrap_or(complete);
+    let min_tid = message.min_tid;
+    if min_tid > max_tid {
+        warn!(%min_tid, %max_tid, "nothing to check");
+    } else {
+        let mut checking = BTreeSet::new();
+        for (partition, source) in &message.references.0 {
+            // A backup is compared with the upstream cluster, unless a storage is named.
+            let upstream = backup.upstream_of(*partition).filter(|_| source.is_none());
+            let others = usize::from(upstream.is_some());
+            let Some(node) = checker(cluster, *partition, others, &checking) else { continue };
+            checking.insert(node);
+            let own = source.and_then(|source| cluster.members.get(source)?.address.clone());
+            if let Some(storage) = cluster.members.connection_of(node) {
+                let (upstream, address) = match upstream {
+                    Some((cluster, address)) => (cluster, Some(address)),
+                    None => (String::new(), own),
+                };
+                let source = CheckSource { upstream: &upstream, address };
+                let partition = *partition;
+                links.notify(storage, CheckPartition { partition, source, min_tid, max_tid });
             }
         }
-        self.acknowledge(connection, id, "");
-        Ok(())
     }
+    acknowledge(links, request, "");
+    Ok(())
+}
 
-    /// The storage that compares a partition: one that compares others already, if there is one.
-    /// `others` storages of another cluster have it, too.
-    fn checker(
-        &self,
-        partition: Partition,
-        others: usize,
-        checking: &BTreeSet<NodeId>,
-    ) -> Option<NodeId> {
-        let readable = self.cluster.table.row(partition).iter().filter(|cell| cell.is_readable());
-        let nodes: Vec<_> = readable.map(|cell| cell.node).collect();
-        if nodes.len() + others < 2 {
-            return None;
-        }
-        nodes.iter().find(|node| checking.contains(node)).or(nodes.last()).copied()
+/// The storage that compares a partition: one that compares others already, if there is one.
+/// `others` storages of another cluster have it, too.
+fn checker(
+    cluster: &Cluster,
+    partition: Partition,
+    others: usize,
+    checking: &BTreeSet<NodeId>,
+) -> Option<NodeId> {
+    let readable = cluster.table.row(partition).iter().filter(|cell| cell.is_readable());
+    let nodes: Vec<_> = readable.map(|cell| cell.node).collect();
+    if nodes.len() + others < 2 {
+        return None;
     }
+    nodes.iter().find(|node| checking.contains(node)).or(nodes.last()).copied()
 }

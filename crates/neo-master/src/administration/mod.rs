@@ -5,11 +5,18 @@ mod cluster;
 mod nodes;
 mod table;
 
-use zodium_neo::messages::Error as ErrorMessage;
-use zodium_neo::{ClusterState, ConnectionId, ErrorCode, Message};
+use zodium_neo::messages::{Error as ErrorMessage, SetNodeState};
+use zodium_neo::{ClusterState, ConnectionId, ErrorCode, Message, NodeId, NodeType};
+use zodium_types::Tid;
 
+use self::nodes::StorageChange;
 use crate::Master;
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
+use crate::links::{Links, Request};
+use crate::{Phase, Stop};
+
+const CHANGED: &str = "Cluster state changed";
 
 impl Master {
     /// Handles a message of an admin.
@@ -19,48 +26,150 @@ impl Master {
         id: u32,
         message: Message<'_>,
     ) -> Handled {
+        let request = Request { connection, id };
+        let Master { cluster, links, backup, readiness, .. } = self;
         match message {
-            Message::SetClusterState(message) => {
-                self.set_cluster_state(connection, id, message.state)
+            Message::SetClusterState(message) => self.set_cluster_state(request, message.state),
+            Message::SetNodeState(message) => self.set_node_state(request, &message),
+            Message::AddPendingNodes(message) => {
+                nodes::add(cluster, links, backup, readiness, request, &message.ids)
             }
-            Message::SetNodeState(message) => self.set_node_state(connection, id, &message),
-            Message::AddPendingNodes(message) => self.add_nodes(connection, id, &message.ids),
-            Message::TweakPartitionTable(message) => self.tweak_table(connection, id, &message),
+            Message::TweakPartitionTable(message) => {
+                table::tweak(cluster, links, backup, readiness, request, &message)
+            }
             Message::SetNumReplicas(message) => {
-                self.set_num_replicas(connection, id, message.replicas)
+                table::set_replicas(cluster, links, request, message.replicas)
             }
-            Message::CheckReplicas(message) => self.check_replicas(connection, id, &message),
-            Message::Repair(message) => self.repair(connection, id, &message),
-            Message::Truncate(message) => self.truncate(connection, id, message.tid),
+            Message::CheckReplicas(message) => {
+                checks::check_replicas(cluster, links, backup, request, &message)
+            }
+            Message::Repair(message) => nodes::repair(cluster, links, request, &message),
+            Message::Truncate(message) => self.truncate(request, message.tid),
             Message::FlushLog(_) => {
-                self.flush_logs(connection);
+                cluster::flush_logs(links, connection);
                 Ok(())
             }
             other => self.any_says(connection, id, &other),
         }
     }
 
-    /// A command is carried out.
-    fn acknowledge(&mut self, connection: ConnectionId, id: u32, text: &str) {
-        self.links.answer(connection, id, ErrorMessage { code: ErrorCode::Ack, message: text });
+    fn set_cluster_state(&mut self, request: Request, state: ClusterState) -> Handled {
+        match state {
+            ClusterState::Verifying => {
+                if !matches!(self.phase, Phase::Recovery) {
+                    return Err(Refusal::denied("Can not switch to this state"));
+                }
+                cluster::require_storages(&self.cluster, &self.links)?;
+                self.recovery.allow_start();
+                acknowledge(&mut self.links, request, CHANGED);
+            }
+            ClusterState::Stopping => {
+                acknowledge(&mut self.links, request, CHANGED);
+                self.begin_stopping();
+            }
+            ClusterState::StartingBackup if matches!(self.phase, Phase::Service) => {
+                self.become_backup()?;
+                acknowledge(&mut self.links, request, CHANGED);
+            }
+            ClusterState::StoppingBackup
+                if matches!(self.phase, Phase::Backup) && self.cluster.state() != state =>
+            {
+                self.backup.require_complete(&self.cluster)?;
+                acknowledge(&mut self.links, request, CHANGED);
+                self.stop_backup();
+            }
+            ClusterState::StartingBackup | ClusterState::StoppingBackup => {
+                return Err(Refusal::denied("Can not switch to this state"));
+            }
+            ClusterState::Recovering | ClusterState::Running | ClusterState::BackingUp => {
+                return Err(Refusal::denied("Invalid state requested"));
+            }
+        }
+        Ok(())
     }
 
-    /// Refuses a command for storages while they do not operate.
-    fn require_operating(&self, command: &str) -> Handled {
-        match self.cluster.state() {
-            ClusterState::StartingBackup | ClusterState::BackingUp => Ok(()),
-            _ => self.require_running(command),
+    /// The running cluster becomes a backup.
+    fn become_backup(&mut self) -> Handled {
+        let has_clients = !self.cluster.members.identified(NodeType::Client).is_empty();
+        if has_clients || !self.transactions.is_empty() {
+            return Err(Refusal::denied(
+                "Can not switch to STARTING_BACKUP state with pending transactions or connected \
+                 clients",
+            ));
         }
+        self.backup.become_running(&mut self.cluster, &mut self.links)?;
+        self.phase = Phase::Backup;
+        Ok(())
     }
 
-    /// Refuses a command while the cluster does not run.
-    fn require_running(&self, command: &str) -> Handled {
-        if self.cluster.state() == ClusterState::Running {
-            return Ok(());
+    /// All storages cut their databases after a transaction.
+    fn truncate(&mut self, request: Request, tid: Tid) -> Handled {
+        require_running(&self.cluster, "truncate")?;
+        if self.cluster.last_tid <= tid {
+            return Err(Refusal::denied("Truncating after last transaction does nothing"));
         }
-        Err(Refusal::denied(format!(
-            "{command} RPC can not be used in {} state",
-            self.cluster.state()
-        )))
+        if self.transactions.first_tid() > tid {
+            return Err(Refusal::denied(
+                "Truncating before first transaction is probably not what you intended to do",
+            ));
+        }
+        if !self.packs.signed(tid.next()).approved.is_empty() {
+            return Err(Refusal::denied("Can not truncate before an approved pack"));
+        }
+        acknowledge(&mut self.links, request, "");
+        self.stops = Some(Stop::Truncate(tid));
+        Ok(())
     }
+
+    fn set_node_state(&mut self, request: Request, message: &SetNodeState) -> Handled {
+        let SetNodeState { id: node, state } = *message;
+        if self.cluster.members.master_with_id(node).is_some() {
+            return nodes::set_master_state(
+                &mut self.cluster,
+                &mut self.links,
+                request,
+                node,
+                state,
+            );
+        }
+        let mut change = StorageChange::new(&self.cluster, node, state)?;
+        if let Some(connection) = change.carry_out(&mut self.cluster, &mut self.links) {
+            self.storage_ended(connection, node);
+        }
+        change.acknowledge(&mut self.cluster, &mut self.links, request);
+        Ok(())
+    }
+
+    /// What the end of a storage means for transactions.
+    fn storage_ended(&mut self, connection: ConnectionId, storage: NodeId) {
+        self.left_verification(connection);
+        let is_serving =
+            matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_));
+        if is_serving && !self.cluster.is_operational() {
+            self.stops = Some(Stop::NotOperational);
+        } else if is_serving {
+            self.storage_gone(connection, storage);
+        }
+    }
+}
+
+/// A command is carried out.
+fn acknowledge(links: &mut Links, request: Request, text: &str) {
+    links.reply(request, ErrorMessage { code: ErrorCode::Ack, message: text });
+}
+
+/// Refuses a command for storages while they do not operate.
+fn require_operating(cluster: &Cluster, command: &str) -> Handled {
+    match cluster.state() {
+        ClusterState::StartingBackup | ClusterState::BackingUp => Ok(()),
+        _ => require_running(cluster, command),
+    }
+}
+
+/// Refuses a command while the cluster does not run.
+fn require_running(cluster: &Cluster, command: &str) -> Handled {
+    if cluster.state() == ClusterState::Running {
+        return Ok(());
+    }
+    Err(Refusal::denied(format!("{command} RPC can not be used in {} state", cluster.state())))
 }

@@ -1,26 +1,37 @@
 //! Commands for nodes: taking them in, stopping and removing them, repairs.
 
 use tracing::info;
-use zodium_neo::messages::{NotifyNodeInformation, NotifyRepair, Repair, SetNodeState};
+use zodium_neo::messages::{CellChange, NotifyNodeInformation, NotifyRepair, Repair};
 use zodium_neo::{ConnectionId, NodeId, NodeState, NodeType, Partition};
 
 use super::table::too_early;
-use crate::Master;
+use super::{acknowledge, require_operating};
+use crate::backup::Backup;
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::{Phase, Stop};
+use crate::links::{Links, Request};
+use crate::readiness::Readiness;
+use crate::table::Table;
 
-impl Master {
-    pub(super) fn set_node_state(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &SetNodeState,
-    ) -> Handled {
-        let SetNodeState { id: node, state } = *message;
-        if self.cluster.members.master_with_id(node).is_some() {
-            return self.set_master_state(connection, id, node, state);
-        }
-        let Some(known) = self.cluster.members.get(node) else {
+/// The end or the removal of a storage.
+pub(super) struct StorageChange {
+    storage: NodeId,
+    state: NodeState,
+    before: NodeState,
+    /// The table without a storage that is removed.
+    removal: Option<(Table, Vec<CellChange>)>,
+    /// It had cells.
+    is_removed: bool,
+}
+
+impl StorageChange {
+    /// Refuses a change that the cluster cannot do with.
+    pub(super) fn new(
+        cluster: &Cluster,
+        storage: NodeId,
+        state: NodeState,
+    ) -> Result<StorageChange, Refusal> {
+        let Some(known) = cluster.members.get(storage) else {
             return Err(Refusal::denied("unknown node"));
         };
         let is_allowed = matches!(state, NodeState::Down | NodeState::Unknown);
@@ -31,153 +42,160 @@ impl Master {
         if before == NodeState::Running && state == NodeState::Unknown {
             return Err(Refusal::denied("a running node must be stopped before removal"));
         }
-        let (mut table, members) = (self.cluster.table.clone(), &self.cluster.members);
+        let (mut table, members) = (cluster.table.clone(), &cluster.members);
         let changes = match state {
-            NodeState::Unknown => table.remove(node),
-            _ => table.removal_of(node),
+            NodeState::Unknown => table.remove(storage),
+            _ => table.removal_of(storage),
         };
         let changes = changes.map_err(refused)?;
         if state == NodeState::Down {
-            table.outdate(None, |id| id != node && members.is_running(id));
+            table.outdate(None, |id| id != storage && members.is_running(id));
         }
-        if self.cluster.is_operating() && !table.may_follow() {
+        if cluster.is_operating() && !table.may_follow() {
             return Err(too_early(if state == NodeState::Down { "kill" } else { "drop" }));
         }
-        if state == NodeState::Unknown {
-            self.cluster.table = table;
-        }
-        info!(%node, %state, "an operator changes a storage");
         let is_removed = state == NodeState::Unknown && !changes.is_empty();
-        let ended = self.end_storage(node, state);
-        let changes = match state {
-            NodeState::Unknown => changes,
-            _ => {
-                let members = &self.cluster.members;
-                self.cluster.table.outdate(None, |id| members.is_running(id))
-            }
-        };
-        self.cluster.tell_cells(&mut self.links, changes, false);
-        self.ended(ended, node);
+        let removal = (state == NodeState::Unknown).then_some((table, changes));
+        Ok(StorageChange { storage, state, before, removal, is_removed })
+    }
+
+    /// Carries it out, and tells nodes of cells that change. Gives the connection of the storage.
+    pub(super) fn carry_out(
+        &mut self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+    ) -> Option<ConnectionId> {
+        let removal = self.removal.take().map(|(table, changes)| {
+            cluster.table = table;
+            changes
+        });
+        info!(node = %self.storage, state = %self.state, "an operator changes a storage");
+        let ended = end_storage(cluster, links, self.storage, self.state);
+        let members = &cluster.members;
+        let changes =
+            removal.unwrap_or_else(|| cluster.table.outdate(None, |id| members.is_running(id)));
+        cluster.tell_cells(links, changes, false);
+        ended
+    }
+
+    /// Answers the command, and tells nodes of the storage.
+    pub(super) fn acknowledge(self, cluster: &mut Cluster, links: &mut Links, request: Request) {
+        let StorageChange { storage, state, before, is_removed, .. } = self;
         let text = match (is_removed, before == state) {
             (true, _) => "node permanently removed".to_owned(),
             (false, true) => format!("node already in {state} state"),
             (false, false) => "state changed".to_owned(),
         };
-        self.acknowledge(connection, id, &text);
+        acknowledge(links, request, &text);
         if before != state {
-            self.cluster.tell_node(&mut self.links, node);
+            cluster.tell_node(links, storage);
         }
         if state == NodeState::Unknown {
-            self.cluster.members.remove(node);
+            cluster.members.remove(storage);
         }
-        Ok(())
     }
+}
 
-    /// Sets the state of a storage, which ends itself when it hears of it.
-    fn end_storage(&mut self, storage: NodeId, state: NodeState) -> Option<ConnectionId> {
-        let node = self.cluster.members.get_mut(storage)?;
-        node.state = state;
-        let (connection, told) = (node.connection.take()?, node.told(storage));
-        let (timestamp, nodes) = (self.cluster.clock.stamp(), vec![told.information]);
-        self.links.notify(connection, NotifyNodeInformation { timestamp, nodes });
-        self.close(connection);
-        Some(connection)
-    }
+/// Sets the state of a storage, which ends itself when it hears of it.
+fn end_storage(
+    cluster: &mut Cluster,
+    links: &mut Links,
+    storage: NodeId,
+    state: NodeState,
+) -> Option<ConnectionId> {
+    let node = cluster.members.get_mut(storage)?;
+    node.state = state;
+    let (connection, told) = (node.connection.take()?, node.told(storage));
+    let (timestamp, nodes) = (cluster.clock.stamp(), vec![told.information]);
+    links.notify(connection, NotifyNodeInformation { timestamp, nodes });
+    links.close(connection);
+    Some(connection)
+}
 
-    /// What the end of a storage means for transactions.
-    fn ended(&mut self, connection: Option<ConnectionId>, storage: NodeId) {
-        let Some(connection) = connection else { return };
-        self.left_verification(connection);
-        let is_serving =
-            matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_));
-        if is_serving && !self.cluster.is_operational() {
-            self.stops = Some(Stop::NotOperational);
-        } else if is_serving {
-            self.storage_gone(connection, storage);
-        }
+/// Stops a secondary master.
+pub(super) fn set_master_state(
+    cluster: &mut Cluster,
+    links: &mut Links,
+    request: Request,
+    master: NodeId,
+    state: NodeState,
+) -> Handled {
+    if state != NodeState::Down {
+        return Err(Refusal::denied(format!("can not switch node to {state} state")));
     }
+    if Some(master) == cluster.id {
+        return Err(Refusal::denied("can not kill primary master node"));
+    }
+    let known = cluster.members.masters_mut().find(|known| known.id == Some(master));
+    let Some(known) = known else { return Err(Refusal::denied("unknown node")) };
+    let before = std::mem::replace(&mut known.state, state);
+    let (other, told) = (known.connection, known.told());
+    if before == state {
+        acknowledge(links, request, &format!("node already in {state} state"));
+        return Ok(());
+    }
+    acknowledge(links, request, "state changed");
+    if other.is_some() {
+        cluster.tell_nodes(links, &[told]);
+    }
+    Ok(())
+}
 
-    fn set_master_state(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        master: NodeId,
-        state: NodeState,
-    ) -> Handled {
-        if state != NodeState::Down {
-            return Err(Refusal::denied(format!("can not switch node to {state} state")));
+/// Takes pending storages in: they get cells at the next tweak.
+pub(super) fn add(
+    cluster: &mut Cluster,
+    links: &mut Links,
+    backup: &Backup,
+    readiness: &mut Readiness,
+    request: Request,
+    wanted: &[NodeId],
+) -> Handled {
+    require_operating(cluster, "addPendingNodes")?;
+    let pending = cluster.members.of(NodeType::Storage);
+    let pending =
+        pending.filter(|(one, node)| node.state == NodeState::Pending && wanted.contains(one));
+    let pending: Vec<_> = pending.map(|(one, _)| one).collect();
+    let mut added = Vec::new();
+    for storage in pending {
+        if cluster.table.add_member(storage)
+            && let Some(node) = cluster.members.get_mut(storage)
+        {
+            node.state = NodeState::Running;
+            added.push(node.told(storage));
+            backup.start_storage(cluster, links, readiness, storage);
         }
-        if Some(master) == self.cluster.id {
-            return Err(Refusal::denied("can not kill primary master node"));
-        }
-        let known = self.cluster.members.masters_mut().find(|known| known.id == Some(master));
-        let Some(known) = known else { return Err(Refusal::denied("unknown node")) };
-        let before = std::mem::replace(&mut known.state, state);
-        let (other, told) = (known.connection, known.told());
-        if before == state {
-            self.acknowledge(connection, id, &format!("node already in {state} state"));
-            return Ok(());
-        }
-        self.acknowledge(connection, id, "state changed");
-        if other.is_some() {
-            self.cluster.tell_nodes(&mut self.links, &[told]);
-        }
-        Ok(())
     }
+    let names = added.iter().filter_map(|told| told.information.id).map(|id| id.to_string());
+    let names: Vec<_> = names.collect();
+    cluster.tell_nodes(links, &added);
+    if names.is_empty() {
+        acknowledge(links, request, "No node added");
+    } else {
+        acknowledge(links, request, &format!("Nodes added: {}", names.join(", ")));
+    }
+    Ok(())
+}
 
-    pub(super) fn add_nodes(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        wanted: &[NodeId],
-    ) -> Handled {
-        self.require_operating("addPendingNodes")?;
-        let pending = self.cluster.members.of(NodeType::Storage);
-        let pending =
-            pending.filter(|(one, node)| node.state == NodeState::Pending && wanted.contains(one));
-        let pending: Vec<_> = pending.map(|(one, _)| one).collect();
-        let mut added = Vec::new();
-        for storage in pending {
-            if self.cluster.table.add_member(storage)
-                && let Some(node) = self.cluster.members.get_mut(storage)
-            {
-                node.state = NodeState::Running;
-                added.push(node.told(storage));
-                self.start_storage(storage);
-            }
-        }
-        let names = added.iter().filter_map(|told| told.information.id).map(|id| id.to_string());
-        let names: Vec<_> = names.collect();
-        self.cluster.tell_nodes(&mut self.links, &added);
-        if names.is_empty() {
-            self.acknowledge(connection, id, "No node added");
-        } else {
-            self.acknowledge(connection, id, &format!("Nodes added: {}", names.join(", ")));
-        }
-        Ok(())
+/// Has storages repair their databases.
+pub(super) fn repair(
+    cluster: &Cluster,
+    links: &mut Links,
+    request: Request,
+    message: &Repair,
+) -> Handled {
+    let mut storages = Vec::new();
+    for node in &message.ids {
+        let known = cluster.members.get(*node).filter(|known| known.kind == NodeType::Storage);
+        let Some(storage) = known.and_then(|known| known.connection) else {
+            return Err(Refusal::denied(format!("invalid storage node {node}")));
+        };
+        storages.push(storage);
     }
-
-    pub(super) fn repair(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &Repair,
-    ) -> Handled {
-        let mut storages = Vec::new();
-        for node in &message.ids {
-            let known =
-                self.cluster.members.get(*node).filter(|known| known.kind == NodeType::Storage);
-            let Some(storage) = known.and_then(|known| known.connection) else {
-                return Err(Refusal::denied(format!("invalid storage node {node}")));
-            };
-            storages.push(storage);
-        }
-        for storage in storages {
-            self.links.notify(storage, NotifyRepair { dry_run: message.dry_run });
-        }
-        self.acknowledge(connection, id, "");
-        Ok(())
+    for storage in storages {
+        links.notify(storage, NotifyRepair { dry_run: message.dry_run });
     }
+    acknowledge(links, request, "");
+    Ok(())
 }
 
 fn refused(partition: Partition) -> Refusal {

@@ -3,56 +3,62 @@
 use std::collections::BTreeSet;
 
 use zodium_neo::messages::{AnswerTweakPartitionTable, TweakPartitionTable};
-use zodium_neo::{ConnectionId, NodeState, NodeType};
+use zodium_neo::{NodeState, NodeType};
 
-use crate::Master;
+use super::{acknowledge, require_operating};
+use crate::backup::Backup;
+use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
+use crate::links::{Links, Request};
+use crate::readiness::Readiness;
 
-impl Master {
-    pub(super) fn set_num_replicas(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        replicas: u32,
-    ) -> Handled {
-        self.require_operating("setNumReplicas")?;
-        self.cluster.table.set_replicas(replicas);
-        self.cluster.tell_cells(&mut self.links, Vec::new(), true);
-        self.acknowledge(connection, id, "");
-        Ok(())
-    }
+/// Changes how many copies of each partition there are beside the first one.
+pub(super) fn set_replicas(
+    cluster: &mut Cluster,
+    links: &mut Links,
+    request: Request,
+    replicas: u32,
+) -> Handled {
+    require_operating(cluster, "setNumReplicas")?;
+    cluster.table.set_replicas(replicas);
+    cluster.tell_cells(links, Vec::new(), true);
+    acknowledge(links, request, "");
+    Ok(())
+}
 
-    pub(super) fn tweak_table(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &TweakPartitionTable,
-    ) -> Handled {
-        self.require_operating("tweakPartitionTable")?;
-        let mut excluded = BTreeSet::new();
-        for (storage, node) in self.cluster.members.of(NodeType::Storage) {
-            if message.excluded.contains(&storage) || node.state == NodeState::Pending {
-                excluded.insert(storage);
-            } else if node.state != NodeState::Running {
-                return Err(Refusal::denied("tweak: down nodes must be listed explicitly"));
-            }
+/// Spreads cells over the storages that are not excluded.
+pub(super) fn tweak(
+    cluster: &mut Cluster,
+    links: &mut Links,
+    backup: &mut Backup,
+    readiness: &Readiness,
+    request: Request,
+    message: &TweakPartitionTable,
+) -> Handled {
+    require_operating(cluster, "tweakPartitionTable")?;
+    let mut excluded = BTreeSet::new();
+    for (storage, node) in cluster.members.of(NodeType::Storage) {
+        if message.excluded.contains(&storage) || node.state == NodeState::Pending {
+            excluded.insert(storage);
+        } else if node.state != NodeState::Running {
+            return Err(Refusal::denied("tweak: down nodes must be listed explicitly"));
         }
-        let mut table = self.cluster.table.clone();
-        let Some(changes) = table.tweak(&excluded, &self.cluster.devices()) else {
-            return Err(Refusal::denied("Can't remove all nodes."));
-        };
-        if !changes.is_empty() && !table.may_follow() {
-            return Err(too_early("tweak"));
-        }
-        let (changed, rows) = (!changes.is_empty(), table.told_rows());
-        if !message.dry_run {
-            self.cluster.table = table;
-            self.cluster.tell_cells(&mut self.links, changes, false);
-            self.order_all();
-        }
-        self.links.answer(connection, id, AnswerTweakPartitionTable { changed, rows });
-        Ok(())
     }
+    let mut table = cluster.table.clone();
+    let Some(changes) = table.tweak(&excluded, &cluster.devices()) else {
+        return Err(Refusal::denied("Can't remove all nodes."));
+    };
+    if !changes.is_empty() && !table.may_follow() {
+        return Err(too_early("tweak"));
+    }
+    let (changed, rows) = (!changes.is_empty(), table.told_rows());
+    if !message.dry_run {
+        cluster.table = table;
+        cluster.tell_cells(links, changes, false);
+        backup.order_all(cluster, links, readiness);
+    }
+    links.reply(request, AnswerTweakPartitionTable { changed, rows });
+    Ok(())
 }
 
 /// Refuses a change after which no storage could say that earlier tables are out of use.

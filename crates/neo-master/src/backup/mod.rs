@@ -106,8 +106,22 @@ impl Backup {
         Ok(())
     }
 
+    /// Tells a storage to operate, if it is there. Transactions do not begin until it is ready.
+    pub(crate) fn start_storage(
+        &self,
+        cluster: &Cluster,
+        links: &mut Links,
+        readiness: &mut Readiness,
+        storage: NodeId,
+    ) {
+        if cluster.members.connection_of(storage).is_some() {
+            readiness.start(storage);
+            self.tell_operation(cluster, links, storage);
+        }
+    }
+
     /// Tells a storage to operate, and whether it does in a backup cluster.
-    pub(crate) fn tell_operation(&self, cluster: &Cluster, links: &mut Links, storage: NodeId) {
+    fn tell_operation(&self, cluster: &Cluster, links: &mut Links, storage: NodeId) {
         if let Some(connection) = cluster.members.connection_of(storage) {
             links.notify(connection, StartOperation { backup: self.is_there() });
         }
