@@ -13,27 +13,22 @@
 
 #![forbid(unsafe_code)]
 
-mod administration;
 mod backup;
-mod clients;
 mod clock;
 mod cluster;
 mod election;
 mod identification;
 mod links;
 mod master;
-mod masters;
 mod members;
 mod packs;
 mod peer;
 mod phase;
-mod phases;
 mod readiness;
 mod recovery;
 mod secondary;
 mod settings;
 mod status;
-mod storages;
 mod table;
 mod tids;
 mod transactions;

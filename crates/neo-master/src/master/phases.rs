@@ -5,7 +5,7 @@ use zodium_neo::messages::{NodeInformation, NotifyNodeInformation, StopOperation
 use zodium_neo::{Address, ClusterState, ConnectionId, NodeState, NodeType};
 use zodium_types::Tid;
 
-use crate::Master;
+use super::Master;
 use crate::election;
 use crate::packs::Packs;
 use crate::secondary::Secondary;
@@ -14,7 +14,7 @@ use crate::{Phase, Stop};
 
 impl Master {
     /// Goes on to other phases when their time has come.
-    pub(crate) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while self.settle_once() {}
     }
 
@@ -34,7 +34,7 @@ impl Master {
     }
 
     /// Begins to be primary. No node is connected then.
-    pub(crate) fn play_primary(&mut self) {
+    pub(super) fn play_primary(&mut self) {
         self.links.forget_all_but(None);
         self.election.begin(&mut self.cluster);
         // With a partition of the network in two, each part would start without the other.
@@ -45,7 +45,7 @@ impl Master {
     }
 
     /// Another master is primary. `connection` leads to it, if there is one.
-    pub(crate) fn become_secondary(&mut self, primary: Address, connection: Option<ConnectionId>) {
+    pub(super) fn become_secondary(&mut self, primary: Address, connection: Option<ConnectionId>) {
         info!(%primary, "playing a secondary master");
         self.links.forget_all_but(connection);
         self.cluster.forget_nodes();
@@ -185,7 +185,7 @@ impl Master {
     }
 
     /// The cluster shuts down: what is being committed is, and then all nodes end.
-    pub(crate) fn begin_stopping(&mut self) {
+    pub(super) fn begin_stopping(&mut self) {
         info!("an operator stops the cluster");
         self.phase = Phase::Stopping;
         self.cluster.set_state(&mut self.links, ClusterState::Stopping);

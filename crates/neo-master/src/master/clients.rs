@@ -6,7 +6,7 @@ use zodium_neo::messages::{
 use zodium_neo::{ConnectionId, ErrorCode, Message, NodeId, NodeState};
 use zodium_types::Tid;
 
-use crate::Master;
+use super::Master;
 use crate::handling::{Handled, Refusal};
 use crate::links::Request;
 use crate::transactions::{Delayed, DelayedRequest};
@@ -17,7 +17,7 @@ const READ_ONLY: &str = "read-only access as requested by the client";
 
 impl Master {
     /// Handles a message of a client.
-    pub(crate) fn client_says(
+    pub(super) fn client_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -85,7 +85,7 @@ impl Master {
     }
 
     /// Carries out what has waited, if it can be now.
-    pub(crate) fn retry_delayed(&mut self) {
+    pub(super) fn retry_delayed(&mut self) {
         for delayed in self.transactions.take_delayed() {
             let Master { cluster, links, readiness, transactions, .. } = self;
             transactions.retry(cluster, links, readiness, delayed);
@@ -137,7 +137,7 @@ impl Master {
     }
 
     /// Commits what can be; others may go on then.
-    pub(crate) fn commit_locked(&mut self) {
+    pub(super) fn commit_locked(&mut self) {
         let Master { cluster, links, readiness, packs, transactions, .. } = self;
         if transactions.commit_locked(cluster, links, readiness, packs) {
             self.retry_delayed();
@@ -145,7 +145,7 @@ impl Master {
     }
 
     /// The connection of a client has ended.
-    pub(crate) fn client_lost(&mut self, connection: ConnectionId, client: NodeId) {
+    pub(super) fn client_lost(&mut self, connection: ConnectionId, client: NodeId) {
         self.packs.left(&self.cluster, &mut self.links, connection);
         // Its storages notice the end of the client themselves.
         for ttid in self.transactions.client_left(client, connection) {

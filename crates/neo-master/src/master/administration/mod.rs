@@ -10,7 +10,7 @@ use zodium_neo::{ClusterState, ConnectionId, ErrorCode, Message, NodeId, NodeTyp
 use zodium_types::Tid;
 
 use self::nodes::StorageChange;
-use crate::Master;
+use super::Master;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::{Links, Request};
@@ -20,7 +20,7 @@ const CHANGED: &str = "Cluster state changed";
 
 impl Master {
     /// Handles a message of an admin.
-    pub(crate) fn admin_says(
+    pub(super) fn admin_says(
         &mut self,
         connection: ConnectionId,
         id: u32,

@@ -3,7 +3,7 @@
 use tracing::{debug, error, info, warn};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeState, NodeType};
 
-use crate::Master;
+use super::Master;
 use crate::Phase;
 use crate::election;
 use crate::handling::{Handled, Refusal};
@@ -12,7 +12,7 @@ use crate::peer::{Asked, Role};
 
 impl Master {
     /// A master introduces itself: the one that was primary for longer wins.
-    pub(crate) fn identify_master(&mut self, newcomer: &Newcomer<'_>) -> Handled {
+    pub(super) fn identify_master(&mut self, newcomer: &Newcomer<'_>) -> Handled {
         let address = newcomer.master_address(&self.cluster)?;
         let election = newcomer.request.id_timestamp;
         if matches!(self.phase, Phase::Recovery)
@@ -32,7 +32,7 @@ impl Master {
     }
 
     /// Handles a message of a master that this one dialled in an election.
-    pub(crate) fn rival_says(
+    pub(super) fn rival_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -78,19 +78,19 @@ impl Master {
     }
 
     /// An attempt to reach another master is over.
-    pub(crate) fn rival_left(&mut self) {
+    pub(super) fn rival_left(&mut self) {
         self.challenge_again();
     }
 
     /// Masters that were not met are dialled again while the election goes on.
-    pub(crate) fn challenge_again(&mut self) {
+    pub(super) fn challenge_again(&mut self) {
         if matches!(self.phase, Phase::Recovery) {
             election::challenge_again(&self.cluster, &mut self.links);
         }
     }
 
     /// A secondary master has left.
-    pub(crate) fn secondary_left(&mut self, address: &Address) {
+    pub(super) fn secondary_left(&mut self, address: &Address) {
         let Some(master) = self.cluster.members.master_mut(address) else { return };
         (master.connection, master.state) = (None, NodeState::Down);
         let told = master.told();
@@ -101,7 +101,7 @@ impl Master {
     }
 
     /// Handles a message of the master that may be primary.
-    pub(crate) fn primary_says(
+    pub(super) fn primary_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -116,7 +116,7 @@ impl Master {
     }
 
     /// The connection to the master that may be primary has ended.
-    pub(crate) fn primary_left(&mut self, connection: ConnectionId, was_accepted: bool) {
+    pub(super) fn primary_left(&mut self, connection: ConnectionId, was_accepted: bool) {
         let Phase::Secondary(secondary) = &mut self.phase else { return };
         if !secondary.primary_left(&self.cluster, &mut self.links, connection, was_accepted) {
             self.play_primary();
@@ -124,7 +124,7 @@ impl Master {
     }
 
     /// Handles a message of a master of the upstream cluster.
-    pub(crate) fn upstream_says(
+    pub(super) fn upstream_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -156,7 +156,7 @@ impl Master {
 
     /// The connection to the upstream cluster has ended. Clients would not notice that they read
     /// old data.
-    pub(crate) fn upstream_left(&mut self, connection: ConnectionId) {
+    pub(super) fn upstream_left(&mut self, connection: ConnectionId) {
         if self.backup.upstream_left(connection) && self.cluster.state() == ClusterState::BackingUp
         {
             error!("the connection to the upstream cluster has ended, connecting again");
@@ -166,7 +166,7 @@ impl Master {
     }
 
     /// The cluster will not be a backup any more. Cells that are behind others catch up first.
-    pub(crate) fn stop_backup(&mut self) {
+    pub(super) fn stop_backup(&mut self) {
         self.backup.begin_stop(&self.cluster, &mut self.links);
         self.close_clients();
         self.cluster.set_state(&mut self.links, ClusterState::StoppingBackup);
@@ -174,7 +174,7 @@ impl Master {
     }
 
     /// Orders what storages of a backup lack, in all partitions.
-    pub(crate) fn order_all(&mut self) {
+    pub(super) fn order_all(&mut self) {
         self.backup.order_all(&self.cluster, &mut self.links, &self.readiness);
     }
 

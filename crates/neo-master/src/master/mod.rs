@@ -1,5 +1,11 @@
 //! The master: what it holds, and how events reach its parts.
 
+mod administration;
+mod clients;
+mod masters;
+mod phases;
+mod storages;
+
 use std::time::Duration;
 
 use zodium_neo::messages::{
@@ -26,17 +32,17 @@ use crate::{Output, Phase, Status, Stop};
 /// A master of a NEO cluster.
 #[derive(Debug)]
 pub struct Master {
-    pub(crate) cluster: Cluster,
-    pub(crate) links: Links,
-    pub(crate) phase: Phase,
-    pub(crate) election: Election,
-    pub(crate) recovery: Recovery,
-    pub(crate) backup: Backup,
-    pub(crate) readiness: Readiness,
-    pub(crate) transactions: Transactions,
-    pub(crate) packs: Packs,
+    cluster: Cluster,
+    links: Links,
+    phase: Phase,
+    election: Election,
+    recovery: Recovery,
+    backup: Backup,
+    readiness: Readiness,
+    transactions: Transactions,
+    packs: Packs,
     /// Operation stops when the event is handled.
-    pub(crate) stops: Option<Stop>,
+    stops: Option<Stop>,
 }
 
 impl Master {
@@ -188,12 +194,7 @@ impl Master {
     }
 
     /// Handles a message that any node may send.
-    pub(crate) fn any_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &Message<'_>,
-    ) -> Handled {
+    fn any_says(&mut self, connection: ConnectionId, id: u32, message: &Message<'_>) -> Handled {
         match message {
             Message::Ping(_) => self.links.answer(connection, id, Pong {}),
             Message::FlushLog(_) | Message::Pong(_) => {}
@@ -231,13 +232,13 @@ impl Master {
     }
 
     /// Closes a connection after what was sent, and handles its end.
-    pub(crate) fn close(&mut self, connection: ConnectionId) {
+    fn close(&mut self, connection: ConnectionId) {
         self.links.close(connection);
         self.handle_lost();
     }
 
     /// Handles the ends of connections that were closed here.
-    pub(crate) fn handle_lost(&mut self) {
+    fn handle_lost(&mut self) {
         while let Some((connection, role)) = self.links.take_lost() {
             self.peer_lost(connection, &role);
         }

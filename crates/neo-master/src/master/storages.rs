@@ -5,7 +5,7 @@ use zodium_neo::messages::AnswerUnfinishedTransactions;
 use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition};
 use zodium_types::Tid;
 
-use crate::Master;
+use super::Master;
 use crate::handling::{Handled, Refusal};
 use crate::identification::Newcomer;
 use crate::links::Request;
@@ -14,7 +14,7 @@ use crate::{Phase, Stop};
 
 impl Master {
     /// A storage introduces itself.
-    pub(crate) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
+    pub(super) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
         let Master { cluster, links, recovery, backup, readiness, .. } = self;
         let (storage, state) = newcomer.join_as_storage(cluster, links)?;
         let connection = newcomer.from.connection;
@@ -31,7 +31,7 @@ impl Master {
     }
 
     /// Handles a message of a storage.
-    pub(crate) fn storage_says(
+    pub(super) fn storage_says(
         &mut self,
         connection: ConnectionId,
         id: u32,
@@ -174,7 +174,7 @@ impl Master {
     }
 
     /// Drops the cells that fed others, and had to stay until storages have the table.
-    pub(crate) fn drop_fed_cells(&mut self) {
+    pub(super) fn drop_fed_cells(&mut self) {
         let changes = self.cluster.table.drop_all_fed();
         if !changes.is_empty() {
             self.cluster.tell_cells(&mut self.links, changes, false);
@@ -189,14 +189,14 @@ impl Master {
     }
 
     /// A storage does not answer any more, if it has been asked in the verification.
-    pub(crate) fn left_verification(&mut self, connection: ConnectionId) {
+    pub(super) fn left_verification(&mut self, connection: ConnectionId) {
         if let Phase::Verification(verification) = &mut self.phase {
             verification.left(connection);
         }
     }
 
     /// The connection of a storage has ended.
-    pub(crate) fn storage_left(&mut self, connection: ConnectionId, storage: NodeId) {
+    pub(super) fn storage_left(&mut self, connection: ConnectionId, storage: NodeId) {
         self.left_verification(connection);
         let Some(node) = self.cluster.members.get_mut(storage) else { return };
         if node.connection != Some(connection) {
@@ -243,7 +243,7 @@ impl Master {
     }
 
     /// A storage operates.
-    pub(crate) fn storage_ready(&mut self, storage: NodeId) {
+    pub(super) fn storage_ready(&mut self, storage: NodeId) {
         if !self.readiness.set_ready(storage) {
             return;
         }
@@ -253,7 +253,7 @@ impl Master {
     }
 
     /// A storage does not take part any more. The table says so already.
-    pub(crate) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
+    pub(super) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
         self.readiness.remove(storage);
         self.transactions.storage_left(storage);
         self.commit_locked();
