@@ -232,7 +232,7 @@ impl Newcomer<'_> {
 
     fn accept(&self, cluster: &Cluster, links: &mut Links, your_id: Option<NodeId>) {
         let (node_type, id) = (NodeType::Master, cluster.id);
-        links.reply(self.from, AcceptIdentification { node_type, id, your_id });
+        links.answer(self.from, AcceptIdentification { node_type, id, your_id });
     }
 }
 

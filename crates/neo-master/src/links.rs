@@ -10,7 +10,7 @@ use crate::Output;
 use crate::handling::Refusal;
 use crate::peer::{Asked, Peer, Peers, Role};
 
-/// A request of a peer that is to be answered.
+/// The message of a peer that is a request, or has the id of the request that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) connection: ConnectionId,
@@ -70,32 +70,24 @@ impl Links {
     }
 
     /// Refuses a message, and closes the connection if the refusal says so.
-    pub(crate) fn refuse(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: &str,
-        refusal: &Refusal,
-    ) {
-        self.answer(connection, id, refusal.message());
+    pub(crate) fn refuse(&mut self, from: Request, message: &str, refusal: &Refusal) {
+        self.answer(from, refusal.message());
         if refusal.is_end {
-            refusal.log(&self.name_of(connection), message);
-            self.close(connection);
+            refusal.log(&self.name_of(from.connection), message);
+            self.close(from.connection);
         }
     }
 
     /// Answers a request.
-    pub(crate) fn answer<'a>(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: impl Into<Message<'a>>,
-    ) {
-        let is_there = self.role(connection).is_some_and(|role| *role != Role::Leaving);
-        if !is_there {
+    pub(crate) fn answer<'a>(&mut self, request: Request, message: impl Into<Message<'a>>) {
+        self.send(request.connection, request.id, message.into());
+    }
+
+    fn send(&mut self, connection: ConnectionId, id: u32, message: Message<'_>) {
+        if self.role(connection).is_none_or(|role| *role == Role::Leaving) {
             return;
         }
-        match self.peers.encode(id, message.into()) {
+        match self.peers.encode(id, message) {
             Ok(packet) => self.outputs.push(Output::Send { connection, packet }),
             Err(error) => {
                 let peer = self.name_of(connection);
@@ -105,15 +97,10 @@ impl Links {
         }
     }
 
-    /// Answers a request.
-    pub(crate) fn reply<'a>(&mut self, request: Request, message: impl Into<Message<'a>>) {
-        self.answer(request.connection, request.id, message);
-    }
-
     /// Sends a notification.
     pub(crate) fn notify<'a>(&mut self, connection: ConnectionId, message: impl Into<Message<'a>>) {
         let Some(id) = self.peers.take_id(connection) else { return };
-        self.answer(connection, id, message);
+        self.send(connection, id, message.into());
     }
 
     /// Sends a request whose answer names what it is about.
@@ -133,12 +120,12 @@ impl Links {
         asked: Asked,
     ) {
         let Some(id) = self.peers.expect(connection, asked) else { return };
-        self.answer(connection, id, message);
+        self.send(connection, id, message.into());
     }
 
     /// Takes the request that an answer belongs to.
-    pub(crate) fn answered(&mut self, connection: ConnectionId, id: u32) -> Option<Asked> {
-        self.peers.answered(connection, id)
+    pub(crate) fn answered(&mut self, answer: Request) -> Option<Asked> {
+        self.peers.answered(answer.connection, answer.id)
     }
 
     /// Whether a peer has requests to answer.
@@ -181,6 +168,11 @@ impl Links {
     /// Takes a connection that was closed here, and whose end is not handled yet.
     pub(crate) fn take_lost(&mut self) -> Option<(ConnectionId, Role)> {
         self.lost.pop_front()
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
     }
 
     /// Ends the process of this master.

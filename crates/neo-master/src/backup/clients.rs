@@ -25,11 +25,11 @@ impl Backup {
             // Some readable cells may lack what is later.
             Message::AskLastTransaction(_) => {
                 let tid = self.common_tid(&cluster.table).unwrap_or_default();
-                links.reply(request, AnswerLastTransaction { tid });
+                links.answer(request, AnswerLastTransaction { tid });
             }
             Message::AskLastIDs(_) => {
                 let code = ErrorCode::ReadOnlyAccess;
-                links.reply(request, ErrorMessage { code, message: READ_ONLY });
+                links.answer(request, ErrorMessage { code, message: READ_ONLY });
             }
             _ => return false,
         }

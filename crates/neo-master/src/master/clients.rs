@@ -19,8 +19,7 @@ impl Master {
     /// Handles a message of a client.
     pub(super) fn client_says(
         &mut self,
-        connection: ConnectionId,
-        id: u32,
+        from: Request,
         client: NodeId,
         message: Message<'_>,
     ) -> Handled {
@@ -28,24 +27,23 @@ impl Master {
             && self.cluster.members.get(client).is_some_and(|node| node.about.is_read_only)
         {
             let (code, message) = (ErrorCode::ReadOnlyAccess, READ_ONLY);
-            self.links.answer(connection, id, ErrorMessage { code, message });
+            self.links.answer(from, ErrorMessage { code, message });
             return Ok(());
         }
-        let request = Request { connection, id };
-        if self.backup.client_says(&self.cluster, &mut self.links, request, &message) {
+        if self.backup.client_says(&self.cluster, &mut self.links, from, &message) {
             return Ok(());
         }
         match message {
             Message::AskFinishTransaction(message) => {
-                return self.finish(request, client, message);
+                return self.finish(from, client, message);
             }
             Message::AskBeginTransaction(message) => {
                 let what = DelayedRequest::Begin(message.tid);
-                return self.attempt(Delayed { request, client, what });
+                return self.attempt(Delayed { request: from, client, what });
             }
             Message::FailedVote(message) => {
                 let what = DelayedRequest::Vote(message);
-                return self.attempt(Delayed { request, client, what });
+                return self.attempt(Delayed { request: from, client, what });
             }
             Message::AbortTransaction(AbortTransaction { ttid, nodes }) => {
                 if self.transactions.contains(ttid) {
@@ -53,16 +51,16 @@ impl Master {
                     self.abort(ttid, nodes);
                 }
             }
-            Message::AskNewOIDs(message) => self.new_oids(request, message.count)?,
+            Message::AskNewOIDs(message) => self.new_oids(from, message.count)?,
             Message::AskFinalTID(message) => {
                 let Master { cluster, links, transactions, .. } = self;
-                transactions.final_tid(cluster, links, request, message.ttid);
+                transactions.final_tid(cluster, links, from, message.ttid);
             }
             Message::AskPackOrders(message) => {
-                self.packs.tell_orders(&self.cluster, &mut self.links, request, message.id, false);
+                self.packs.tell_orders(&self.cluster, &mut self.links, from, message.id, false);
             }
-            Message::WaitForPack(message) => self.packs.wait(&mut self.links, request, message.id),
-            other => return self.any_says(connection, id, &other),
+            Message::WaitForPack(message) => self.packs.wait(&mut self.links, from, message.id),
+            other => return self.any_says(from, &other),
         }
         Ok(())
     }
@@ -74,7 +72,7 @@ impl Master {
             )));
         }
         let oids = self.transactions.new_oids(count);
-        self.links.reply(request, AnswerNewOIDs { oids });
+        self.links.answer(request, AnswerNewOIDs { oids });
         Ok(())
     }
 
@@ -124,7 +122,7 @@ impl Master {
     /// Too many storages failed: the transaction is aborted everywhere.
     fn give_up(&mut self, request: Request, ttid: Tid) {
         let code = ErrorCode::IncompleteTransaction;
-        self.links.reply(request, ErrorMessage { code, message: "" });
+        self.links.answer(request, ErrorMessage { code, message: "" });
         self.abort(ttid, self.readiness.ready());
     }
 

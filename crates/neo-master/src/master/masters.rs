@@ -8,6 +8,7 @@ use crate::Phase;
 use crate::election;
 use crate::handling::{Handled, Refusal};
 use crate::identification::Newcomer;
+use crate::links::Request;
 use crate::peer::{Asked, Role};
 
 impl Master {
@@ -32,13 +33,8 @@ impl Master {
     }
 
     /// Handles a message of a master that this one dialled in an election.
-    pub(super) fn rival_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
-        let Some(Role::Rival { address }) = self.links.role(connection) else { return Ok(()) };
+    pub(super) fn rival_says(&mut self, from: Request, message: Message<'_>) -> Handled {
+        let Some(Role::Rival { address }) = self.links.role(from.connection) else { return Ok(()) };
         let address = address.clone();
         match message {
             Message::AcceptIdentification(accepted) => {
@@ -47,9 +43,9 @@ impl Master {
                 }
                 info!(primary = %address, "accepted by the primary master");
                 let role = Role::Primary { address: address.clone(), is_accepted: false };
-                self.links.set_role(connection, role);
-                self.become_secondary(address, Some(connection));
-                self.primary_says(connection, id, accepted.into())
+                self.links.set_role(from.connection, role);
+                self.become_secondary(address, Some(from.connection));
+                self.primary_says(from, accepted.into())
             }
             Message::NotPrimaryMaster(message) => {
                 let members = &mut self.cluster.members;
@@ -63,23 +59,18 @@ impl Master {
                 });
                 match primary.cloned() {
                     Some(primary) => self.become_secondary(primary, None),
-                    None => self.close(connection),
+                    None => self.close(from.connection),
                 }
                 Ok(())
             }
             Message::Error(error) => {
                 debug!(master = %address, code = %error.code, reason = error.message,
                     "not accepted by a master, trying again");
-                self.close(connection);
+                self.close(from.connection);
                 Ok(())
             }
-            other => self.any_says(connection, id, &other),
+            other => self.any_says(from, &other),
         }
-    }
-
-    /// An attempt to reach another master is over.
-    pub(super) fn rival_left(&mut self) {
-        self.challenge_again();
     }
 
     /// Masters that were not met are dialled again while the election goes on.
@@ -101,16 +92,11 @@ impl Master {
     }
 
     /// Handles a message of the master that may be primary.
-    pub(super) fn primary_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
+    pub(super) fn primary_says(&mut self, from: Request, message: Message<'_>) -> Handled {
         let Phase::Secondary(secondary) = &mut self.phase else { return Ok(()) };
         let (cluster, links) = (&mut self.cluster, &mut self.links);
-        match secondary.primary_says(cluster, links, connection, message)? {
-            Some(other) => self.any_says(connection, id, &other),
+        match secondary.primary_says(cluster, links, from.connection, message)? {
+            Some(other) => self.any_says(from, &other),
             None => Ok(()),
         }
     }
@@ -124,16 +110,12 @@ impl Master {
     }
 
     /// Handles a message of a master of the upstream cluster.
-    pub(super) fn upstream_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
+    pub(super) fn upstream_says(&mut self, from: Request, message: Message<'_>) -> Handled {
         let Master { cluster, links, readiness, packs, backup, .. } = self;
-        let left = backup.upstream_says(cluster, links, readiness, packs, connection, message)?;
+        let left =
+            backup.upstream_says(cluster, links, readiness, packs, from.connection, message)?;
         let Some(message) = left else { return Ok(()) };
-        match (links.answered(connection, id), message) {
+        match (links.answered(from), message) {
             (Some(Asked::UpstreamLast), Message::AnswerLastTransaction(answer)) => {
                 if answer.tid < cluster.last_tid {
                     let (upstream, here) = (answer.tid, cluster.last_tid);
@@ -150,7 +132,7 @@ impl Master {
                 backup.upstream_packs_told(cluster, links, readiness, packs, told);
                 Ok(())
             }
-            (_, other) => self.any_says(connection, id, &other),
+            (_, other) => self.any_says(from, &other),
         }
     }
 

@@ -98,33 +98,32 @@ impl Master {
     pub fn closed(&mut self, connection: ConnectionId) {
         let Some(role) = self.links.ended(connection) else { return };
         self.peer_lost(connection, &role);
-        self.handle_lost();
         self.settle();
     }
 
     /// A packet has arrived.
     pub fn received(&mut self, connection: ConnectionId, packet: Packet<'_>) {
         let Packet { id, message } = packet;
+        let from = Request { connection, id };
         let name = message.name();
-        if let Err(refusal) = self.handle(connection, id, message) {
-            self.links.refuse(connection, id, name, &refusal);
+        if let Err(refusal) = self.handle(from, message) {
+            self.links.refuse(from, name, &refusal);
         }
-        self.handle_lost();
         self.settle();
     }
 
-    fn handle(&mut self, connection: ConnectionId, id: u32, message: Message<'_>) -> Handled {
-        let Some(role) = self.links.role(connection) else { return Ok(()) };
+    fn handle(&mut self, from: Request, message: Message<'_>) -> Handled {
+        let Some(role) = self.links.role(from.connection) else { return Ok(()) };
         match *role {
             Role::Leaving => Ok(()),
-            Role::Stranger => self.stranger_says(connection, id, message),
-            Role::Storage(storage) => self.storage_says(connection, id, storage, message),
-            Role::Client(client) => self.client_says(connection, id, client, message),
-            Role::Admin(_) => self.admin_says(connection, id, message),
-            Role::Secondary { .. } => self.any_says(connection, id, &message),
-            Role::Rival { .. } => self.rival_says(connection, id, message),
-            Role::Primary { .. } => self.primary_says(connection, id, message),
-            Role::Upstream => self.upstream_says(connection, id, message),
+            Role::Stranger => self.stranger_says(from, message),
+            Role::Storage(storage) => self.storage_says(from, storage, message),
+            Role::Client(client) => self.client_says(from, client, message),
+            Role::Admin(_) => self.admin_says(from, message),
+            Role::Secondary { .. } => self.any_says(from, &message),
+            Role::Rival { .. } => self.rival_says(from, message),
+            Role::Primary { .. } => self.primary_says(from, message),
+            Role::Upstream => self.upstream_says(from, message),
         }
     }
 
@@ -160,18 +159,12 @@ impl Master {
         self.cluster.members.addresses()
     }
 
-    fn stranger_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
+    fn stranger_says(&mut self, from: Request, message: Message<'_>) -> Handled {
         match message {
             Message::RequestIdentification(request) => {
-                let from = Request { connection, id };
                 self.identify(&Newcomer { from, request: &request })
             }
-            Message::Ping(_) => self.any_says(connection, id, &message),
+            Message::Ping(_) => self.any_says(from, &message),
             other => Err(Refusal::unexpected(&other)),
         }
     }
@@ -194,22 +187,18 @@ impl Master {
     }
 
     /// Handles a message that any node may send.
-    fn any_says(&mut self, connection: ConnectionId, id: u32, message: &Message<'_>) -> Handled {
+    fn any_says(&mut self, from: Request, message: &Message<'_>) -> Handled {
         match message {
-            Message::Ping(_) => self.links.answer(connection, id, Pong {}),
+            Message::Ping(_) => self.links.answer(from, Pong {}),
             Message::FlushLog(_) | Message::Pong(_) => {}
             Message::AskClusterState(_) => {
-                self.links.answer(
-                    connection,
-                    id,
-                    AnswerClusterState { state: Some(self.cluster.state()) },
-                );
+                self.links.answer(from, AnswerClusterState { state: Some(self.cluster.state()) });
             }
             Message::AskRecovery(_) => {
                 let (table, truncate_tid) = (self.cluster.table.id(), self.recovery.truncate_tid());
                 let backup_tid = self.backup.tid(&self.cluster.table);
                 let answer = AnswerRecovery { table, backup_tid, truncate_tid };
-                self.links.answer(connection, id, answer);
+                self.links.answer(from, answer);
             }
             Message::AskLastIDs(_) => {
                 let answer = AnswerLastIDs {
@@ -217,14 +206,10 @@ impl Master {
                     last_oid: Some(self.transactions.last_oid()),
                     first_tid: self.transactions.first_tid(),
                 };
-                self.links.answer(connection, id, answer);
+                self.links.answer(from, answer);
             }
             Message::AskLastTransaction(_) => {
-                self.links.answer(
-                    connection,
-                    id,
-                    AnswerLastTransaction { tid: self.cluster.last_tid },
-                );
+                self.links.answer(from, AnswerLastTransaction { tid: self.cluster.last_tid });
             }
             other => return Err(Refusal::unexpected(other)),
         }
@@ -249,7 +234,7 @@ impl Master {
         match role {
             Role::Stranger | Role::Leaving => {}
             Role::Secondary { address } => self.secondary_left(address),
-            Role::Rival { .. } => self.rival_left(),
+            Role::Rival { .. } => self.challenge_again(),
             Role::Primary { is_accepted, .. } => self.primary_left(connection, *is_accepted),
             Role::Upstream => self.upstream_left(connection),
             Role::Storage(storage) => self.storage_left(connection, *storage),

@@ -13,9 +13,14 @@ use crate::verification::Verification;
 use crate::{Phase, Stop};
 
 impl Master {
-    /// Goes on to other phases when their time has come.
+    /// Handles the ends of connections, and goes on to other phases when their time has come.
     pub(super) fn settle(&mut self) {
-        while self.settle_once() {}
+        loop {
+            self.handle_lost();
+            if !self.settle_once() && !self.links.has_lost() {
+                return;
+            }
+        }
     }
 
     /// One step of that; whether there may be another.

@@ -33,14 +33,13 @@ impl Master {
     /// Handles a message of a storage.
     pub(super) fn storage_says(
         &mut self,
-        connection: ConnectionId,
-        id: u32,
+        from: Request,
         storage: NodeId,
         message: Message<'_>,
     ) -> Handled {
         if let Message::Error(error) = &message {
-            let asked = self.links.answered(connection, id);
-            return self.storage_failed(connection, storage, asked, error.message);
+            let asked = self.links.answered(from);
+            return self.storage_failed(from.connection, storage, asked, error.message);
         }
         if let Message::NotifyPackCompleted(completed) = &message {
             if let Some(node) = self.cluster.members.get_mut(storage) {
@@ -60,15 +59,15 @@ impl Master {
                 Ok(())
             }
             message if message.kind() == Kind::Answer => {
-                let asked = self.links.answered(connection, id);
-                self.storage_answers(connection, storage, asked, message)
+                let asked = self.links.answered(from);
+                self.storage_answers(from.connection, storage, asked, message)
             }
-            message if is_serving => self.storage_serves(connection, id, storage, message),
+            message if is_serving => self.storage_serves(from, storage, message),
             // From before the recovery.
             Message::NotifyReady(_)
             | Message::NotifyReplicationDone(_)
             | Message::NotifyPartitionCorrupted(_) => Ok(()),
-            message => self.any_says(connection, id, &message),
+            message => self.any_says(from, &message),
         }
     }
 
@@ -128,13 +127,7 @@ impl Master {
         Ok(())
     }
 
-    fn storage_serves(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        storage: NodeId,
-        message: Message<'_>,
-    ) -> Handled {
+    fn storage_serves(&mut self, from: Request, storage: NodeId, message: Message<'_>) -> Handled {
         match message {
             Message::NotifyReady(_) => self.storage_ready(storage),
             Message::AskUnfinishedTransactions(question) => {
@@ -142,7 +135,7 @@ impl Master {
                 let max_tid = self.backup.common_tid(&self.cluster.table);
                 let max_tid = max_tid.unwrap_or(self.cluster.last_tid);
                 let answer = AnswerUnfinishedTransactions { max_tid, ttids };
-                self.links.answer(connection, id, answer);
+                self.links.answer(from, answer);
                 self.cluster.table.set_updatable(storage, &question.partitions);
             }
             Message::NotifyReplicationDone(done) => {
@@ -165,10 +158,9 @@ impl Master {
                 self.corrupted(message.partition, &message.nodes);
             }
             Message::AskPackOrders(question) => {
-                let request = Request { connection, id };
-                self.packs.tell_orders(&self.cluster, &mut self.links, request, question.id, true);
+                self.packs.tell_orders(&self.cluster, &mut self.links, from, question.id, true);
             }
-            other => return self.any_says(connection, id, &other),
+            other => return self.any_says(from, &other),
         }
         Ok(())
     }

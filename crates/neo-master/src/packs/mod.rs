@@ -116,7 +116,7 @@ impl Packs {
     pub(crate) fn wait(&mut self, links: &mut Links, request: Request, id: Tid) {
         match self.orders.get_mut(&id) {
             Some(pack) => pack.waiting.push(request),
-            None => links.reply(request, WaitedForPack {}),
+            None => links.answer(request, WaitedForPack {}),
         }
     }
 
@@ -137,7 +137,7 @@ impl Packs {
             );
         }
         let orders = self.orders(from, is_first_approved);
-        links.reply(request, AnswerPackOrders { orders });
+        links.answer(request, AnswerPackOrders { orders });
     }
 
     /// Tells ready storages what is decided of the packs from one on.
@@ -175,7 +175,7 @@ impl Packs {
         let completed = nodes.iter().filter_map(|node| cluster.members.get(*node)?.completed_pack);
         let Some(id) = completed.min() else { return };
         for request in self.complete(id) {
-            links.reply(request, WaitedForPack {});
+            links.answer(request, WaitedForPack {});
         }
     }
 

@@ -97,7 +97,7 @@ impl Packs {
         self.completed = Some(before(from));
         orders.into_iter().for_each(|order| self.add(order));
         let orders = self.orders(from, is_first_approved);
-        links.reply(request, AnswerPackOrders { orders });
+        links.answer(request, AnswerPackOrders { orders });
         self.may_be_completed(cluster, links);
     }
 

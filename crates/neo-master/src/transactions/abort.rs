@@ -24,7 +24,7 @@ impl Transactions {
         storages.extend(transaction.waiting_storages());
         for waiting in &transaction.waiting {
             if let Waiting::Client(request) = *waiting {
-                links.reply(request, AnswerFinalTID { tid: None });
+                links.answer(request, AnswerFinalTID { tid: None });
             }
         }
         storages.sort_unstable();

@@ -62,7 +62,7 @@ impl Transactions {
             DelayedRequest::Vote(_) => "FailedVote",
         };
         if let Err(refusal) = self.attempt(cluster, links, readiness, delayed) {
-            links.refuse(request.connection, request.id, name, &refusal);
+            links.refuse(request, name, &refusal);
         }
     }
 
@@ -80,13 +80,13 @@ impl Transactions {
                     return Ok(Progress::Waits);
                 }
                 let ttid = self.begin(cluster, readiness, *client, *tid)?;
-                links.reply(*request, AnswerBeginTransaction { ttid });
+                links.answer(*request, AnswerBeginTransaction { ttid });
             }
             DelayedRequest::Vote(message) => {
                 let Some(code) = self.vote(cluster, readiness, *client, message)? else {
                     return Ok(Progress::Waits);
                 };
-                links.reply(*request, ErrorMessage { code, message: "" });
+                links.answer(*request, ErrorMessage { code, message: "" });
             }
         }
         Ok(Progress::Done)

@@ -88,7 +88,7 @@ fn tell_committed(
 ) {
     let Commit { tid, oids, partitions, request, involved, .. } = commit;
     if transaction.client.is_some() {
-        links.reply(request, AnswerTransactionFinished { ttid, tid });
+        links.answer(request, AnswerTransactionFinished { ttid, tid });
     }
     for (client, other) in cluster.members.identified(NodeType::Client) {
         if transaction.client == Some(client) {
@@ -118,7 +118,7 @@ fn tell_waiting(
 ) {
     for waiting in &transaction.waiting {
         match *waiting {
-            Waiting::Client(request) => links.reply(request, AnswerFinalTID { tid: Some(tid) }),
+            Waiting::Client(request) => links.answer(request, AnswerFinalTID { tid: Some(tid) }),
             Waiting::Storage(storage) => {
                 if let Some(connection) = cluster.members.connection_of(storage) {
                     links.notify(connection, NotifyTransactionFinished { ttid, max_tid: tid });

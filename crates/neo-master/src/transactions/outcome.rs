@@ -22,6 +22,6 @@ impl Transactions {
         }
         // A tid is not before its ttid. Of older ones storages know.
         let tid = (ttid <= cluster.last_tid).then_some(Tid::MAX);
-        links.reply(request, AnswerFinalTID { tid });
+        links.answer(request, AnswerFinalTID { tid });
     }
 }

@@ -20,36 +20,30 @@ const CHANGED: &str = "Cluster state changed";
 
 impl Master {
     /// Handles a message of an admin.
-    pub(super) fn admin_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
-        let request = Request { connection, id };
+    pub(super) fn admin_says(&mut self, from: Request, message: Message<'_>) -> Handled {
         let Master { cluster, links, backup, readiness, .. } = self;
         match message {
-            Message::SetClusterState(message) => self.set_cluster_state(request, message.state),
-            Message::SetNodeState(message) => self.set_node_state(request, &message),
+            Message::SetClusterState(message) => self.set_cluster_state(from, message.state),
+            Message::SetNodeState(message) => self.set_node_state(from, &message),
             Message::AddPendingNodes(message) => {
-                nodes::add(cluster, links, backup, readiness, request, &message.ids)
+                nodes::add(cluster, links, backup, readiness, from, &message.ids)
             }
             Message::TweakPartitionTable(message) => {
-                table::tweak(cluster, links, backup, readiness, request, &message)
+                table::tweak(cluster, links, backup, readiness, from, &message)
             }
             Message::SetNumReplicas(message) => {
-                table::set_replicas(cluster, links, request, message.replicas)
+                table::set_replicas(cluster, links, from, message.replicas)
             }
             Message::CheckReplicas(message) => {
-                checks::check_replicas(cluster, links, backup, request, &message)
+                checks::check_replicas(cluster, links, backup, from, &message)
             }
-            Message::Repair(message) => nodes::repair(cluster, links, request, &message),
-            Message::Truncate(message) => self.truncate(request, message.tid),
+            Message::Repair(message) => nodes::repair(cluster, links, from, &message),
+            Message::Truncate(message) => self.truncate(from, message.tid),
             Message::FlushLog(_) => {
-                cluster::flush_logs(links, connection);
+                cluster::flush_logs(links, from.connection);
                 Ok(())
             }
-            other => self.any_says(connection, id, &other),
+            other => self.any_says(from, &other),
         }
     }
 
@@ -155,7 +149,7 @@ impl Master {
 
 /// A command is carried out.
 fn acknowledge(links: &mut Links, request: Request, text: &str) {
-    links.reply(request, ErrorMessage { code: ErrorCode::Ack, message: text });
+    links.answer(request, ErrorMessage { code: ErrorCode::Ack, message: text });
 }
 
 /// Refuses a command for storages while they do not operate.

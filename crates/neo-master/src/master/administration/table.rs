@@ -57,7 +57,7 @@ pub(super) fn tweak(
         cluster.tell_cells(links, changes, false);
         backup.order_all(cluster, links, readiness);
     }
-    links.reply(request, AnswerTweakPartitionTable { changed, rows });
+    links.answer(request, AnswerTweakPartitionTable { changed, rows });
     Ok(())
 }
 
