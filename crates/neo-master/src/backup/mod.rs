@@ -23,7 +23,6 @@ use self::upstream::Upstream;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::Links;
-use crate::readiness::Readiness;
 use crate::settings::UpstreamSettings;
 use crate::table::Table;
 
@@ -107,15 +106,9 @@ impl Backup {
     }
 
     /// Tells a storage to operate, if it is there. Transactions do not begin until it is ready.
-    pub(crate) fn start_storage(
-        &self,
-        cluster: &Cluster,
-        links: &mut Links,
-        readiness: &mut Readiness,
-        storage: NodeId,
-    ) {
+    pub(crate) fn start_storage(&self, cluster: &mut Cluster, links: &mut Links, storage: NodeId) {
         if cluster.members.connection_of(storage).is_some() {
-            readiness.start(storage);
+            cluster.readiness.start(storage);
             self.tell_operation(cluster, links, storage);
         }
     }
@@ -171,16 +164,11 @@ impl Backup {
 
     /// Goes on when storages are ready or up to date. The cluster is a backup no longer when it
     /// gives a transaction: what is after that is not complete.
-    pub(crate) fn advance(
-        &mut self,
-        cluster: &Cluster,
-        links: &mut Links,
-        readiness: &Readiness,
-    ) -> Option<Tid> {
+    pub(crate) fn advance(&mut self, cluster: &Cluster, links: &mut Links) -> Option<Tid> {
         match cluster.state() {
             ClusterState::StartingBackup => {
                 let nodes = cluster.table.readable_nodes();
-                if nodes.iter().all(|node| readiness.is_ready(*node)) {
+                if nodes.iter().all(|node| cluster.readiness.is_ready(*node)) {
                     self.dial_upstream(links);
                 }
                 None

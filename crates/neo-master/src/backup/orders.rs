@@ -12,22 +12,15 @@ use super::progress::{Order, Source, Sources};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::Links;
-use crate::readiness::Readiness;
 
 impl Backup {
     /// The upstream cluster has told its last transaction.
-    pub(crate) fn upstream_is_at(
-        &mut self,
-        cluster: &mut Cluster,
-        links: &mut Links,
-        readiness: &Readiness,
-        last: Tid,
-    ) {
+    pub(crate) fn upstream_is_at(&mut self, cluster: &mut Cluster, links: &mut Links, last: Tid) {
         cluster.last_tid = last;
         if let Some(progress) = self.progress_mut() {
             progress.begin(&cluster.table, last);
         }
-        self.order_all(cluster, links, readiness);
+        self.order_all(cluster, links);
     }
 
     /// A transaction was committed upstream, in these partitions.
@@ -35,7 +28,6 @@ impl Backup {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         tid: Tid,
         partitions: &[Partition],
     ) -> Handled {
@@ -57,9 +49,9 @@ impl Backup {
         }
         for (node, partitions) in by_node {
             let told = Told { node, tid, upstream: "", sources: partitions };
-            send_order(cluster, links, readiness, told);
+            send_order(cluster, links, told);
         }
-        self.order_all(cluster, links, readiness);
+        self.order_all(cluster, links);
         Ok(())
     }
 
@@ -68,7 +60,6 @@ impl Backup {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         (partition, node): (Partition, NodeId),
         tid: Tid,
     ) {
@@ -78,18 +69,13 @@ impl Backup {
         if let Some(complete) = complete {
             let sources = vec![(partition, None)];
             let told = Told { node, tid: complete, upstream: "", sources };
-            send_order(cluster, links, readiness, told);
+            send_order(cluster, links, told);
         }
     }
 
     /// Orders what storages lack, in all partitions.
-    pub(crate) fn order_all(
-        &mut self,
-        cluster: &Cluster,
-        links: &mut Links,
-        readiness: &Readiness,
-    ) {
-        self.order(cluster, links, readiness, (0..cluster.table.partitions()).map(Partition));
+    pub(crate) fn order_all(&mut self, cluster: &Cluster, links: &mut Links) {
+        self.order(cluster, links, (0..cluster.table.partitions()).map(Partition));
     }
 
     /// Orders what storages lack in some partitions, and were not told.
@@ -97,7 +83,6 @@ impl Backup {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         partitions: impl Iterator<Item = Partition>,
     ) {
         if !cluster.is_following() {
@@ -107,7 +92,8 @@ impl Backup {
         let mut orders = Vec::new();
         for partition in partitions {
             let cells = cluster.table.row(partition).iter().filter(|cell| cell.is_readable());
-            let ready = cells.map(|cell| cell.node).filter(|node| readiness.is_ready(*node));
+            let ready =
+                cells.map(|cell| cell.node).filter(|node| cluster.readiness.is_ready(*node));
             let ready: Vec<_> = ready.collect();
             let upstream = self.upstream.as_ref().filter(|_| is_following);
             let upstream = upstream.map(|one| one.storages_of(partition)).unwrap_or_default();
@@ -117,16 +103,10 @@ impl Backup {
                 orders.extend(progress.orders(partition, &sources));
             }
         }
-        self.send_orders(cluster, links, readiness, orders);
+        self.send_orders(cluster, links, orders);
     }
 
-    fn send_orders(
-        &self,
-        cluster: &Cluster,
-        links: &mut Links,
-        readiness: &Readiness,
-        orders: Vec<Order>,
-    ) {
+    fn send_orders(&self, cluster: &Cluster, links: &mut Links, orders: Vec<Order>) {
         type Key = (NodeId, Tid, bool);
         let mut messages: BTreeMap<Key, Vec<(Partition, Option<Address>)>> = BTreeMap::new();
         for Order { node, partition, until, source } in orders {
@@ -150,7 +130,7 @@ impl Backup {
         for ((node, until, is_upstream), partitions) in messages {
             let upstream = if is_upstream { &*upstream } else { "" };
             let told = Told { node, tid: until, upstream, sources: partitions };
-            send_order(cluster, links, readiness, told);
+            send_order(cluster, links, told);
         }
     }
 }
@@ -164,9 +144,9 @@ struct Told<'a> {
     sources: Vec<(Partition, Option<Address>)>,
 }
 
-fn send_order(cluster: &Cluster, links: &mut Links, readiness: &Readiness, told: Told<'_>) {
+fn send_order(cluster: &Cluster, links: &mut Links, told: Told<'_>) {
     let Told { node, tid, upstream, sources } = told;
-    if !readiness.is_ready(node) {
+    if !cluster.readiness.is_ready(node) {
         return;
     }
     if let Some(connection) = cluster.members.connection_of(node) {

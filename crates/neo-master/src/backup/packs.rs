@@ -9,7 +9,6 @@ use crate::cluster::Cluster;
 use crate::links::Links;
 use crate::packs::Packs;
 use crate::peer::Asked;
-use crate::readiness::Readiness;
 
 impl Backup {
     /// Asks for the packs that this cluster does not know, or does not know the decision of.
@@ -30,12 +29,11 @@ impl Backup {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         packs: &mut Packs,
         (from, orders): (Tid, Vec<PackOrder>),
     ) {
         orders.into_iter().for_each(|order| packs.add(order));
-        packs.tell_signed(cluster, links, readiness, from);
+        packs.tell_signed(cluster, links, from);
         if let Some(upstream) = &mut self.upstream {
             upstream.knows_packs = true;
         }
@@ -46,7 +44,6 @@ impl Backup {
         &self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         packs: &mut Packs,
         (connection, message): (ConnectionId, &NotifyPackSigned),
     ) {
@@ -67,7 +64,7 @@ impl Backup {
                 let asked = Asked::UpstreamPacks(from);
                 links.ask(connection, AskPackOrders { id: unknown }, asked);
             }
-            (Some(known), None) => packs.tell_signed(cluster, links, readiness, known),
+            (Some(known), None) => packs.tell_signed(cluster, links, known),
             (None, None) => {}
         }
     }

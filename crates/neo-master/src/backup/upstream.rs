@@ -19,7 +19,6 @@ use crate::handling::Refusal;
 use crate::links::Links;
 use crate::packs::Packs;
 use crate::peer::{Asked, Role};
-use crate::readiness::Readiness;
 use crate::settings::UpstreamSettings;
 
 /// Pause before the next master is dialled after one could not be used.
@@ -159,7 +158,6 @@ impl Backup {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         packs: &mut Packs,
         connection: ConnectionId,
         message: Message<'a>,
@@ -181,25 +179,25 @@ impl Backup {
                 links.close(connection);
             }
             Message::NotifyNodeInformation(message) => {
-                self.upstream_nodes_told(cluster, links, readiness, message)
+                self.upstream_nodes_told(cluster, links, message)
             }
             Message::SendPartitionTable(message) => {
                 let table = PartitionTable::from_message(message);
                 let table = table.map_err(|error| Refusal::protocol(error.to_string()))?;
-                self.upstream_table_told(cluster, links, readiness, connection, table);
+                self.upstream_table_told(cluster, links, connection, table);
             }
             Message::NotifyPartitionChanges(changes) => {
                 if let Some(table) = &mut upstream.table {
                     table.apply(&changes).map_err(|error| Refusal::protocol(error.to_string()))?;
-                    self.order_all(cluster, links, readiness);
+                    self.order_all(cluster, links);
                 }
             }
             Message::InvalidatePartitions(message) => {
                 let (tid, partitions) = (message.tid, message.partitions);
-                self.committed_upstream(cluster, links, readiness, tid, &partitions)?;
+                self.committed_upstream(cluster, links, tid, &partitions)?;
             }
             Message::NotifyPackSigned(message) => {
-                self.signed_upstream(cluster, links, readiness, packs, (connection, &message));
+                self.signed_upstream(cluster, links, packs, (connection, &message));
             }
             Message::NotifyClusterInformation(_) => {}
             Message::StopOperation(_) => {
@@ -234,14 +232,13 @@ impl Backup {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         message: NotifyNodeInformation,
     ) {
         let Some(upstream) = &mut self.upstream else { return };
         if upstream.note(message.nodes) {
             self.tell_upstream_admin(cluster, links, None);
         }
-        self.order_all(cluster, links, readiness);
+        self.order_all(cluster, links);
     }
 
     /// Tells one admin of this cluster, or the one that has come, of one upstream.
@@ -263,7 +260,6 @@ impl Backup {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         connection: ConnectionId,
         table: Option<PartitionTable>,
     ) {
@@ -281,6 +277,6 @@ impl Backup {
         if let Some(upstream) = &mut self.upstream {
             upstream.table = table;
         }
-        self.order_all(cluster, links, readiness);
+        self.order_all(cluster, links);
     }
 }

@@ -7,6 +7,7 @@ use zodium_types::Tid;
 
 use crate::clock::Clock;
 use crate::members::Members;
+use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::status::Counts;
 use crate::table::{Devices, Table};
@@ -20,6 +21,8 @@ pub(crate) struct Cluster {
     pub(crate) id: Option<NodeId>,
     pub(crate) members: Members,
     pub(crate) table: Table,
+    /// Which storages are ready for clients.
+    pub(crate) readiness: Readiness,
     /// The last committed transaction.
     pub(crate) last_tid: Tid,
     state: ClusterState,
@@ -40,6 +43,7 @@ impl Cluster {
             id: settings.node,
             members,
             table: Table::new(settings.partitions, settings.replicas),
+            readiness: Readiness::default(),
             last_tid: Tid::ZERO,
             state: ClusterState::Recovering,
             is_state_told: false,

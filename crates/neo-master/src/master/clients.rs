@@ -78,15 +78,15 @@ impl Master {
 
     /// Carries out a request now, or when it can be.
     fn attempt(&mut self, delayed: Delayed) -> Handled {
-        let Master { cluster, links, readiness, transactions, .. } = self;
-        transactions.attempt(cluster, links, readiness, delayed)
+        let Master { cluster, links, transactions, .. } = self;
+        transactions.attempt(cluster, links, delayed)
     }
 
     /// Carries out what has waited, if it can be now.
     pub(super) fn retry_delayed(&mut self) {
         for delayed in self.transactions.take_delayed() {
-            let Master { cluster, links, readiness, transactions, .. } = self;
-            transactions.retry(cluster, links, readiness, delayed);
+            let Master { cluster, links, transactions, .. } = self;
+            transactions.retry(cluster, links, delayed);
             self.handle_lost();
         }
     }
@@ -112,8 +112,8 @@ impl Master {
         if self.stops.is_some() || !self.transactions.contains(ttid) {
             return Ok(());
         }
-        let Master { cluster, links, readiness, packs, transactions, .. } = self;
-        if !transactions.lock(cluster, links, readiness, packs, finish) {
+        let Master { cluster, links, packs, transactions, .. } = self;
+        if !transactions.lock(cluster, links, packs, finish) {
             self.give_up(request, ttid);
         }
         Ok(())
@@ -123,21 +123,21 @@ impl Master {
     fn give_up(&mut self, request: Request, ttid: Tid) {
         let code = ErrorCode::IncompleteTransaction;
         self.links.answer(request, ErrorMessage { code, message: "" });
-        self.abort(ttid, self.readiness.ready());
+        self.abort(ttid, self.cluster.readiness.ready());
     }
 
     /// Aborts a transaction; others may go on then.
     fn abort(&mut self, ttid: Tid, storages: Vec<NodeId>) {
-        let Master { cluster, links, readiness, transactions, .. } = self;
-        if transactions.abort(cluster, links, readiness, ttid, storages) {
+        let Master { cluster, links, transactions, .. } = self;
+        if transactions.abort(cluster, links, ttid, storages) {
             self.retry_delayed();
         }
     }
 
     /// Commits what can be; others may go on then.
     pub(super) fn commit_locked(&mut self) {
-        let Master { cluster, links, readiness, packs, transactions, .. } = self;
-        if transactions.commit_locked(cluster, links, readiness, packs) {
+        let Master { cluster, links, packs, transactions, .. } = self;
+        if transactions.commit_locked(cluster, links, packs) {
             self.retry_delayed();
         }
     }

@@ -111,9 +111,8 @@ impl Master {
 
     /// Handles a message of a master of the upstream cluster.
     pub(super) fn upstream_says(&mut self, from: Request, message: Message<'_>) -> Handled {
-        let Master { cluster, links, readiness, packs, backup, .. } = self;
-        let left =
-            backup.upstream_says(cluster, links, readiness, packs, from.connection, message)?;
+        let Master { cluster, links, packs, backup, .. } = self;
+        let left = backup.upstream_says(cluster, links, packs, from.connection, message)?;
         let Some(message) = left else { return Ok(()) };
         match (links.answered(from), message) {
             (Some(Asked::UpstreamLast), Message::AnswerLastTransaction(answer)) => {
@@ -123,13 +122,13 @@ impl Master {
                         mode in case this one must be truncated as well");
                     self.stop_backup();
                 } else {
-                    backup.upstream_is_at(cluster, links, readiness, answer.tid);
+                    backup.upstream_is_at(cluster, links, answer.tid);
                 }
                 Ok(())
             }
             (Some(Asked::UpstreamPacks(from)), Message::AnswerPackOrders(answer)) => {
                 let told = (from, answer.orders);
-                backup.upstream_packs_told(cluster, links, readiness, packs, told);
+                backup.upstream_packs_told(cluster, links, packs, told);
                 Ok(())
             }
             (_, other) => self.any_says(from, &other),
@@ -157,7 +156,7 @@ impl Master {
 
     /// Orders what storages of a backup lack, in all partitions.
     pub(super) fn order_all(&mut self) {
-        self.backup.order_all(&self.cluster, &mut self.links, &self.readiness);
+        self.backup.order_all(&self.cluster, &mut self.links);
     }
 
     fn close_clients(&mut self) {

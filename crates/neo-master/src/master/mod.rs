@@ -21,7 +21,6 @@ use crate::identification::Newcomer;
 use crate::links::{Links, Request};
 use crate::packs::Packs;
 use crate::peer::Role;
-use crate::readiness::Readiness;
 use crate::recovery::Recovery;
 use crate::secondary::Secondary;
 use crate::settings::Settings;
@@ -38,7 +37,6 @@ pub struct Master {
     election: Election,
     recovery: Recovery,
     backup: Backup,
-    readiness: Readiness,
     transactions: Transactions,
     packs: Packs,
     /// Operation stops when the event is handled.
@@ -55,7 +53,6 @@ impl Master {
             recovery: Recovery::default(),
             backup: Backup::new(settings.upstream.clone()),
             cluster: Cluster::new(settings),
-            readiness: Readiness::default(),
             transactions: Transactions::default(),
             packs: Packs::default(),
             stops: None,

@@ -56,7 +56,7 @@ impl Master {
         self.cluster.forget_nodes();
         self.cluster.members.add_master(&primary);
         self.transactions.reset();
-        self.readiness.reset();
+        self.cluster.readiness.reset();
         self.packs = Packs::default();
         self.stops = None;
         self.backup.forget(&mut self.links);
@@ -125,8 +125,8 @@ impl Master {
         }
         for (storage, _) in self.cluster.members.identified(NodeType::Storage) {
             if self.cluster.members.is_running(storage) {
-                let Master { cluster, links, backup, readiness, .. } = &mut *self;
-                backup.start_storage(cluster, links, readiness, storage);
+                let Master { cluster, links, backup, .. } = &mut *self;
+                backup.start_storage(cluster, links, storage);
             }
         }
         // The table that was found may have some. Storages may have said before now that they know
@@ -159,7 +159,7 @@ impl Master {
         }
         self.recovery.operation_stopped(&self.cluster, stop);
         self.packs = Packs::default();
-        self.readiness.reset();
+        self.cluster.readiness.reset();
         self.transactions.reset();
         for (_, client) in self.cluster.members.identified(NodeType::Client) {
             self.links.notify(client, StopOperation {});
@@ -184,8 +184,8 @@ impl Master {
     }
 
     fn advance_backup(&mut self) -> bool {
-        let Master { cluster, links, readiness, backup, .. } = self;
-        self.stops = backup.advance(cluster, links, readiness).map(Stop::LeaveBackup);
+        let Master { cluster, links, backup, .. } = self;
+        self.stops = backup.advance(cluster, links).map(Stop::LeaveBackup);
         self.stops.is_some()
     }
 
@@ -195,7 +195,7 @@ impl Master {
         self.phase = Phase::Stopping;
         self.cluster.set_state(&mut self.links, ClusterState::Stopping);
         // An error would only make clients try again.
-        self.readiness.close();
+        self.cluster.readiness.close();
     }
 
     /// Ends all nodes when nothing is being committed any more.

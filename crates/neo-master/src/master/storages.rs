@@ -15,7 +15,7 @@ use crate::{Phase, Stop};
 impl Master {
     /// A storage introduces itself.
     pub(super) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
-        let Master { cluster, links, recovery, backup, readiness, .. } = self;
+        let Master { cluster, links, recovery, backup, .. } = self;
         let (storage, state) = newcomer.join_as_storage(cluster, links)?;
         let connection = newcomer.from.connection;
         if matches!(self.phase, Phase::Recovery) {
@@ -25,7 +25,7 @@ impl Master {
         links.notify(connection, cluster.table.message());
         cluster.ask_known_by(links, connection);
         if cluster.is_operating() && state == NodeState::Running {
-            backup.start_storage(cluster, links, readiness, storage);
+            backup.start_storage(cluster, links, storage);
         }
         Ok(())
     }
@@ -140,8 +140,8 @@ impl Master {
             }
             Message::NotifyReplicationDone(done) => {
                 let cell = (done.partition, storage);
-                let Master { cluster, links, readiness, backup, .. } = &mut *self;
-                backup.replicated(cluster, links, readiness, cell, done.tid);
+                let Master { cluster, links, backup, .. } = &mut *self;
+                backup.replicated(cluster, links, cell, done.tid);
                 let Some(changes) = self.cluster.table.set_up_to_date(done.partition, storage)
                 else {
                     return Err(Refusal::protocol("Non-assigned partition"));
@@ -151,8 +151,8 @@ impl Master {
                     info!(%storage, %partition, "ignoring a late end of a replication");
                 }
                 self.cluster.tell_cells(&mut self.links, changes, false);
-                let Master { cluster, links, readiness, backup, .. } = self;
-                backup.order(cluster, links, readiness, [done.partition].into_iter());
+                let Master { cluster, links, backup, .. } = self;
+                backup.order(cluster, links, [done.partition].into_iter());
             }
             Message::NotifyPartitionCorrupted(message) => {
                 self.corrupted(message.partition, &message.nodes);
@@ -236,7 +236,7 @@ impl Master {
 
     /// A storage operates.
     pub(super) fn storage_ready(&mut self, storage: NodeId) {
-        if !self.readiness.set_ready(storage) {
+        if !self.cluster.readiness.set_ready(storage) {
             return;
         }
         self.packs.tell_signed_to(&self.cluster, &mut self.links, storage, Tid::ZERO);
@@ -246,7 +246,7 @@ impl Master {
 
     /// A storage does not take part any more. The table says so already.
     pub(super) fn storage_gone(&mut self, connection: ConnectionId, storage: NodeId) {
-        self.readiness.remove(storage);
+        self.cluster.readiness.remove(storage);
         self.transactions.storage_left(storage);
         self.commit_locked();
         self.packs.left(&self.cluster, &mut self.links, connection);

@@ -16,7 +16,6 @@ use zodium_types::{Oid, Tid};
 use self::old::OldOrders;
 use crate::cluster::Cluster;
 use crate::links::{Links, Request};
-use crate::readiness::Readiness;
 
 /// The order of a pack.
 #[derive(Debug)]
@@ -141,14 +140,8 @@ impl Packs {
     }
 
     /// Tells ready storages what is decided of the packs from one on.
-    pub(crate) fn tell_signed(
-        &self,
-        cluster: &Cluster,
-        links: &mut Links,
-        readiness: &Readiness,
-        from: Tid,
-    ) {
-        for storage in readiness.ready() {
+    pub(crate) fn tell_signed(&self, cluster: &Cluster, links: &mut Links, from: Tid) {
+        for storage in cluster.readiness.ready() {
             self.tell_signed_to(cluster, links, storage, from);
         }
     }

@@ -7,7 +7,6 @@ use zodium_types::Tid;
 use super::{Transactions, Waiting};
 use crate::cluster::Cluster;
 use crate::links::Links;
-use crate::readiness::Readiness;
 
 impl Transactions {
     /// Forgets a transaction, and has storages drop it; whether there was one.
@@ -15,7 +14,6 @@ impl Transactions {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         ttid: Tid,
         mut storages: Vec<NodeId>,
     ) -> bool {
@@ -30,7 +28,7 @@ impl Transactions {
         storages.sort_unstable();
         storages.dedup();
         for storage in storages {
-            if readiness.is_started(storage)
+            if cluster.readiness.is_started(storage)
                 && let Some(connection) = cluster.members.connection_of(storage)
             {
                 links.notify(connection, AbortTransaction { ttid, nodes: Vec::new() });

@@ -10,7 +10,6 @@ use super::{Delayed, DelayedRequest, Transaction, Transactions};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::Links;
-use crate::readiness::Readiness;
 
 const NOT_ALONE: &str = "There can't be concurrent transactions when a TID is specified for any \
                          of them.";
@@ -30,10 +29,9 @@ impl Transactions {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         delayed: Delayed,
     ) -> Handled {
-        if let Progress::Waits = self.try_now(cluster, links, readiness, &delayed)? {
+        if let Progress::Waits = self.try_now(cluster, links, &delayed)? {
             self.delayed.push_back(delayed);
         }
         Ok(())
@@ -45,13 +43,7 @@ impl Transactions {
     }
 
     /// Carries out a request that has waited, has it wait again, or refuses it.
-    pub(crate) fn retry(
-        &mut self,
-        cluster: &Cluster,
-        links: &mut Links,
-        readiness: &Readiness,
-        delayed: Delayed,
-    ) {
+    pub(crate) fn retry(&mut self, cluster: &Cluster, links: &mut Links, delayed: Delayed) {
         let request = delayed.request;
         if cluster.members.connection_of(delayed.client) != Some(request.connection) {
             // Its client has left meanwhile.
@@ -61,7 +53,7 @@ impl Transactions {
             DelayedRequest::Begin(_) => "AskBeginTransaction",
             DelayedRequest::Vote(_) => "FailedVote",
         };
-        if let Err(refusal) = self.attempt(cluster, links, readiness, delayed) {
+        if let Err(refusal) = self.attempt(cluster, links, delayed) {
             links.refuse(request, name, &refusal);
         }
     }
@@ -70,20 +62,19 @@ impl Transactions {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         delayed: &Delayed,
     ) -> Result<Progress, Refusal> {
         let Delayed { request, client, what } = delayed;
         match what {
             DelayedRequest::Begin(tid) => {
-                if !readiness.is_settled() {
+                if !cluster.readiness.is_settled() {
                     return Ok(Progress::Waits);
                 }
-                let ttid = self.begin(cluster, readiness, *client, *tid)?;
+                let ttid = self.begin(cluster, *client, *tid)?;
                 links.answer(*request, AnswerBeginTransaction { ttid });
             }
             DelayedRequest::Vote(message) => {
-                let Some(code) = self.vote(cluster, readiness, *client, message)? else {
+                let Some(code) = self.vote(cluster, *client, message)? else {
                     return Ok(Progress::Waits);
                 };
                 links.answer(*request, ErrorMessage { code, message: "" });
@@ -96,7 +87,6 @@ impl Transactions {
     fn begin(
         &mut self,
         cluster: &Cluster,
-        readiness: &Readiness,
         client: NodeId,
         tid: Option<Tid>,
     ) -> Result<Tid, Refusal> {
@@ -128,7 +118,7 @@ impl Transactions {
         };
         let transaction = Transaction {
             client: Some(client),
-            readiness: readiness.count(),
+            readiness: cluster.readiness.count(),
             failed: Vec::new(),
             waiting: Vec::new(),
             commit: None,
@@ -142,14 +132,13 @@ impl Transactions {
     fn vote(
         &mut self,
         cluster: &Cluster,
-        readiness: &Readiness,
         client: NodeId,
         message: &FailedVote,
     ) -> Result<Option<ErrorCode>, Refusal> {
         let ttid = message.ttid;
         // The client does not know which storages do not get it in full anyway.
         let since = self.transaction_of(client, ttid)?.readiness;
-        let failed = message.failed.iter().filter(|one| readiness.was_ready(**one, since));
+        let failed = message.failed.iter().filter(|one| cluster.readiness.was_ready(**one, since));
         let failed: Vec<_> = failed.copied().collect();
         if failed.is_empty() {
             return Ok(Some(ErrorCode::Ack));

@@ -12,7 +12,6 @@ use crate::cluster::Cluster;
 use crate::handling::Refusal;
 use crate::links::Links;
 use crate::packs::Packs;
-use crate::readiness::Readiness;
 
 impl Transactions {
     /// A storage has locked a transaction; whether all have.
@@ -45,7 +44,6 @@ impl Transactions {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         packs: &Packs,
     ) -> bool {
         if !cluster.table.is_settled() {
@@ -68,7 +66,7 @@ impl Transactions {
                 self.committed += 1;
                 tell_committed(cluster, links, ttid, &transaction, commit);
                 if packs.is_approved(tid) {
-                    tell_pack_approved(cluster, links, readiness, tid);
+                    tell_pack_approved(cluster, links, tid);
                 }
                 tell_waiting(cluster, links, &transaction, ttid, tid);
                 is_any = true;
@@ -129,8 +127,8 @@ fn tell_waiting(
 }
 
 /// Storages pack, and backup clusters hear of it.
-fn tell_pack_approved(cluster: &Cluster, links: &mut Links, readiness: &Readiness, tid: Tid) {
-    let ready = readiness.ready();
+fn tell_pack_approved(cluster: &Cluster, links: &mut Links, tid: Tid) {
+    let ready = cluster.readiness.ready();
     let storages = ready.iter().filter_map(|storage| cluster.members.connection_of(*storage));
     let clients = cluster.members.identified(NodeType::Client).into_iter();
     let backups = clients.filter(|(client, _)| is_backup_master(cluster, *client));

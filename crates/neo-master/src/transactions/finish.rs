@@ -9,7 +9,6 @@ use crate::cluster::Cluster;
 use crate::handling::Refusal;
 use crate::links::{Links, Request};
 use crate::packs::Packs;
-use crate::readiness::Readiness;
 
 /// What a client asks to commit.
 #[derive(Debug)]
@@ -45,16 +44,12 @@ impl Finish {
     }
 
     /// The storages that lock the transaction, with their connections.
-    fn storages_to_lock(
-        &self,
-        cluster: &Cluster,
-        readiness: &Readiness,
-    ) -> Vec<(NodeId, ConnectionId)> {
+    fn storages_to_lock(&self, cluster: &Cluster) -> Vec<(NodeId, ConnectionId)> {
         let mut involved: Vec<(NodeId, ConnectionId)> = Vec::new();
         for partition in &self.touched {
             for cell in cluster.table.row(*partition) {
                 let is_known = involved.iter().any(|(storage, _)| *storage == cell.node);
-                if is_known || !readiness.was_ready(cell.node, self.readiness) {
+                if is_known || !cluster.readiness.was_ready(cell.node, self.readiness) {
                     continue;
                 }
                 if let Some(connection) = cluster.members.connection_of(cell.node)
@@ -98,11 +93,10 @@ impl Transactions {
         &mut self,
         cluster: &Cluster,
         links: &mut Links,
-        readiness: &Readiness,
         packs: &mut Packs,
         finish: Finish,
     ) -> bool {
-        let involved = finish.storages_to_lock(cluster, readiness);
+        let involved = finish.storages_to_lock(cluster);
         if involved.is_empty() {
             return false;
         }

@@ -21,15 +21,15 @@ const CHANGED: &str = "Cluster state changed";
 impl Master {
     /// Handles a message of an admin.
     pub(super) fn admin_says(&mut self, from: Request, message: Message<'_>) -> Handled {
-        let Master { cluster, links, backup, readiness, .. } = self;
+        let Master { cluster, links, backup, .. } = self;
         match message {
             Message::SetClusterState(message) => self.set_cluster_state(from, message.state),
             Message::SetNodeState(message) => self.set_node_state(from, &message),
             Message::AddPendingNodes(message) => {
-                nodes::add(cluster, links, backup, readiness, from, &message.ids)
+                nodes::add(cluster, links, backup, from, &message.ids)
             }
             Message::TweakPartitionTable(message) => {
-                table::tweak(cluster, links, backup, readiness, from, &message)
+                table::tweak(cluster, links, backup, from, &message)
             }
             Message::SetNumReplicas(message) => {
                 table::set_replicas(cluster, links, from, message.replicas)

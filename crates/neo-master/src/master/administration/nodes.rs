@@ -10,7 +10,6 @@ use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::{Links, Request};
-use crate::readiness::Readiness;
 use crate::table::Table;
 
 /// The end or the removal of a storage.
@@ -146,7 +145,6 @@ pub(super) fn add(
     cluster: &mut Cluster,
     links: &mut Links,
     backup: &Backup,
-    readiness: &mut Readiness,
     request: Request,
     wanted: &[NodeId],
 ) -> Handled {
@@ -162,7 +160,7 @@ pub(super) fn add(
         {
             node.state = NodeState::Running;
             added.push(node.told(storage));
-            backup.start_storage(cluster, links, readiness, storage);
+            backup.start_storage(cluster, links, storage);
         }
     }
     let names = added.iter().filter_map(|told| told.information.id).map(|id| id.to_string());

@@ -10,7 +10,6 @@ use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::links::{Links, Request};
-use crate::readiness::Readiness;
 
 /// Changes how many copies of each partition there are beside the first one.
 pub(super) fn set_replicas(
@@ -31,7 +30,6 @@ pub(super) fn tweak(
     cluster: &mut Cluster,
     links: &mut Links,
     backup: &mut Backup,
-    readiness: &Readiness,
     request: Request,
     message: &TweakPartitionTable,
 ) -> Handled {
@@ -55,7 +53,7 @@ pub(super) fn tweak(
     if !message.dry_run {
         cluster.table = table;
         cluster.tell_cells(links, changes, false);
-        backup.order_all(cluster, links, readiness);
+        backup.order_all(cluster, links);
     }
     links.answer(request, AnswerTweakPartitionTable { changed, rows });
     Ok(())
