@@ -219,7 +219,8 @@ impl Newcomer<'_> {
             node.completed_pack = known.completed_pack;
         }
         let (told, backup) = (node.told(id), node.about.backup.clone());
-        info!(node = %id, state = %node.state, peer = links.name_of(connection), "accepting a node");
+        let peer = links.name_of(connection);
+        info!(node = %id, state = %node.state, peer, "accepting a node");
         cluster.members.insert(id, node);
         cluster.tell_nodes(links, std::slice::from_ref(&told));
         if let Some(node) = cluster.members.get_mut(id) {
