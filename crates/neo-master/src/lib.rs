@@ -8,6 +8,9 @@
 //! [`Output`]s: addresses to dial, bytes to send, connections to close. The driver tells it the
 //! time before each event.
 //!
+//! It hands events to parts, such as `transactions` or `backup`. A part owns its data, and does not
+//! know the master: what changes several of them, the master does, a part at a time.
+//!
 //! Key decision: each event is handled to its end, and only then [`Master`] looks whether its phase
 //! ends. So no handler sees the cluster between two phases.
 

@@ -189,7 +189,8 @@ impl Master {
             Message::Ping(_) => self.links.answer(from, Pong {}),
             Message::FlushLog(_) | Message::Pong(_) => {}
             Message::AskClusterState(_) => {
-                self.links.answer(from, AnswerClusterState { state: Some(self.cluster.state()) });
+                let state = Some(self.cluster.state());
+                self.links.answer(from, AnswerClusterState { state });
             }
             Message::AskRecovery(_) => {
                 let (table, truncate_tid) = (self.cluster.table.id(), self.recovery.truncate_tid());

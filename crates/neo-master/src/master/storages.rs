@@ -80,13 +80,8 @@ impl Master {
     ) -> Handled {
         match (&mut self.phase, asked, message) {
             (_, Some(Asked::OldPacks(number)), Message::AnswerPackOrders(answer)) => {
-                let answer_of = (storage, number);
-                self.packs.old_orders_told(
-                    &self.cluster,
-                    &mut self.links,
-                    answer_of,
-                    answer.orders,
-                );
+                let Master { cluster, links, packs, .. } = self;
+                packs.old_orders_told(cluster, links, (storage, number), answer.orders);
                 Ok(())
             }
             // In the recovery it is about a table from before.

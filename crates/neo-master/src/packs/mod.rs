@@ -129,11 +129,8 @@ impl Packs {
         is_first_approved: bool,
     ) {
         if self.completed.is_some_and(|completed| from <= completed) {
-            return self.ask_old_orders(
-                cluster,
-                links,
-                OldOrders::new(cluster, request, from, is_first_approved),
-            );
+            let question = OldOrders::new(cluster, request, from, is_first_approved);
+            return self.ask_old_orders(cluster, links, question);
         }
         let orders = self.orders(from, is_first_approved);
         links.answer(request, AnswerPackOrders { orders });

@@ -117,17 +117,12 @@ impl Master {
 
     fn set_node_state(&mut self, request: Request, message: &SetNodeState) -> Handled {
         let SetNodeState { id: node, state } = *message;
-        if self.cluster.members.master_with_id(node).is_some() {
-            return nodes::set_master_state(
-                &mut self.cluster,
-                &mut self.links,
-                request,
-                node,
-                state,
-            );
+        let Master { cluster, links, .. } = self;
+        if cluster.members.master_with_id(node).is_some() {
+            return nodes::set_master_state(cluster, links, request, node, state);
         }
-        let mut change = StorageChange::new(&self.cluster, node, state)?;
-        if let Some(connection) = change.carry_out(&mut self.cluster, &mut self.links) {
+        let mut change = StorageChange::new(cluster, node, state)?;
+        if let Some(connection) = change.carry_out(cluster, links) {
             self.storage_ended(connection, node);
         }
         change.acknowledge(&mut self.cluster, &mut self.links, request);
