@@ -79,7 +79,7 @@ impl Master {
     pub fn connected(&mut self, connection: ConnectionId) {
         match self.links.role(connection) {
             Some(Role::Rival { .. }) => {
-                self.election.challenge(&self.cluster, &mut self.links, connection)
+                self.election.challenge(&self.cluster, &mut self.links, connection);
             }
             Some(Role::Primary { .. }) => {
                 election::identify(&self.cluster, &mut self.links, connection, None);
@@ -89,6 +89,7 @@ impl Master {
             }
             _ => {}
         }
+        self.handle_lost();
     }
 
     /// A connection has ended, or could not be made.
