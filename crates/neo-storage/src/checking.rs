@@ -6,6 +6,7 @@
 //! parties are reported, as it is not known which of them is right.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use tracing::{debug, info, warn};
 use zodium_neo::messages::{
@@ -14,10 +15,11 @@ use zodium_neo::messages::{
 use zodium_neo::{Address, CellState, Message, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
+use crate::ConnectionId;
+use crate::cluster::Cluster;
 use crate::database::{ReadResult, Reads};
-use crate::peer::{Asked, is_ready};
+use crate::links::{Asked, Links};
 use crate::sums::{SerialSum, TidSum};
-use crate::{ConnectionId, Node};
 
 /// Rows of a range. The sum over it keeps a storage of NEO/py from other work.
 const ROWS: u32 = 10_000;
@@ -33,7 +35,7 @@ pub(crate) struct Checking {
 
 /// A partition to check.
 #[derive(Clone, Debug)]
-struct Order {
+pub(crate) struct Order {
     partition: Partition,
     /// The name of the upstream cluster of `reference`; empty for the own cluster.
     upstream: String,
@@ -101,6 +103,11 @@ impl Sum {
 }
 
 impl Order {
+    /// The partition.
+    pub(crate) fn partition(&self) -> Partition {
+        self.partition
+    }
+
     fn sum(&self, range: Range, database: &dyn Reads) -> ReadResult<Sum> {
         let (partition, max) = (self.partition, self.max_tid);
         match range {
@@ -146,64 +153,59 @@ impl Checking {
         let is_reference = check.reference == Some(Party::Peer(connection));
         Some(&*check.order.upstream).filter(|name| is_reference && !name.is_empty())
     }
-}
 
-impl Node {
     /// The master has a partition compared with its replicas.
-    pub(crate) fn check_ordered(&mut self, message: &CheckPartition<'_>) {
+    pub(crate) fn order(&mut self, message: &CheckPartition<'_>) {
         let CheckPartition { partition, source, min_tid, max_tid } = message;
-        self.checking.queue.push_back(Order {
+        self.queue.push_back(Order {
             partition: *partition,
             upstream: source.upstream.to_owned(),
             reference: source.address.clone(),
             min_tid: *min_tid,
             max_tid: *max_tid,
         });
-        self.check_next();
     }
 
-    /// Begins with the next partition, unless one is being checked.
-    pub(crate) fn check_next(&mut self) {
-        while self.checking.current.is_none() {
-            // Rows of locked transactions are not in their tables yet.
-            let Some(order) = self.checking.queue.front() else { return };
-            if self.transactions.is_locked_until(order.max_tid) {
-                return;
-            }
-            let Some(order) = self.checking.queue.pop_front() else { return };
-            let partition = order.partition;
-            if let Err(reason) = self.begin_check(order) {
-                warn!(%partition, reason, "a partition cannot be compared with its replicas");
-                self.close_idle_sources();
-            }
-        }
+    /// Takes the next order, unless a partition is being checked. `is_locked_until` says whether a
+    /// transaction up to a tid is locked.
+    pub(crate) fn next(&mut self, is_locked_until: impl Fn(Tid) -> bool) -> Option<Order> {
+        // Rows of locked transactions are not in their tables yet.
+        let is_ready = |order: &mut Order| !is_locked_until(order.max_tid);
+        if self.current.is_some() { None } else { self.queue.pop_front_if(is_ready) }
     }
 
-    fn begin_check(&mut self, order: Order) -> Result<(), &'static str> {
-        let (Some(table), Some(own)) = (&self.table, self.id) else { return Err("no table") };
-        match table.state(order.partition, own) {
+    /// Begins with a partition. A connection that is not there is dialled after a pause.
+    pub(crate) fn begin(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        pause: Duration,
+        order: Order,
+    ) -> Result<(), &'static str> {
+        let Some((_, own)) = cluster.own_table() else { return Err("no table") };
+        match cluster.state(order.partition) {
             None | Some(CellState::OutOfDate) => return Err("the cell is not up to date"),
             Some(_) => {}
         }
-        let others: Vec<_> = table.readable(order.partition).filter(|node| *node != own).collect();
+        let members = cluster.members();
         let mut parties = BTreeMap::from([(Party::Own, State::of(Some(own)))]);
         let mut reference = None;
-        for node in others {
-            let Some(address) = self.members.running_address(node).cloned() else { continue };
-            let (connection, _) = self.connection_to(&address);
+        for node in cluster.others_with(order.partition) {
+            let Some(address) = members.running_address(node) else { continue };
+            let (connection, _) = links.connection_to(address, members, pause);
             parties.insert(Party::Peer(connection), State::of(Some(node)));
-            if order.upstream.is_empty() && order.reference.as_ref() == Some(&address) {
+            if order.upstream.is_empty() && order.reference.as_ref() == Some(address) {
                 reference = Some(Party::Peer(connection));
             }
         }
         match &order.reference {
             None => {}
             Some(address) if !order.upstream.is_empty() => {
-                let (connection, _) = self.connection_to(address);
+                let (connection, _) = links.connection_to(address, members, pause);
                 parties.insert(Party::Peer(connection), State::of(None));
                 reference = Some(Party::Peer(connection));
             }
-            Some(address) if *address == self.settings.address => reference = Some(Party::Own),
+            Some(address) if *address == cluster.settings().address => reference = Some(Party::Own),
             Some(_) if reference.is_none() => return Err("the reference is not available"),
             Some(_) => {}
         }
@@ -213,16 +215,16 @@ impl Node {
         let (partition, from, until) = (order.partition, order.min_tid, order.max_tid);
         debug!(%partition, %from, %until, "comparing a partition with its replicas");
         let range = Range::Transactions { from };
-        self.checking.current = Some(Check { order, reference, parties, range });
-        self.sum_range();
+        self.current = Some(Check { order, reference, parties, range });
+        self.sum_range(links);
         Ok(())
     }
 
     /// Has all parties sum up the current range.
-    fn sum_range(&mut self) {
-        self.checking.range_number += 1;
-        let number = self.checking.range_number;
-        let Some(check) = &mut self.checking.current else { return };
+    fn sum_range(&mut self, links: &mut Links) {
+        self.range_number += 1;
+        let number = self.range_number;
+        let Some(check) = &mut self.current else { return };
         let (order, range) = (check.order.clone(), check.range);
         let mut peers = Vec::new();
         for (party, state) in &mut check.parties {
@@ -232,30 +234,38 @@ impl Node {
             }
         }
         if check.parties.contains_key(&Party::Own) {
-            self.read(
+            links.read(
                 move |database| order.sum(range, database),
-                move |node, sum| match sum {
-                    _ if node.checking.range_number != number => {}
-                    Ok(sum) => node.summed_up(Party::Own, sum),
-                    Err(error) => {
-                        warn!(%error, "the database failed a comparison of replicas");
-                        node.end_check("the database failed");
-                    }
+                move |node, sum| {
+                    let is_over = node.checking.own_sum_told(&mut node.links, number, sum);
+                    node.check_went_on(is_over);
                 },
             );
         }
-        peers.into_iter().for_each(|connection| self.ask_sum(connection));
+        peers.into_iter().for_each(|connection| self.ask_sum(links, connection));
+    }
+
+    /// The database tells the sum of a range; whether the check is over.
+    fn own_sum_told(&mut self, links: &mut Links, number: u64, sum: ReadResult<Sum>) -> bool {
+        match sum {
+            _ if self.range_number != number => false,
+            Ok(sum) => self.summed_up(links, Party::Own, sum),
+            Err(error) => {
+                warn!(%error, "the database failed a comparison of replicas");
+                self.end("the database failed")
+            }
+        }
     }
 
     /// Asks a storage for its sum, if it has accepted the connection.
-    fn ask_sum(&mut self, connection: ConnectionId) {
-        let Some(check) = &self.checking.current else { return };
-        if !is_ready(&self.peers, connection) {
+    fn ask_sum(&mut self, links: &mut Links, connection: ConnectionId) {
+        let Some(check) = &self.current else { return };
+        if !links.is_ready(connection) {
             return;
         }
         let question = check.order.question(check.range);
-        let asked = self.ask(connection, question, Asked::Check);
-        let check = self.checking.current.as_mut();
+        let asked = links.ask(connection, question, Asked::Check);
+        let check = self.current.as_mut();
         if let Some(state) = check.and_then(|check| check.parties.get_mut(&Party::Peer(connection)))
         {
             state.asked = asked;
@@ -263,16 +273,22 @@ impl Node {
     }
 
     /// A storage has accepted a connection of this node.
-    pub(crate) fn check_with(&mut self, connection: ConnectionId) {
-        let check = self.checking.current.as_ref();
+    pub(crate) fn source_accepted(&mut self, links: &mut Links, connection: ConnectionId) {
+        let check = self.current.as_ref();
         let state = check.and_then(|check| check.parties.get(&Party::Peer(connection)));
         if state.is_some_and(|state| state.asked.is_none() && state.sum.is_none()) {
-            self.ask_sum(connection);
+            self.ask_sum(links, connection);
         }
     }
 
     /// Handles a sum of another storage; others than the expected one are of an earlier range.
-    pub(crate) fn sum_told(&mut self, connection: ConnectionId, id: u32, message: &Message<'_>) {
+    /// Whether the check is over.
+    pub(crate) fn sum_told(
+        &mut self,
+        links: &mut Links,
+        (connection, id): (ConnectionId, u32),
+        message: &Message<'_>,
+    ) -> bool {
         let sum = match message {
             Message::AnswerCheckTIDRange(sum) => Sum::Transactions(TidSum {
                 count: sum.count,
@@ -286,29 +302,28 @@ impl Node {
                 oid_checksum: sum.oid_checksum,
                 last_oid: sum.max_oid,
             }),
-            _ => return,
+            _ => return false,
         };
         let party = Party::Peer(connection);
-        let check = self.checking.current.as_ref();
+        let check = self.current.as_ref();
         let state = check.and_then(|check| check.parties.get(&party));
-        if state.is_some_and(|state| state.asked == Some(id)) {
-            self.summed_up(party, sum);
-        }
+        state.is_some_and(|state| state.asked == Some(id)) && self.summed_up(links, party, sum)
     }
 
-    fn summed_up(&mut self, party: Party, sum: Sum) {
-        let Some(check) = &mut self.checking.current else { return };
+    fn summed_up(&mut self, links: &mut Links, party: Party, sum: Sum) -> bool {
+        let Some(check) = &mut self.current else { return false };
         if let Some(state) = check.parties.get_mut(&party) {
             (state.asked, state.sum) = (None, Some(sum));
         }
-        self.compare_sums();
+        self.compare_sums(links)
     }
 
-    /// Compares the sums, when all are there, and goes on with the next range.
-    fn compare_sums(&mut self) {
-        let Some(check) = &mut self.checking.current else { return };
+    /// Compares the sums, when all are there, and goes on with the next range; whether the check is
+    /// over.
+    fn compare_sums(&mut self, links: &mut Links) -> bool {
+        let Some(check) = &mut self.current else { return false };
         let sums: Option<Vec<Sum>> = check.parties.values().map(|state| state.sum).collect();
-        let Some(sums) = sums else { return };
+        let Some(sums) = sums else { return false };
         let expected = match check.reference {
             Some(reference) => check.parties.get(&reference).and_then(|state| state.sum),
             None => sums.first().copied().filter(|first| sums.iter().all(|sum| sum == first)),
@@ -322,51 +337,49 @@ impl Node {
             let nodes: Vec<_> = wrong.values().filter_map(|state| state.node).collect();
             warn!(%partition, ?nodes, has_reference = check.reference.is_some(),
                 "replicas of a partition differ");
-            self.counts.differing_cells += nodes.len() as u64;
-            self.notify_master(NotifyPartitionCorrupted { partition, nodes });
+            links.count().differing_cells += nodes.len() as u64;
+            links.notify_master(NotifyPartitionCorrupted { partition, nodes });
         }
-        let Some(check) = &mut self.checking.current else { return };
         let next = match expected {
             Some(sum) if check.parties.len() > 1 => sum.next(min_tid),
-            _ => return self.end_check("no two replicas are the same"),
+            _ => return self.end("no two replicas are the same"),
         };
         if let Some(range) = next {
             check.range = range;
-            return self.sum_range();
+            self.sum_range(links);
+            return false;
         }
         info!(%partition, from = %min_tid, until = %check.order.max_tid, "replicas are the same");
-        self.counts.checked_partitions += 1;
-        self.checking.current = None;
-        self.close_idle_sources();
-        self.check_next();
+        links.count().checked_partitions += 1;
+        self.current = None;
+        true
     }
 
-    /// A party does not take part any more.
-    pub(crate) fn check_lost(&mut self, connection: ConnectionId) {
-        let Some(check) = &mut self.checking.current else { return };
+    /// A party does not take part any more; whether the check is over.
+    pub(crate) fn lost(&mut self, links: &mut Links, connection: ConnectionId) -> bool {
+        let Some(check) = &mut self.current else { return false };
         let party = Party::Peer(connection);
         if check.parties.remove(&party).is_none() {
-            return;
+            return false;
         }
         if check.reference == Some(party) || check.parties.len() < 2 {
-            return self.end_check("a replica is not there any more");
+            return self.end("a replica is not there any more");
         }
-        self.compare_sums();
+        self.compare_sums(links)
     }
 
-    /// Cells of this node were taken away.
-    pub(crate) fn check_discarded(&mut self, partitions: &[Partition]) {
-        self.checking.queue.retain(|order| !partitions.contains(&order.partition));
-        if self.checking.partition().is_some_and(|partition| partitions.contains(&partition)) {
-            self.end_check("the cell was taken away");
-        }
+    /// Cells of this node were taken away; whether the check is over.
+    pub(crate) fn discard(&mut self, partitions: &[Partition]) -> bool {
+        self.queue.retain(|order| !partitions.contains(&order.partition));
+        let is_current = self.partition().is_some_and(|current| partitions.contains(&current));
+        is_current && self.end("the cell was taken away")
     }
 
-    fn end_check(&mut self, reason: &'static str) {
-        let Some(check) = self.checking.current.take() else { return };
+    /// Ends the check; whether there was one.
+    fn end(&mut self, reason: &'static str) -> bool {
+        let Some(check) = self.current.take() else { return false };
         warn!(partition = %check.order.partition, reason, "a comparison of replicas was ended");
-        self.close_idle_sources();
-        self.check_next();
+        true
     }
 }
 

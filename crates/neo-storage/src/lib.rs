@@ -11,24 +11,22 @@
 #![forbid(unsafe_code)]
 
 mod checking;
-mod client;
+mod cluster;
+mod commits;
 mod counts;
 mod database;
 mod identification;
-mod job;
+mod links;
 mod master;
 mod members;
 mod node;
-mod output;
 mod packing;
-mod peer;
 mod phase;
-mod records;
+mod reads;
 mod replication;
 mod settings;
 mod status;
 mod sums;
-mod transactions;
 
 pub use counts::Counts;
 pub use database::{
@@ -36,10 +34,9 @@ pub use database::{
     PackObjects, PackRow, ReadResult, Reads, Record, Spool, Spooled, TableChange,
     TransactionRecord, Undone, Voted, Writes,
 };
-pub use job::{Completion, ReadJob, Store, WriteJob};
+pub use links::{Completion, Exit, Output, ReadJob, Store, WriteJob};
 pub use node::Node;
-pub use output::{Exit, Output};
-pub use records::RECORDS_BYTES_MAX;
+pub use reads::RECORDS_BYTES_MAX;
 pub use settings::{Saved, Settings, TRANSACTION_BYTES_MAX};
 pub use status::{CellStatus, ConnectionCounts, Missing, State, Status, TransactionCounts};
 pub use zodium_neo::ConnectionId;

@@ -6,13 +6,15 @@
 
 use tracing::info;
 use zodium_neo::messages::{AskPackOrders, NotifyPackCompleted, PackOrder};
-use zodium_neo::{Partition, PartitionTable};
+use zodium_neo::{CellState, Partition};
 use zodium_types::{Oid, Tid};
 
 use crate::Node;
+use crate::cluster::Cluster;
 use crate::database::{CellProgress, PackObjects};
-use crate::peer::Asked;
+use crate::links::{Asked, Links};
 use crate::phase::Phase;
+use crate::replication::Replication;
 
 /// Objects of one step.
 const STEP_OBJECTS: u32 = 500;
@@ -54,112 +56,123 @@ impl Packing {
     pub(crate) fn note_completed(&mut self, id: Tid) {
         self.completed = Some(id);
     }
-}
 
-impl Node {
     /// The master has decided on orders.
-    pub(crate) fn packs_signed(&mut self, approved: Vec<Tid>, rejected: Vec<Tid>) {
+    pub(crate) fn packs_signed(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        approved: Vec<Tid>,
+        rejected: Vec<Tid>,
+    ) {
         let last = approved.iter().copied().max();
-        if self.settings.packs {
-            self.write(move |database| database.sign_packs(&approved, &rejected), |_, ()| {});
+        if cluster.settings().packs {
+            links.write(move |database| database.sign_packs(&approved, &rejected), |_, ()| {});
         }
-        let Some(last) = last.filter(|last| *last > self.packing.last) else { return };
-        self.packing.last = last;
-        if self.phase == Phase::Operating {
-            self.look_for_packs();
+        let Some(last) = last.filter(|last| *last > self.last) else { return };
+        self.last = last;
+        if cluster.phase() == Phase::Operating {
+            self.look(links, cluster);
         }
     }
 
     /// Looks whether there is an order to carry out, and how far all cells are.
-    pub(crate) fn look_for_packs(&mut self) {
-        if !self.settings.packs {
-            let last = self.packing.last;
-            return self.tell_completed(last);
+    pub(crate) fn look(&mut self, links: &mut Links, cluster: &Cluster) {
+        if !cluster.settings().packs {
+            let last = self.last;
+            return self.tell_completed(links, last);
         }
-        if self.packing.is_busy {
-            self.packing.has_changed = true;
+        if self.is_busy {
+            self.has_changed = true;
             return;
         }
-        let Some(own) = self.id else { return };
-        (self.packing.is_busy, self.packing.has_changed) = (true, false);
-        self.write_lazily(
+        let Some(own) = cluster.id() else { return };
+        (self.is_busy, self.has_changed) = (true, false);
+        links.write_lazily(
             move |database| database.cells(own),
             |node, cells| {
-                node.packing.is_busy = false;
-                match node.packing.has_changed {
-                    true => node.look_for_packs(),
-                    false => node.pack_cells(&cells),
+                let Node { links, cluster, packing, replication, .. } = node;
+                packing.is_busy = false;
+                match packing.has_changed {
+                    true => packing.look(links, cluster),
+                    false => packing.pack_cells(links, cluster, replication, &cells),
                 }
             },
         );
     }
 
-    fn pack_cells(&mut self, cells: &[CellProgress]) {
+    fn pack_cells(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        replication: &Replication,
+        cells: &[CellProgress],
+    ) {
         if let Some(packed) = cells.iter().map(|cell| cell.packed).min() {
-            self.tell_completed(packed);
+            self.tell_completed(links, packed);
         }
-        let (last, ready) = (self.packing.last, |cell: &&CellProgress| self.can_pack(cell));
-        let waiting = |cell: &CellProgress| cell.packed < last && self.is_fetched(cell.partition);
+        let last = self.last;
+        let ready = |cell: &&CellProgress| can_pack(cluster, replication, cell, last);
+        let waiting =
+            |cell: &CellProgress| cell.packed < last && cluster.is_fetched(cell.partition);
         let waits_for_replicas = cells.iter().filter(ready).any(waiting);
-        let ready = cells.iter().filter(ready).filter(|cell| !self.is_fetched(cell.partition));
+        let ready = cells.iter().filter(ready).filter(|cell| !cluster.is_fetched(cell.partition));
         let behind = ready.min_by_key(|cell| (cell.packed, cell.partition));
-        self.packing.waits_for_replicas = waits_for_replicas;
+        self.waits_for_replicas = waits_for_replicas;
         let Some(behind) = behind else { return };
-        if behind.packed >= self.packing.last {
-            self.packing.order = None;
+        if behind.packed >= self.last {
+            self.order = None;
             return;
         }
-        let is_next = |order: &&PackOrder| order.id > behind.packed && self.packing_is_for(behind);
-        if self.packing.order.as_ref().filter(is_next).is_some() {
-            return self.pack_step(Step { partition: behind.partition, from: 0 });
+        let is_next = |order: &&PackOrder| order.id > behind.packed && self.is_for(behind);
+        if self.order.as_ref().filter(is_next).is_some() {
+            return self.pack_step(links, cluster, Step { partition: behind.partition, from: 0 });
         }
-        self.packing.is_busy = true;
+        self.is_busy = true;
         let id = behind.packed.next();
-        self.ask_master(AskPackOrders { id }, Asked::PackOrders(behind.packed));
+        links.ask_master(AskPackOrders { id }, Asked::PackOrders(behind.packed));
     }
 
     /// Looks for packs again if some wait for replicas.
-    pub(crate) fn resume_packs(&mut self) {
-        if self.packing.waits_for_replicas {
-            self.look_for_packs();
+    pub(crate) fn resume(&mut self, links: &mut Links, cluster: &Cluster) {
+        if self.waits_for_replicas {
+            self.look(links, cluster);
         }
     }
 
     /// Whether the known order is the next one of a cell: it was asked for with this cell's state.
-    fn packing_is_for(&self, cell: &CellProgress) -> bool {
-        self.packing.asked_after == Some(cell.packed)
+    fn is_for(&self, cell: &CellProgress) -> bool {
+        self.asked_after == Some(cell.packed)
     }
 
-    /// Whether a cell has all that an order may need.
-    fn can_pack(&self, cell: &CellProgress) -> bool {
-        let (Some(table), Some(own)) = (&self.table, self.id) else { return false };
-        let state = table.state(cell.partition, own);
-        state == Some(zodium_neo::CellState::UpToDate) && self.can_pack_in_backup(cell.partition)
-    }
-
-    /// The master tells the next order.
-    pub(crate) fn pack_orders_told(&mut self, asked: Option<Asked>, orders: Vec<PackOrder>) {
-        let Some(Asked::PackOrders(after)) = asked else { return };
-        self.packing.is_busy = false;
+    /// The master tells the next order after a pack.
+    pub(crate) fn orders_told(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        after: Tid,
+        orders: Vec<PackOrder>,
+    ) {
+        self.is_busy = false;
         let approved = orders.into_iter().find(|order| order.approved == Some(true));
         let Some(order) = approved else {
-            if self.packing.has_changed {
-                self.look_for_packs();
+            if self.has_changed {
+                self.look(links, cluster);
             }
             return;
         };
         info!(order = %order.id, until = %order.tid, is_partial = order.partial, "packing");
-        self.packing.order = Some(order);
-        self.packing.asked_after = Some(after);
-        self.look_for_packs();
+        self.order = Some(order);
+        self.asked_after = Some(after);
+        self.look(links, cluster);
     }
 
-    fn pack_step(&mut self, step: Step) {
-        let (Some(order), Some(own)) = (self.packing.order.clone(), self.id) else { return };
-        let partitions = self.table.as_ref().map_or(0, PartitionTable::partitions);
-        self.packing.is_busy = true;
+    fn pack_step(&mut self, links: &mut Links, cluster: &Cluster, step: Step) {
+        let (Some(order), Some(own)) = (self.order.clone(), cluster.id()) else { return };
+        let partitions = cluster.partitions();
+        self.is_busy = true;
         let Step { partition, from } = step;
-        self.write_lazily(
+        links.write_lazily(
             move |database| {
                 let next = match &order.oids {
                     None => {
@@ -182,22 +195,31 @@ impl Node {
                 Ok(next)
             },
             move |node, next| {
-                node.packing.is_busy = false;
+                let Node { links, cluster, packing, .. } = node;
+                packing.is_busy = false;
                 match next {
                     // A cell that is taken away, or fetched, meanwhile is not packed further.
-                    Some(from) if node.is_readable(partition) && !node.is_fetched(partition) => {
-                        node.pack_step(Step { partition, from });
+                    Some(from)
+                        if cluster.is_readable(partition) && !cluster.is_fetched(partition) =>
+                    {
+                        packing.pack_step(links, cluster, Step { partition, from });
                     }
-                    _ => node.look_for_packs(),
+                    _ => packing.look(links, cluster),
                 }
             },
         );
     }
 
-    fn tell_completed(&mut self, id: Tid) {
-        if self.packing.completed != Some(id) {
-            self.packing.completed = Some(id);
-            self.notify_master(NotifyPackCompleted { id });
+    fn tell_completed(&mut self, links: &mut Links, id: Tid) {
+        if self.completed != Some(id) {
+            self.completed = Some(id);
+            links.notify_master(NotifyPackCompleted { id });
         }
     }
+}
+
+/// Whether a cell has all that orders up to `last` may need.
+fn can_pack(cluster: &Cluster, replication: &Replication, cell: &CellProgress, last: Tid) -> bool {
+    let state = cluster.state(cell.partition);
+    state == Some(CellState::UpToDate) && replication.can_pack(cluster, cell.partition, last)
 }

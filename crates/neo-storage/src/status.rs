@@ -1,13 +1,9 @@
 //! What a node says of itself, for operators.
 
-use zodium_neo::{Address, CellState, NodeId, Partition, PartitionTable, TableId};
+use zodium_neo::{CellState, NodeId, Partition};
 use zodium_types::Tid;
 
-use crate::Node;
 use crate::counts::Counts;
-use crate::peer::{Role, primary};
-use crate::phase::Phase;
-use crate::transactions::Vote;
 
 /// How far a node is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,82 +90,4 @@ pub struct ConnectionCounts {
     pub storages: u64,
     /// To masters.
     pub masters: u64,
-}
-
-impl Node {
-    /// How far the node is.
-    pub fn state(&self) -> State {
-        match self.phase {
-            Phase::Alone => State::LookingForMaster,
-            Phase::Recovering | Phase::Starting => State::Waiting,
-            Phase::Operating => State::Operating,
-        }
-    }
-
-    /// The id of the partition table; each change of the table changes it.
-    pub fn table_id(&self) -> Option<TableId> {
-        self.table.as_ref().map(PartitionTable::id)
-    }
-
-    /// Whether a cell of the node is marked as corrupted.
-    pub fn has_corrupted_cells(&self) -> bool {
-        let (Some(table), Some(own)) = (&self.table, self.id) else { return false };
-        table.cells_of(own).any(|(_, state)| state == CellState::Corrupted)
-    }
-
-    /// The masters that the node knows.
-    pub fn masters(&self) -> &[Address] {
-        self.masters.addresses()
-    }
-
-    /// What the node says of itself.
-    pub fn status(&self) -> Status {
-        let master = primary(&self.peers).map(|connection| self.name_of(connection));
-        Status {
-            cluster: self.settings.cluster.clone(),
-            node: self.id,
-            state: self.state(),
-            master,
-            backup_tid: self.backup_tid,
-            cells: self.cells(),
-            partitions: self.table.as_ref().map_or(0, PartitionTable::partitions),
-            replicating: self.replication.partition(),
-            checking: self.checking.partition(),
-            transactions: self.transaction_counts(),
-            unvoted_bytes: self.transactions.unvoted_bytes(),
-            delayed_reads: self.transactions.delayed.len() as u64,
-            connections: self.connection_counts(),
-            counts: self.counts,
-        }
-    }
-
-    fn cells(&self) -> Vec<CellStatus> {
-        let (Some(table), Some(own)) = (&self.table, self.id) else { return Vec::new() };
-        let cell = |(partition, state)| {
-            let missing = self.replication.missing(partition);
-            CellStatus { partition, state, missing }
-        };
-        table.cells_of(own).map(cell).collect()
-    }
-
-    fn transaction_counts(&self) -> TransactionCounts {
-        let mut counts = TransactionCounts::default();
-        for transaction in self.transactions.all.values() {
-            match (transaction.tid, transaction.vote) {
-                (Some(_), _) => counts.locked += 1,
-                (None, Vote::Done) => counts.voted += 1,
-                (None, Vote::No | Vote::Asked) => counts.open += 1,
-            }
-        }
-        counts
-    }
-
-    fn connection_counts(&self) -> ConnectionCounts {
-        let count = |is_like: fn(&Role) -> bool| self.peers.with(is_like).len() as u64;
-        ConnectionCounts {
-            clients: count(|role| matches!(role, Role::Client { .. })),
-            storages: count(|role| matches!(role, Role::Storage { .. } | Role::Source { .. })),
-            masters: count(|role| matches!(role, Role::Master { .. })),
-        }
-    }
 }

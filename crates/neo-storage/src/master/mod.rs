@@ -1,44 +1,64 @@
-//! The primary master: finding it, and what it says.
+//! The primary master: finding it, and answers to it before the cluster runs.
 
-mod nodes;
-mod operation;
-mod recovery;
-mod table;
+pub(crate) mod recovery;
 
 use std::time::Duration;
 
-use tracing::{info, warn};
-use zodium_neo::messages::{Pong, RequestIdentification};
-use zodium_neo::{Candidate, Extra, Message, NodeType, Value};
+use tracing::info;
+use zodium_neo::messages::{NotPrimaryMaster, RequestIdentification};
+use zodium_neo::{
+    Address, Candidate, Extra, Masters, Message, NodeId, NodeState, NodeType, Partition, Value,
+};
 
-use crate::handling::{Handled, Refusal};
-use crate::peer::{Asked, Role};
-use crate::phase::Phase;
-use crate::{ConnectionId, Node, Settings};
+use crate::cluster::Cluster;
+use crate::handling::Refusal;
+use crate::links::{Asked, Links, Role};
+use crate::{ConnectionId, Settings};
 
 /// Pause before a master is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(50);
 
-impl Node {
+/// The search for the primary master.
+#[derive(Debug)]
+pub(crate) struct Search {
+    masters: Masters,
+    /// While the master is asked for another id: the partitions that this node has a copy of.
+    copied: Option<Vec<Partition>>,
+}
+
+impl Search {
+    /// A search that begins with these masters.
+    pub(crate) fn new(masters: Vec<Address>) -> Search {
+        Search { masters: Masters::new(masters), copied: None }
+    }
+
+    /// Has the node ask for another id: its database is a copy of these partitions.
+    pub(crate) fn ask_new_id(&mut self, copied: Vec<Partition>) {
+        self.copied = Some(copied);
+    }
+
+    /// The masters that are known.
+    pub(crate) fn masters(&self) -> &[Address] {
+        self.masters.addresses()
+    }
+
     /// Dials the next master.
-    pub(crate) fn dial_master(&mut self, after: Duration) {
+    pub(crate) fn dial(&mut self, links: &mut Links, after: Duration) {
         if let Some(address) = self.masters.take() {
             let role = Role::Master { address: address.clone(), is_primary: false };
-            self.dial(role, address, after);
+            links.dial(role, address, after);
         }
     }
 
-    /// A master's connection has ended: this one was the primary, or might have been.
-    pub(crate) fn master_lost(&mut self, was_primary: bool) {
-        if was_primary {
-            warn!("the connection to the primary master has ended, looking for another one");
-            self.end_operation(Phase::Alone);
-        }
-        self.dial_master(self.masters.pause(DIAL_PAUSE));
+    /// Dials the next master when the connection to one has ended.
+    pub(crate) fn dial_again(&mut self, links: &mut Links) {
+        let pause = self.masters.pause(DIAL_PAUSE);
+        self.dial(links, pause);
     }
 
-    pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {
-        let Settings { cluster, address, topology, .. } = self.settings.clone();
+    /// Introduces the node to a master.
+    pub(crate) fn identify(&self, links: &mut Links, cluster: &Cluster, connection: ConnectionId) {
+        let Settings { cluster: name, address, topology, .. } = cluster.settings().clone();
         let topology = topology.iter().map(|part| Value::Bytes(part.as_bytes())).collect();
         let copied = self.copied.iter().flatten();
         let copied = copied.map(|partition| Value::Int(partition.0.into())).collect();
@@ -47,84 +67,54 @@ impl Node {
         let address = Some(address).filter(|_| self.copied.is_none());
         let request = RequestIdentification {
             node_type: NodeType::Storage,
-            id: self.id,
+            id: cluster.id(),
             address,
-            cluster: &cluster,
+            cluster: &name,
             id_timestamp: None,
             extra: Extra::from_iter(extra),
         };
-        self.ask(connection, request, Asked::Identification);
+        links.ask(connection, request, Asked::Identification);
     }
 
-    /// Handles a message of a master that has not accepted this node.
+    /// Handles a message of a master that has not accepted this node; the id that the primary
+    /// master gives.
     pub(crate) fn candidate_says(
         &mut self,
+        links: &mut Links,
         connection: ConnectionId,
-        message: Message<'_>,
-    ) -> Handled {
-        let master = self.name_of(connection);
-        match Candidate::read(&mut self.masters, &master, &message)? {
-            Candidate::Primary { your_id, .. } => self.accepted_by_master(connection, your_id),
-            Candidate::Other => self.close(connection),
+        message: &Message<'_>,
+    ) -> Result<Option<NodeId>, Refusal> {
+        let name = links.name_of(connection);
+        match Candidate::read(&mut self.masters, &name, message)? {
+            Candidate::Primary { your_id, .. } => Ok(self.found(links, connection, your_id)),
+            Candidate::Other => {
+                links.close(connection);
+                Ok(None)
+            }
         }
-        Ok(())
     }
 
-    fn accepted_by_master(&mut self, connection: ConnectionId, id: zodium_neo::NodeId) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        if let Role::Master { is_primary, address } = &mut peer.role {
+    fn found(&mut self, links: &mut Links, connection: ConnectionId, id: NodeId) -> Option<NodeId> {
+        if let Role::Master { is_primary, address } = links.role_mut(connection)? {
             *is_primary = true;
             // When the connection is lost, it is probably still the primary, or again. The master
             // may have told of another address of its own.
             self.masters.prefer(address);
         }
-        info!(master = peer.name, node = %id, "identified to the primary master");
-        self.members = Default::default();
-        self.phase = Phase::Recovering;
-        if self.id != Some(id) {
-            self.id = Some(id);
-            self.write(move |database| database.set_node(id), |_, ()| {});
-        }
+        info!(master = links.name_of(connection), node = %id, "identified to the primary master");
+        Some(id)
     }
 
-    /// Handles a message of the primary master.
-    pub(crate) fn primary_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
-        match message {
-            Message::Ping(_) => {
-                // The master asks whether this node has the table. A later start must find it.
-                self.when_written(move |node| node.answer(connection, id, Pong {}));
-                Ok(())
-            }
-            Message::NotifyNodeInformation(message) => self.nodes_told(message),
-            Message::NotifyClusterInformation(message) => {
-                self.cluster_state_told(message.state);
-                Ok(())
-            }
-            Message::NotPrimaryMaster(message) => {
-                self.masters.note(&message);
-                self.close(connection);
-                Ok(())
-            }
-            Message::SendPartitionTable(message) => self.table_told(message),
-            Message::NotifyPartitionChanges(message) => self.table_changed(&message),
-            Message::Error(error) => {
-                let (code, reason) = (error.code, error.message);
-                warn!(%code, reason, "the master refused a request");
-                self.answered(connection, id);
-                Ok(())
-            }
-            Message::FlushLog(_) => Ok(()),
-            other => self.primary_asks(connection, id, other),
+    /// Notes what a master says that is not the primary any more.
+    pub(crate) fn not_primary(&mut self, message: &NotPrimaryMaster) {
+        self.masters.note(message);
+    }
+
+    /// Notes the state of a master.
+    pub(crate) fn note(&mut self, address: &Address, state: NodeState) {
+        match state {
+            NodeState::Unknown => self.masters.remove(address),
+            NodeState::Down | NodeState::Running | NodeState::Pending => self.masters.add(address),
         }
     }
-}
-
-/// Refuses a message that has no place in the state of the connection.
-pub(crate) fn unexpected(message: &Message<'_>) -> Refusal {
-    Refusal::protocol(format!("unexpected {}", message.name()))
 }

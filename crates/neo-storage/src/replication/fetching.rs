@@ -6,7 +6,7 @@ use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use super::BackupSource;
 use crate::ConnectionId;
-use crate::client::checked_data;
+use crate::commits::checked_data;
 use crate::database::{NewRecord, PackRow, TransactionRecord};
 use crate::handling::{Handled, Refusal};
 

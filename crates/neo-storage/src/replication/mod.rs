@@ -1,9 +1,8 @@
 //! Replication: what this node lacks, and what it gives to others.
 //!
 //! A cell that is out of date takes part in commits, but checks nothing: it accepts every store
-//! without a lock. `progress` says what it lacks, `target` fetches it from another storage, and
-//! `readiness` announces the cell when no transaction is in progress that was stored unchecked.
-//! `source` serves other storages.
+//! without a lock. `progress` says what it lacks, and `target` fetches it from another storage. The
+//! cell is announced when no transaction is in progress that was stored unchecked.
 //!
 //! A pack removes deletions, too. So a cell that lacks a deletion never gets it from a source that
 //! has packed since, and its object would live on here. When the source may have carried out a pack
@@ -11,18 +10,20 @@
 //! no pack of a partition while another storage fetches it.
 
 mod backup;
+mod dropping;
 mod fetching;
 mod progress;
-mod readiness;
-mod source;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use zodium_neo::{Address, Partition};
 use zodium_types::Tid;
 
+use self::dropping::Dropping;
 use self::fetching::Current;
+use crate::ConnectionId;
 use crate::status::Missing;
 
 /// What this node replicates.
@@ -47,10 +48,11 @@ pub(crate) struct Replication {
     turn: usize,
     /// Whether the last source failed: the next one is dialled after a pause.
     has_failed: bool,
-    /// Partitions whose data are being dropped.
-    dropping: BTreeSet<Partition>,
-    is_dropping: bool,
+    dropping: Dropping,
 }
+
+/// Pause before a source is dialled after one has failed.
+const DIAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// A question for unfinished transactions.
 #[derive(Debug, Default)]
@@ -79,6 +81,18 @@ impl Replication {
     /// The partition that is being fetched.
     pub(crate) fn partition(&self) -> Option<Partition> {
         self.current.as_ref().map(|current| current.partition)
+    }
+
+    /// The name of the cluster that a partition is fetched from on a connection, in a backup
+    /// cluster; empty for the own one.
+    pub(crate) fn cluster_of(&self, connection: ConnectionId) -> Option<&str> {
+        let current = self.current.as_ref().filter(|current| current.connection == connection)?;
+        current.source.as_ref().map(|source| &*source.cluster)
+    }
+
+    /// The pause before a source is dialled.
+    pub(crate) fn pause(&self) -> Duration {
+        if self.has_failed { DIAL_PAUSE } else { Duration::ZERO }
     }
 
     /// What a cell lacks; `None` if nothing is to be fetched.

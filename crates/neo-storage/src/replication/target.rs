@@ -4,83 +4,72 @@
 //! and says what is too much. A chunk is in the database before the next one is asked for.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
-use tracing::{debug, info};
+use tracing::debug;
 use zodium_neo::messages::{
     AnswerFetchObjects, AnswerFetchTransactions, AskFetchObjects, AskFetchTransactions,
-    RequestIdentification,
 };
-use zodium_neo::{Address, Extra, Map, Message, NodeType, Partition};
+use zodium_neo::{Address, Map, Message, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
-use super::BackupSource;
 use super::fetching::Current;
+use super::{BackupSource, Replication};
+use crate::cluster::Cluster;
 use crate::database::NewRecord;
 use crate::handling::{Handled, Refusal};
-use crate::master::unexpected;
-use crate::peer::{Asked, Role};
+use crate::links::{Asked, Links};
 use crate::{ConnectionId, Node};
 
 /// Transactions, or records, of a chunk.
 const CHUNK: u32 = 1000;
 /// Records that one change of the database writes while clients commit.
 const SLICE_RECORDS: usize = 100;
-/// Pause before a source is dialled after one has failed.
-const DIAL_PAUSE: Duration = Duration::from_millis(200);
 
-impl Node {
-    /// Nodes have come or gone: a source may be there.
-    pub(crate) fn nodes_changed(&mut self) {
-        self.replicate_next();
-        self.resume_packs();
-    }
-
+impl Replication {
     /// Begins with the partition that is most behind, unless one is being replicated.
-    pub(super) fn replicate_next(&mut self) {
-        let replication = &self.replication;
-        if replication.current.is_some() || replication.wanted.is_empty() {
+    pub(crate) fn replicate_next(&mut self, links: &mut Links, cluster: &Cluster) {
+        if self.current.is_some() || self.wanted.is_empty() {
             return;
         }
         let order = |partition: &Partition| {
-            let cell = replication.cells.get(partition).copied().unwrap_or_default();
+            let cell = self.cells.get(partition).copied().unwrap_or_default();
             (cell.next_record, cell.waits_for.is_some())
         };
-        let mut partitions: Vec<_> = replication.wanted.keys().copied().collect();
+        let mut partitions: Vec<_> = self.wanted.keys().copied().collect();
         partitions.sort_by_key(order);
         for partition in partitions {
-            let source = self.replication.sources.get(&partition).cloned();
+            let source = self.sources.get(&partition).cloned();
             let address = match &source {
                 Some(source) => Some(source.address.clone()),
-                None => self.source_of(partition),
+                None => self.source_of(cluster, partition),
             };
             if let Some(address) = address {
-                return self.begin_partition(partition, address, source);
+                return self.begin_partition(links, cluster, partition, address, source);
             }
         }
     }
 
     /// A running storage that has the partition.
-    fn source_of(&mut self, partition: Partition) -> Option<Address> {
-        let table = self.table.as_ref()?;
-        let others = table.readable(partition).filter(|node| Some(*node) != self.id);
-        let addresses: Vec<_> =
-            others.filter_map(|node| self.members.running_address(node).cloned()).collect();
-        self.replication.turn = self.replication.turn.wrapping_add(1);
-        addresses.get(self.replication.turn % addresses.len().max(1)).cloned()
+    fn source_of(&mut self, cluster: &Cluster, partition: Partition) -> Option<Address> {
+        cluster.table()?;
+        let addresses = cluster.sources_of(partition);
+        self.turn = self.turn.wrapping_add(1);
+        addresses.get(self.turn % addresses.len().max(1)).cloned()
     }
 
     fn begin_partition(
         &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
         partition: Partition,
         address: Address,
         source: Option<BackupSource>,
     ) {
-        let Some(tid) = self.replication.wanted.remove(&partition) else { return };
-        let (connection, is_ready) = self.connection_to(&address);
-        self.replication.last_attempt += 1;
-        self.replication.current = Some(Current {
-            attempt: self.replication.last_attempt,
+        let Some(tid) = self.wanted.remove(&partition) else { return };
+        let (connection, is_ready) = links.connection_to(&address, cluster.members(), self.pause());
+        self.last_attempt += 1;
+        self.current = Some(Current {
+            attempt: self.last_attempt,
             partition,
             tid,
             connection,
@@ -93,130 +82,52 @@ impl Node {
             records: Vec::new(),
         });
         if is_ready {
-            self.fetch_first();
+            self.fetch_first(links);
         }
-    }
-
-    /// A connection to a storage, and whether it can be used now.
-    pub(crate) fn connection_to(&mut self, address: &Address) -> (ConnectionId, bool) {
-        let is_there =
-            |role: &Role| matches!(role, Role::Source { address: at, .. } if at == address);
-        if let Some(connection) = self.peers.with(is_there).first() {
-            let peer = self.peers.get(*connection);
-            let is_ready =
-                peer.is_some_and(|peer| matches!(peer.role, Role::Source { is_ready: true, .. }));
-            return (*connection, is_ready);
-        }
-        // One that the storage has made serves as well: it would refuse a second one.
-        let is_its = |role: &Role| match role {
-            Role::Storage { node: Some(node) } => {
-                self.members.running_address(*node) == Some(address)
-            }
-            _ => false,
-        };
-        if let Some(connection) = self.peers.with(is_its).first() {
-            return (*connection, true);
-        }
-        let pause = if self.replication.has_failed { DIAL_PAUSE } else { Duration::ZERO };
-        let role = Role::Source { address: address.clone(), is_ready: false };
-        (self.dial(role, address.clone(), pause), false)
-    }
-
-    pub(crate) fn identify_to_source(&mut self, connection: ConnectionId) {
-        let current = self.replication.current.as_ref();
-        let source = current.and_then(|current| current.source.as_ref());
-        // Nodes of another cluster do not know this one.
-        let replicates = current.is_some_and(|current| current.connection == connection);
-        let upstream = match source.filter(|_| replicates) {
-            Some(source) => Some(source.cluster.clone()).filter(|name| !name.is_empty()),
-            None => self.checking.upstream_of(connection).map(str::to_owned),
-        };
-        let own = self.id.filter(|_| upstream.is_none());
-        let cluster = upstream.unwrap_or_else(|| self.settings.cluster.clone());
-        let request = RequestIdentification {
-            node_type: NodeType::Storage,
-            id: own,
-            address: Some(self.settings.address.clone()),
-            cluster: &cluster,
-            id_timestamp: self.id.and_then(|id| self.members.id_timestamp(id)),
-            extra: Extra::default(),
-        };
-        self.ask(connection, request, Asked::Identification);
     }
 
     /// A connection to a source has ended.
-    pub(crate) fn source_lost(&mut self, connection: ConnectionId) {
-        let current = self.replication.current.as_ref();
+    pub(crate) fn source_lost(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        connection: ConnectionId,
+    ) {
+        let current = self.current.as_ref();
         if current.is_some_and(|current| current.connection == connection) {
             debug!("the source of a replication is gone");
-            self.give_up();
+            self.give_up(links, cluster);
         }
     }
 
     /// Gives up on a source. Another one, or the same one later, goes on.
-    fn give_up(&mut self) {
-        let Some(current) = self.replication.current.take() else { return };
-        self.replication.has_failed = true;
-        if self.replication.cells.contains_key(&current.partition) {
-            self.replication.wanted.entry(current.partition).or_insert(current.tid);
+    fn give_up(&mut self, links: &mut Links, cluster: &Cluster) {
+        let Some(current) = self.current.take() else { return };
+        self.has_failed = true;
+        if self.cells.contains_key(&current.partition) {
+            self.wanted.entry(current.partition).or_insert(current.tid);
         }
-        self.replicate_next();
+        self.replicate_next(links, cluster);
     }
 
-    /// Stops replicating a partition that the master has taken away.
-    pub(super) fn stop_current(&mut self) {
-        self.replication.current = None;
+    /// A storage has accepted a connection of this node.
+    pub(crate) fn source_accepted(&mut self, links: &mut Links, connection: ConnectionId) {
+        let current = self.current.as_ref();
+        if current.is_some_and(|current| current.connection == connection && !current.has_begun) {
+            self.fetch_first(links);
+        }
     }
 
-    /// Handles a message of a storage that this node has dialled.
+    /// Handles what a source sends. `has_commits` says whether clients commit.
     pub(crate) fn source_says(
         &mut self,
-        connection: ConnectionId,
-        id: u32,
+        links: &mut Links,
+        own: Option<NodeId>,
+        (connection, id): (ConnectionId, u32),
         message: Message<'_>,
+        has_commits: bool,
     ) -> Handled {
-        let Message::AcceptIdentification(accepted) = message else {
-            return self.storage_says(connection, id, message);
-        };
-        if accepted.node_type != NodeType::Storage {
-            return Err(Refusal::protocol("the source of a replication is no storage"));
-        }
-        if let Some(peer) = self.peers.get_mut(connection)
-            && let Role::Source { is_ready, .. } = &mut peer.role
-        {
-            *is_ready = true;
-        }
-        let current = self.replication.current.as_ref();
-        if current.is_some_and(|current| current.connection == connection && !current.has_begun) {
-            self.fetch_first();
-        }
-        self.check_with(connection);
-        Ok(())
-    }
-
-    /// Handles what a source answers.
-    pub(super) fn feeder_says(
-        &mut self,
-        connection: ConnectionId,
-        id: u32,
-        message: Message<'_>,
-    ) -> Handled {
-        if let Message::Error(error) = &message {
-            if self.answered(connection, id) == Some(Asked::Check) {
-                self.check_lost(connection);
-                return Ok(());
-            }
-            let (peer, code, reason) = (self.name_of(connection), error.code, error.message);
-            info!(peer, %code, reason, "the source of a replication refuses");
-            self.close(connection);
-            return Ok(());
-        }
-        if matches!(message, Message::AnswerCheckTIDRange(_) | Message::AnswerCheckSerialRange(_)) {
-            self.answered(connection, id);
-            self.sum_told(connection, id, &message);
-            return Ok(());
-        }
-        let current = self.replication.current.as_mut();
+        let current = self.current.as_mut();
         let Some(current) = current.filter(|current| current.expects(connection, id)) else {
             return Ok(());
         };
@@ -224,59 +135,57 @@ impl Node {
             Message::AddTransaction(message) => current.add_transaction(message),
             Message::AddObject(message) => return current.add_record(&message),
             Message::AnswerFetchTransactions(message) => {
-                self.answered(connection, id);
-                self.transactions_fetched(message);
+                links.answered(connection, id);
+                self.transactions_fetched(links, own, message);
             }
             Message::AnswerFetchObjects(message) => {
-                self.answered(connection, id);
-                self.records_fetched(message);
+                links.answered(connection, id);
+                self.records_fetched(links, own, message, has_commits);
             }
-            other => return Err(unexpected(&other)),
+            other => return Err(Refusal::unexpected(&other)),
         }
         Ok(())
     }
 
-    fn fetch_first(&mut self) {
-        let Some(current) = &mut self.replication.current else { return };
+    fn fetch_first(&mut self, links: &mut Links) {
+        let Some(current) = &mut self.current else { return };
         current.has_begun = true;
         let (partition, tid) = (current.partition, current.tid);
-        let cell = self.replication.cells.get(&partition).copied().unwrap_or_default();
+        let cell = self.cells.get(&partition).copied().unwrap_or_default();
         debug!(%partition, from = %cell.next_transaction, until = %tid, "replicating");
-        self.fetch_transactions(cell.next_transaction, true);
+        self.fetch_transactions(links, cell.next_transaction, true);
     }
 
-    fn fetch_transactions(&mut self, min_tid: Tid, is_first: bool) {
-        let Some(current) = &self.replication.current else { return };
+    fn fetch_transactions(&self, links: &mut Links, min_tid: Tid, is_first: bool) {
+        let Some(current) = &self.current else { return };
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
-        self.write_lazily(
+        links.write_lazily(
             move |database| database.reads().tids(partition, (min_tid, max_tid), CHUNK),
             move |node, tids| {
                 let last = tids.last().filter(|_| tids.len() == CHUNK as usize);
                 let untold = last.map(|tid| (tid.next(), Oid(0)));
-                node.ask_source(
-                    attempt,
-                    untold,
-                    AskFetchTransactions {
-                        partition,
-                        length: CHUNK,
-                        min_tid,
-                        max_tid,
-                        tids,
-                        ask_pack_info: is_first,
-                    },
-                );
+                let question = AskFetchTransactions {
+                    partition,
+                    length: CHUNK,
+                    min_tid,
+                    max_tid,
+                    tids,
+                    ask_pack_info: is_first,
+                };
+                node.replication.ask_source(&mut node.links, attempt, untold, question);
             },
         );
     }
 
     /// The partition that is being fetched, in this attempt.
     fn current(&self, attempt: u64) -> Option<&Current> {
-        self.replication.current.as_ref().filter(|current| current.attempt == attempt)
+        self.current.as_ref().filter(|current| current.attempt == attempt)
     }
 
     /// Asks the source, unless the attempt has been given up meanwhile.
     fn ask_source<'a>(
         &mut self,
+        links: &mut Links,
         attempt: u64,
         untold: Option<(Tid, Oid)>,
         message: impl Into<Message<'a>>,
@@ -284,22 +193,27 @@ impl Node {
         let Some(connection) = self.current(attempt).map(|current| current.connection) else {
             return;
         };
-        let asked = self.ask(connection, message, Asked::Fetch);
-        if let Some(current) = &mut self.replication.current {
+        let asked = links.ask(connection, message, Asked::Fetch);
+        if let Some(current) = &mut self.current {
             (current.asked, current.untold) = (asked, untold);
         }
     }
 
-    fn transactions_fetched(&mut self, answer: AnswerFetchTransactions) {
-        let (Some(current), Some(own)) = (&mut self.replication.current, self.id) else { return };
+    fn transactions_fetched(
+        &mut self,
+        links: &mut Links,
+        own: Option<NodeId>,
+        answer: AnswerFetchTransactions,
+    ) {
+        let (Some(current), Some(own)) = (&mut self.current, own) else { return };
         let AnswerFetchTransactions { next_tid, deleted, completed_pack } = answer;
         current.asked = None;
         let next_tid = next_tid.map(|tid| (tid, Oid(0)));
         let next_tid = current.next(next_tid).map(|(tid, _)| tid);
-        let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
+        let (attempt, partition) = (current.attempt, current.partition);
         let transactions = std::mem::take(&mut current.transactions);
-        self.counts.fetched_transactions += transactions.len() as u64;
-        self.write_lazily(
+        links.count().fetched_transactions += transactions.len() as u64;
+        links.write_lazily(
             move |database| {
                 transactions.iter().try_for_each(|one| database.add_transaction(one))?;
                 deleted.iter().try_for_each(|tid| database.delete_transaction(*tid))?;
@@ -312,69 +226,80 @@ impl Node {
                 Ok(Some((packed, completed)))
             },
             move |node, packs| {
-                if node.current(attempt).is_none() {
-                    return;
-                }
-                if let Some((packed, completed)) = packs {
-                    node.choose_records(partition, packed, completed);
-                }
-                let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
-                match next_tid {
-                    Some(next) => {
-                        cell.next_transaction = next;
-                        node.fetch_transactions(next, false);
-                    }
-                    None => {
-                        cell.next_transaction = max_tid.next();
-                        let next_record = cell.next_record;
-                        let compares = node.current(attempt).and_then(|current| current.compares);
-                        let first = compares.map_or(next_record, |_| Tid::ZERO);
-                        node.fetch_records(first, Oid(0));
-                    }
-                }
+                // An order that is approved the source may be carrying out.
+                let last = node.packing.last();
+                let packs = packs.map(|(packed, completed)| (packed, last.max(completed)));
+                node.replication.transactions_written(&mut node.links, attempt, packs, next_tid);
             },
         );
     }
 
-    /// Has all records compared, if the source may have carried out a pack that this cell has not:
-    /// as it says, or because an order is approved, which it may be carrying out.
-    fn choose_records(&mut self, partition: Partition, packed: Tid, completed: Tid) {
-        let packs = completed.max(self.packing.last());
-        let cell = self.replication.cells.get(&partition);
-        let known = packed.max(cell.map_or(Tid::ZERO, |cell| cell.compared));
-        if let Some(current) = &mut self.replication.current {
+    /// Goes on after a chunk of transactions. `packs` is the last pack of this cell, and the last
+    /// one that the source may have carried out; `next_tid` is where the next chunk begins.
+    fn transactions_written(
+        &mut self,
+        links: &mut Links,
+        attempt: u64,
+        packs: Option<(Tid, Tid)>,
+        next_tid: Option<Tid>,
+    ) {
+        if self.current(attempt).is_none() {
+            return;
+        }
+        let Some(current) = &mut self.current else { return };
+        let cell = self.cells.get_mut(&current.partition);
+        if let Some((packed, packs)) = packs {
+            // Has all records compared, if the source may have carried out a pack that this cell
+            // has not.
+            let known = packed.max(cell.as_ref().map_or(Tid::ZERO, |cell| cell.compared));
             current.compares = (packs > known).then_some(packs);
+        }
+        let Some(cell) = cell else { return };
+        match next_tid {
+            Some(next) => {
+                cell.next_transaction = next;
+                self.fetch_transactions(links, next, false);
+            }
+            None => {
+                cell.next_transaction = current.tid.next();
+                let (next_record, compares) = (cell.next_record, current.compares);
+                let first = compares.map_or(next_record, |_| Tid::ZERO);
+                self.fetch_records(links, first, Oid(0));
+            }
         }
     }
 
-    fn fetch_records(&mut self, min_tid: Tid, min_oid: Oid) {
-        let Some(current) = &self.replication.current else { return };
+    fn fetch_records(&self, links: &mut Links, min_tid: Tid, min_oid: Oid) {
+        let Some(current) = &self.current else { return };
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
-        self.write_lazily(
+        links.write_lazily(
             move |database| database.reads().records(partition, (min_tid, max_tid), min_oid, CHUNK),
             move |node, found| {
                 let last = found.last().filter(|_| found.len() == CHUNK as usize);
                 let untold = last.map(|(tid, oid)| (*tid, Oid(oid.0 + 1)));
                 let mut records = BTreeMap::<Tid, Vec<Oid>>::new();
                 found.into_iter().for_each(|(tid, oid)| records.entry(tid).or_default().push(oid));
-                node.ask_source(
-                    attempt,
-                    untold,
-                    AskFetchObjects {
-                        partition,
-                        length: CHUNK,
-                        min_tid,
-                        max_tid,
-                        min_oid,
-                        records: Map::from_iter(records),
-                    },
-                );
+                let question = AskFetchObjects {
+                    partition,
+                    length: CHUNK,
+                    min_tid,
+                    max_tid,
+                    min_oid,
+                    records: Map::from_iter(records),
+                };
+                node.replication.ask_source(&mut node.links, attempt, untold, question);
             },
         );
     }
 
-    fn records_fetched(&mut self, answer: AnswerFetchObjects) {
-        let Some(current) = &mut self.replication.current else { return };
+    fn records_fetched(
+        &mut self,
+        links: &mut Links,
+        own: Option<NodeId>,
+        answer: AnswerFetchObjects,
+        has_commits: bool,
+    ) {
+        let Some(current) = &mut self.current else { return };
         current.asked = None;
         let next = answer.next_tid.map(|tid| (tid, answer.next_oid.unwrap_or(Oid(0))));
         let next = current.next(next);
@@ -385,45 +310,54 @@ impl Node {
         };
         let attempt = current.attempt;
         let records = VecDeque::from(std::mem::take(&mut current.records));
-        self.counts.fetched_records += records.len() as u64;
-        self.write_records(attempt, records, answer);
+        links.count().fetched_records += records.len() as u64;
+        self.write_records(links, own, attempt, records, answer, has_commits);
     }
 
     /// Writes the records of a chunk. While clients commit it does so in slices, so that a vote
     /// waits for one of them at most.
     fn write_records(
-        &mut self,
+        &self,
+        links: &mut Links,
+        own: Option<NodeId>,
         attempt: u64,
         mut records: VecDeque<(Tid, NewRecord)>,
         answer: AnswerFetchObjects,
+        has_commits: bool,
     ) {
         if self.current(attempt).is_none() {
             return;
         }
-        if self.transactions.all.is_empty() || records.len() <= SLICE_RECORDS {
-            return self.write_last_records(records, answer);
+        if !has_commits || records.len() <= SLICE_RECORDS {
+            return self.write_last_records(links, own, records, answer);
         }
         let slice: Vec<_> = records.drain(..SLICE_RECORDS).collect();
-        self.write_lazily(
+        links.write_lazily(
             move |database| {
                 slice.into_iter().try_for_each(|(tid, one)| database.add_record(tid, one))
             },
-            move |node, ()| node.write_records(attempt, records, answer),
+            move |node, ()| {
+                let Node { links, cluster, commits, replication, .. } = node;
+                let (own, has_commits) = (cluster.id(), !commits.is_empty());
+                replication.write_records(links, own, attempt, records, answer, has_commits);
+            },
         );
     }
 
     /// Writes the rest of a chunk, and notes how far the cell is.
     fn write_last_records(
-        &mut self,
+        &self,
+        links: &mut Links,
+        own: Option<NodeId>,
         records: VecDeque<(Tid, NewRecord)>,
         answer: AnswerFetchObjects,
     ) {
-        let (Some(current), Some(own)) = (&self.replication.current, self.id) else { return };
+        let (Some(current), Some(own)) = (&self.current, own) else { return };
         let AnswerFetchObjects { next_tid, next_oid, deleted } = answer;
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
         // The next chunk may begin within a transaction.
         let done = next_tid.map_or(max_tid, |next| Tid(next.0.saturating_sub(1)));
-        self.write_as(
+        links.write_as(
             next_tid.is_none(),
             move |database| {
                 for (tid, record) in records {
@@ -435,48 +369,48 @@ impl Node {
                 database.set_replicated(own, partition, done)
             },
             move |node, ()| {
-                if node.current(attempt).is_none() {
-                    return;
-                }
-                let Some(cell) = node.replication.cells.get_mut(&partition) else { return };
-                cell.next_record = cell.next_record.max(done.next());
-                match next_tid {
-                    Some(next) => node.fetch_records(next, next_oid.unwrap_or(Oid(0))),
-                    None => node.finish_partition(partition, max_tid),
+                let next = next_tid.map(|next| (next, next_oid.unwrap_or(Oid(0))));
+                let Node { links, replication, .. } = node;
+                if replication.records_written(links, attempt, done, next) {
+                    node.partition_fetched(partition, max_tid);
                 }
             },
         );
     }
 
-    fn finish_partition(&mut self, partition: Partition, tid: Tid) {
-        let compares = self.replication.current.take().and_then(|current| current.compares);
-        if let (Some(packs), Some(cell)) = (compares, self.replication.cells.get_mut(&partition)) {
+    /// Goes on after a chunk of records; whether the partition is complete.
+    fn records_written(
+        &mut self,
+        links: &mut Links,
+        attempt: u64,
+        done: Tid,
+        next: Option<(Tid, Oid)>,
+    ) -> bool {
+        let Some(partition) = self.current(attempt).map(|current| current.partition) else {
+            return false;
+        };
+        let Some(cell) = self.cells.get_mut(&partition) else { return false };
+        cell.next_record = cell.next_record.max(done.next());
+        match next {
+            Some((next_tid, next_oid)) => {
+                self.fetch_records(links, next_tid, next_oid);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Ends the replication of a partition; whether it has everything, and waits for nothing.
+    pub(crate) fn finish(&mut self, partition: Partition, tid: Tid) -> bool {
+        let compares = self.current.take().and_then(|current| current.compares);
+        if let (Some(packs), Some(cell)) = (compares, self.cells.get_mut(&partition)) {
             cell.compared = packs;
         }
         debug!(%partition, %tid, "fetched");
-        self.replication.has_failed = false;
-        self.save_backup_tid();
-        let replication = &self.replication;
-        let cell = replication.cells.get(&partition).copied().unwrap_or_default();
-        let is_more = replication.wanted.contains_key(&partition)
-            && !replication.sources.contains_key(&partition);
-        if cell.waits_for.is_none() && !is_more {
-            self.replicated(partition, tid);
-        }
-        self.replicate_next();
-        self.close_idle_sources();
-    }
-
-    /// Closes connections to sources when there is nothing to fetch. Those of a backup stay.
-    pub(crate) fn close_idle_sources(&mut self) {
-        if self.replication.current.is_some() || self.backup_tid.is_some() {
-            return;
-        }
-        let sources = self.peers.with(|role| matches!(role, Role::Source { .. }));
-        for connection in
-            sources.into_iter().filter(|one| !self.checking.uses(*one)).collect::<Vec<_>>()
-        {
-            self.close(connection);
-        }
+        self.has_failed = false;
+        let cell = self.cells.get(&partition).copied().unwrap_or_default();
+        let is_more =
+            self.wanted.contains_key(&partition) && !self.sources.contains_key(&partition);
+        cell.waits_for.is_none() && !is_more
     }
 }

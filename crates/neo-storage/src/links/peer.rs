@@ -3,8 +3,6 @@
 use zodium_neo::{Address, NodeId};
 use zodium_types::Tid;
 
-use crate::ConnectionId;
-
 /// The other end of a connection.
 pub(crate) type Peer = zodium_neo::Peer<Role, Asked>;
 
@@ -41,20 +39,4 @@ pub(crate) enum Asked {
     Fetch,
     /// AskCheckTIDRange or AskCheckSerialRange.
     Check,
-}
-
-/// The connection to the primary master.
-pub(crate) fn primary(peers: &Peers) -> Option<ConnectionId> {
-    peers.with(|role| matches!(role, Role::Master { is_primary: true, .. })).first().copied()
-}
-
-/// The newest connection of a client.
-pub(crate) fn client(peers: &Peers, id: NodeId) -> Option<ConnectionId> {
-    peers.with(|role| *role == Role::Client { node: id }).last().copied()
-}
-
-/// Whether another storage has accepted a connection, or has made it.
-pub(crate) fn is_ready(peers: &Peers, connection: ConnectionId) -> bool {
-    let role = peers.get(connection).map(|peer| &peer.role);
-    matches!(role, Some(Role::Source { is_ready: true, .. } | Role::Storage { .. }))
 }

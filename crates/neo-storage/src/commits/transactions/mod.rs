@@ -2,7 +2,6 @@
 
 mod ended;
 mod locking;
-mod reading;
 mod rows;
 mod serials;
 mod transaction;
@@ -16,7 +15,6 @@ use zodium_types::{Oid, Tid};
 
 use self::ended::Ended;
 pub(crate) use self::locking::{Attempt, LockRequest, LockWish};
-pub(crate) use self::reading::{DelayedRead, Read};
 pub(crate) use self::rows::{Held, Rows};
 use self::serials::Serials;
 pub(crate) use self::transaction::{Object, Stored, Transaction, Vote};
@@ -33,8 +31,6 @@ pub(crate) struct Transactions {
     pub(crate) read_locks: FxHashMap<Oid, Tid>,
     /// Requests that wait for a lock, oldest transaction first.
     waiting: FxHashMap<Oid, BTreeMap<(Tid, u64), LockRequest>>,
-    /// Reads that wait for an unlock.
-    pub(crate) delayed: Vec<DelayedRead>,
     /// Partitions that lack data: stores are accepted without a lock.
     pub(crate) replicating: FxHashSet<Partition>,
     /// Partitions that have all data, and are not readable for the master yet. Until they are
@@ -50,10 +46,7 @@ pub(crate) struct Transactions {
 impl Transactions {
     /// Whether nothing is locked, and no request waits.
     pub(crate) fn is_unlocked(&self) -> bool {
-        self.locks.is_empty()
-            && self.read_locks.is_empty()
-            && self.waiting.is_empty()
-            && self.delayed.is_empty()
+        self.locks.is_empty() && self.read_locks.is_empty() && self.waiting.is_empty()
     }
 
     /// A number that was not taken before.

@@ -8,18 +8,23 @@ use zodium_neo::messages::{
 use zodium_neo::{Checksum, ErrorCode, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
+use super::Commits;
+use super::transactions::{Attempt, Kept, LockRequest, LockWish, Object, Stored, Vote};
+use crate::cluster::Cluster;
 use crate::database::{Data, Found};
 use crate::handling::{Handled, Refusal};
-use crate::peer::{self, Role};
-use crate::transactions::{Attempt, Kept, LockRequest, LockWish, Object, Stored, Vote};
+use crate::links::{Links, Role};
 use crate::{ConnectionId, Node};
 
 /// The compression that NEO knows: zlib.
 const COMPRESSION_MAX: u8 = 1;
 
-impl Node {
-    pub(super) fn store_asked(
+impl Commits {
+    /// A client stores an object.
+    pub(crate) fn store_asked(
         &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
         from: (ConnectionId, u32),
         message: AskStoreObject<'_>,
     ) -> Handled {
@@ -32,33 +37,52 @@ impl Node {
             false => Some(Kept::new(checked_data(compression, checksum, data)?)),
         };
         check_range(oid, serial, ttid)?;
-        self.register(from.0, ttid)?;
+        self.register(links, from.0, ttid)?;
         let wish = LockWish::Store { data, data_serial };
-        self.store(LockRequest { from, ttid, oid, serial, wish })
+        self.store(links, cluster, LockRequest { from, ttid, oid, serial, wish })
     }
 
     /// Takes the lock for a store, unless data of the transaction are moved to its spool now: then
     /// it waits.
-    pub(super) fn store(&mut self, request: LockRequest) -> Handled {
+    pub(super) fn store(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        request: LockRequest,
+    ) -> Handled {
         let request = match self.transactions.all.get_mut(&request.ttid) {
             Some(transaction) => transaction.unvoted.delay(request),
             None => Some(request),
         };
-        request.map_or(Ok(()), |request| self.try_lock(request))
+        request.map_or(Ok(()), |request| self.try_lock(links, cluster, request))
     }
 
-    pub(super) fn check_asked(
+    /// A client has an object checked that it does not change.
+    pub(crate) fn check_asked(
         &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
         from: (ConnectionId, u32),
         message: &AskCheckCurrentSerial,
     ) -> Handled {
         let AskCheckCurrentSerial { ttid, oid, serial } = *message;
         check_range(oid, serial, ttid)?;
-        self.register(from.0, ttid)?;
-        self.try_lock(LockRequest { from, ttid, oid, serial, wish: LockWish::Check })
+        self.register(links, from.0, ttid)?;
+        self.try_lock(
+            links,
+            cluster,
+            LockRequest { from, ttid, oid, serial, wish: LockWish::Check },
+        )
     }
 
-    pub(super) fn relock_asked(&mut self, from: (ConnectionId, u32), message: &AskRelockObject) {
+    /// A client asks again for a lock that it gave back.
+    pub(crate) fn relock_asked(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        from: (ConnectionId, u32),
+        message: &AskRelockObject,
+    ) {
         let AskRelockObject { ttid, oid } = *message;
         let transaction = self.transactions.all.get_mut(&ttid);
         let serial = transaction.and_then(|transaction| {
@@ -69,22 +93,32 @@ impl Node {
             // The transaction is over, or its cell was taken away.
             let is_over = !self.transactions.all.contains_key(&ttid);
             let has_cell = |partition| {
-                self.has_cell(partition) || self.transactions.replicating.contains(&partition)
+                self.has_cell(cluster, partition)
+                    || self.transactions.replicating.contains(&partition)
             };
-            if is_over || self.partition_of(oid).is_ok_and(has_cell) {
-                return self.answer(from.0, from.1, AnswerRelockObject { conflict: None });
+            if is_over || cluster.partition_of(oid).is_ok_and(has_cell) {
+                return links.answer(from.0, from.1, AnswerRelockObject { conflict: None });
             }
-            return self.refuse_relock(from);
+            return refuse_relock(links, from);
         };
         self.transactions.release(oid, ttid);
         // The older transaction comes first.
-        self.lock_waiting(oid);
-        let _ = self.try_lock(LockRequest { from, ttid, oid, serial, wish: LockWish::Relock });
+        self.lock_waiting(links, cluster, oid);
+        let _ = self.try_lock(
+            links,
+            cluster,
+            LockRequest { from, ttid, oid, serial, wish: LockWish::Relock },
+        );
     }
 
     /// Notes the transaction of a client.
-    pub(super) fn register(&mut self, connection: ConnectionId, ttid: Tid) -> Handled {
-        let role = self.peers.get(connection).map(|peer| &peer.role);
+    pub(super) fn register(
+        &mut self,
+        links: &Links,
+        connection: ConnectionId,
+        ttid: Tid,
+    ) -> Handled {
+        let role = links.role(connection);
         let Some(Role::Client { node }) = role else { return Ok(()) };
         let client: NodeId = *node;
         let transaction = self.transactions.register(ttid, client, connection);
@@ -96,64 +130,56 @@ impl Node {
     }
 
     /// Takes the lock for a request, or has the request wait.
-    fn try_lock(&mut self, request: LockRequest) -> Handled {
+    fn try_lock(&mut self, links: &mut Links, cluster: &Cluster, request: LockRequest) -> Handled {
         let LockRequest { ttid, oid, .. } = request;
-        let partition = self.partition_of(oid)?;
+        let partition = cluster.partition_of(oid)?;
         let lacks_data = self.transactions.replicating.contains(&partition);
         match self.transactions.attempt(&request, lacks_data) {
-            Attempt::Forgotten => self.answer_lock(request, Some(Tid::ZERO)),
+            Attempt::Forgotten => answer_lock(links, request, Some(Tid::ZERO)),
             Attempt::Lockless => {
                 let (from, kind) = (request.from, Kind::of(&request.wish));
-                self.hold(request);
-                self.answer_kind(from, kind, Some(Tid::ZERO));
+                self.hold(links, cluster, request);
+                answer_kind(links, from, kind, Some(Tid::ZERO));
             }
-            Attempt::Again if request.data_serial().is_none() => self.locked(request),
-            Attempt::Again => self.ask_database(request, false),
-            Attempt::Unchecked => self.ask_database(request, true),
-            Attempt::Conflict(tid) => self.conflict(request, tid),
+            Attempt::Again if request.data_serial().is_none() => {
+                self.locked(links, cluster, request)
+            }
+            Attempt::Again => self.ask_database(links, cluster, request, false),
+            Attempt::Unchecked => self.ask_database(links, cluster, request, true),
+            Attempt::Conflict(tid) => self.conflict(links, request, tid),
             Attempt::Wait => self.transactions.wait(request),
             Attempt::Deadlock(holder) => {
-                self.counts.deadlocks += 1;
-                self.notify_deadlock(holder, oid);
+                links.count().deadlocks += 1;
+                self.notify_deadlock(links, holder, oid);
                 self.transactions.wait(request);
             }
             Attempt::Free => {
-                if !self.has_cell(partition) {
+                if !self.has_cell(cluster, partition) {
                     debug!(%oid, %ttid, "a store to a partition that is not here");
-                    self.answer_without_cell(request);
+                    answer_without_cell(links, request);
                     return Ok(());
                 }
                 self.transactions.locks.insert(oid, ttid);
-                self.ask_database(request, true);
+                self.ask_database(links, cluster, request, true);
             }
         }
         Ok(())
     }
 
     /// Whether this node has all data of a partition.
-    fn has_cell(&self, partition: Partition) -> bool {
-        self.is_readable(partition) || self.transactions.replicated.contains_key(&partition)
-    }
-
-    /// Answers a request for an object whose cell the master has taken away: the other cells have
-    /// the lock. A lock that was given back no cell need have.
-    fn answer_without_cell(&mut self, request: LockRequest) {
-        match request.wish {
-            LockWish::Relock => self.refuse_relock(request.from),
-            _ => self.answer_lock(request, Some(Tid::ZERO)),
-        }
-    }
-
-    /// No answer says that a lock is lost, so the connection ends: the client takes the transaction
-    /// for failed here.
-    fn refuse_relock(&mut self, from: (ConnectionId, u32)) {
-        let refusal = Refusal::not_ready("the cell of the object was taken away");
-        self.refuse(from.0, from.1, "AskRelockObject", &refusal);
+    fn has_cell(&self, cluster: &Cluster, partition: Partition) -> bool {
+        cluster.is_readable(partition) || self.transactions.replicated.contains_key(&partition)
     }
 
     /// Asks the database for the serial of an object, and for the record that an undo refers to.
     /// The serial may be known.
-    fn ask_database(&mut self, request: LockRequest, compares: bool) {
+    fn ask_database(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        request: LockRequest,
+        compares: bool,
+    ) {
         let LockRequest { ttid, oid, from, .. } = request;
         let (number, undo) = (self.transactions.number(), request.data_serial());
         if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
@@ -163,18 +189,30 @@ impl Node {
             && let Some(serial) = self.transactions.last_serial(oid)
         {
             let found = Found { serial: Some(serial), has_undo_record: false };
-            return self.database_says(request, number, compares, found);
+            return self.database_says(links, cluster, request, number, compares, found);
         }
-        self.read_shortly(
+        links.read_shortly(
             move |database| database.current(oid, undo),
             move |node, found| match found {
-                Ok(found) => node.database_says(request, number, compares, found),
-                Err(error) => node.read_failed(from.0, &error),
+                Ok(found) => {
+                    let Node { links, cluster, commits, .. } = node;
+                    commits.database_says(links, cluster, request, number, compares, found);
+                }
+                Err(error) => node.links.read_failed(from.0, &error),
             },
         );
     }
 
-    fn database_says(&mut self, request: LockRequest, number: u64, compares: bool, found: Found) {
+    /// Goes on with a request, by the number of its question and whether serials are compared.
+    fn database_says(
+        &mut self,
+        links: &mut Links,
+        cluster: &Cluster,
+        request: LockRequest,
+        number: u64,
+        compares: bool,
+        found: Found,
+    ) {
         let LockRequest { ttid, oid, serial, .. } = request;
         let transaction = self.transactions.all.get_mut(&ttid);
         let is_asked = |asked: Option<&u64>| asked == Some(&number);
@@ -186,26 +224,28 @@ impl Node {
                 }
             }
             // The cell was taken away.
-            Some(_) => return self.answer_without_cell(request),
-            None => return self.answer_lock(request, Some(Tid::ZERO)),
+            Some(_) => return answer_without_cell(links, request),
+            None => return answer_lock(links, request, Some(Tid::ZERO)),
         }
         let is_undoable = request.data_serial().is_none() || found.has_undo_record;
         match found.serial {
-            Some(current) if compares && current != serial => self.conflict(request, current),
+            Some(current) if compares && current != serial => {
+                self.conflict(links, request, current)
+            }
             _ if !is_undoable => {
                 let (connection, id) = request.from;
                 self.release_unused(oid, ttid);
                 let text = format!("the record of {oid} that the undo refers to was packed");
                 let refusal = Refusal::answer(ErrorCode::UndoPackError, text);
-                self.refuse(connection, id, "AskStoreObject", &refusal);
+                links.refuse(connection, id, "AskStoreObject", &refusal);
             }
-            _ => self.locked(request),
+            _ => self.locked(links, cluster, request),
         }
-        self.lock_waiting(oid);
+        self.lock_waiting(links, cluster, oid);
     }
 
     /// Keeps what a request stores.
-    fn hold(&mut self, request: LockRequest) {
+    fn hold(&mut self, links: &mut Links, cluster: &Cluster, request: LockRequest) {
         let LockRequest { ttid, oid, serial, wish, .. } = request;
         let Some(transaction) = self.transactions.all.get_mut(&ttid) else { return };
         let stored = match wish {
@@ -217,55 +257,39 @@ impl Node {
             LockWish::Check | LockWish::Relock => return,
         };
         transaction.keep(oid, Object { serial, stored });
-        self.move_data(ttid);
+        self.move_data(links, cluster, ttid);
     }
 
-    fn locked(&mut self, request: LockRequest) {
+    fn locked(&mut self, links: &mut Links, cluster: &Cluster, request: LockRequest) {
         let (from, kind) = (request.from, Kind::of(&request.wish));
-        self.hold(request);
-        self.answer_kind(from, kind, None);
+        self.hold(links, cluster, request);
+        answer_kind(links, from, kind, None);
     }
 
     /// Refuses a request whose object was changed. A lock that was only for it is released.
-    fn conflict(&mut self, request: LockRequest, tid: Tid) {
-        self.counts.conflicts += 1;
+    fn conflict(&mut self, links: &mut Links, request: LockRequest, tid: Tid) {
+        links.count().conflicts += 1;
         let LockRequest { from, ttid, oid, serial, ref wish } = request;
         if !matches!(wish, LockWish::Relock) {
             self.release_unused(oid, ttid);
-            return self.answer_lock(request, Some(tid));
+            return answer_lock(links, request, Some(tid));
         }
         // The client may not have its data any more, and resolves the conflict with them.
         let transaction = self.transactions.all.get_mut(&ttid);
         let object = transaction.and_then(|transaction| transaction.objects.remove(&oid));
         self.transactions.release(oid, ttid);
         match object.and_then(|object| object.stored).and_then(|stored| stored.data) {
-            None => self.answer_relock(from, (serial, tid), None),
-            Some(Kept::Memory(data)) => self.answer_relock(from, (serial, tid), Some(&data)),
-            Some(kept @ Kept::Spooled(_)) => self.read_after(
+            None => answer_relock(links, from, (serial, tid), None),
+            Some(Kept::Memory(data)) => answer_relock(links, from, (serial, tid), Some(&data)),
+            Some(kept @ Kept::Spooled(_)) => links.read_after(
                 Some(from.0),
                 move |_| kept.into_data(),
                 move |node, data| match data {
-                    Ok(data) => node.answer_relock(from, (serial, tid), Some(&data)),
-                    Err(error) => node.read_failed(from.0, &error),
+                    Ok(data) => answer_relock(&mut node.links, from, (serial, tid), Some(&data)),
+                    Err(error) => node.links.read_failed(from.0, &error),
                 },
             ),
         }
-    }
-
-    /// Answers that an object was changed while its lock was given back.
-    fn answer_relock(
-        &mut self,
-        from: (ConnectionId, u32),
-        (serial, conflict): (Tid, Tid),
-        data: Option<&Data>,
-    ) {
-        let stored = data.map(|data| StoredData {
-            compression: data.compression,
-            checksum: data.checksum,
-            data: &data.bytes,
-        });
-        let conflict = Some(RelockConflict { serial, conflict, stored });
-        self.answer(from.0, from.1, AnswerRelockObject { conflict });
     }
 
     /// Releases a lock unless the transaction has the object by an earlier request.
@@ -277,36 +301,18 @@ impl Node {
     }
 
     /// Has the requests that wait for an object try again.
-    pub(crate) fn lock_waiting(&mut self, oid: Oid) {
+    pub(crate) fn lock_waiting(&mut self, links: &mut Links, cluster: &Cluster, oid: Oid) {
         for request in self.transactions.take_waiting(oid) {
             // The object of a request that waits is in a partition.
-            let _ = self.try_lock(request);
+            let _ = self.try_lock(links, cluster, request);
         }
     }
 
-    fn notify_deadlock(&mut self, ttid: Tid, oid: Oid) {
+    fn notify_deadlock(&self, links: &mut Links, ttid: Tid, oid: Oid) {
         let client = self.transactions.all.get(&ttid).map(|transaction| transaction.client);
-        if let Some(connection) = client.and_then(|client| peer::client(&self.peers, client)) {
+        if let Some(connection) = client.and_then(|client| links.client(client)) {
             debug!(%ttid, %oid, "asking a client to give a lock back");
-            self.notify(connection, NotifyDeadlock { ttid, oid });
-        }
-    }
-
-    /// Answers a request whose transaction is over, or that is for other cells.
-    pub(super) fn answer_lock(&mut self, request: LockRequest, conflict: Option<Tid>) {
-        self.answer_kind(request.from, Kind::of(&request.wish), conflict);
-    }
-
-    fn answer_kind(
-        &mut self,
-        (connection, id): (ConnectionId, u32),
-        kind: Kind,
-        conflict: Option<Tid>,
-    ) {
-        match kind {
-            Kind::Store => self.answer(connection, id, AnswerStoreObject { conflict }),
-            Kind::Check => self.answer(connection, id, AnswerCheckCurrentSerial { conflict }),
-            Kind::Relock => self.answer(connection, id, AnswerRelockObject { conflict: None }),
+            links.notify(connection, NotifyDeadlock { ttid, oid });
         }
     }
 }
@@ -326,6 +332,56 @@ impl Kind {
             LockWish::Check => Kind::Check,
             LockWish::Relock => Kind::Relock,
         }
+    }
+}
+
+/// Answers a request for an object whose cell the master has taken away: the other cells have
+/// the lock. A lock that was given back no cell need have.
+fn answer_without_cell(links: &mut Links, request: LockRequest) {
+    match request.wish {
+        LockWish::Relock => refuse_relock(links, request.from),
+        _ => answer_lock(links, request, Some(Tid::ZERO)),
+    }
+}
+
+/// No answer says that a lock is lost, so the connection ends: the client takes the transaction
+/// for failed here.
+fn refuse_relock(links: &mut Links, from: (ConnectionId, u32)) {
+    let refusal = Refusal::not_ready("the cell of the object was taken away");
+    links.refuse(from.0, from.1, "AskRelockObject", &refusal);
+}
+
+/// Answers that an object was changed while its lock was given back.
+fn answer_relock(
+    links: &mut Links,
+    from: (ConnectionId, u32),
+    (serial, conflict): (Tid, Tid),
+    data: Option<&Data>,
+) {
+    let stored = data.map(|data| StoredData {
+        compression: data.compression,
+        checksum: data.checksum,
+        data: &data.bytes,
+    });
+    let conflict = Some(RelockConflict { serial, conflict, stored });
+    links.answer(from.0, from.1, AnswerRelockObject { conflict });
+}
+
+/// Answers a request whose transaction is over, or that is for other cells.
+pub(super) fn answer_lock(links: &mut Links, request: LockRequest, conflict: Option<Tid>) {
+    answer_kind(links, request.from, Kind::of(&request.wish), conflict);
+}
+
+fn answer_kind(
+    links: &mut Links,
+    (connection, id): (ConnectionId, u32),
+    kind: Kind,
+    conflict: Option<Tid>,
+) {
+    match kind {
+        Kind::Store => links.answer(connection, id, AnswerStoreObject { conflict }),
+        Kind::Check => links.answer(connection, id, AnswerCheckCurrentSerial { conflict }),
+        Kind::Relock => links.answer(connection, id, AnswerRelockObject { conflict: None }),
     }
 }
 

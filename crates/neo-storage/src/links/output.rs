@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use zodium_neo::Address;
 
+use super::job::{ReadJob, WriteJob};
 use crate::ConnectionId;
-use crate::job::{ReadJob, WriteJob};
 
 /// A task for the driver. Tasks are in order.
 #[derive(Debug)]

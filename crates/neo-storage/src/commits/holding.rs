@@ -9,12 +9,12 @@
 //! the disk is nearly full, are written at the vote, too: there, a client can still give them up.
 //! In a cluster with replicas votes are synced.
 
-use zodium_neo::{CellState, Partition};
 use zodium_types::Tid;
 
-use crate::Node;
+use super::Commits;
+use super::transactions::{Held, Kept, Transaction};
+use crate::cluster::Cluster;
 use crate::database::{NewRecord, NewTransaction, ReadResult, Writes};
-use crate::transactions::{Held, Kept, Transaction};
 
 /// What a vote does with the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +27,17 @@ pub(super) enum Way {
     Hold,
 }
 
-impl Node {
+impl Commits {
     /// How a transaction is voted; `metadata` if this node has them.
     pub(super) fn way_of(
         &self,
+        cluster: &Cluster,
         ttid: Tid,
         transaction: &Transaction,
         metadata: Option<&NewTransaction>,
     ) -> Way {
         let Some(NewTransaction { pack: None, .. }) = metadata else { return Way::Durable };
-        let partition = self.table.as_ref().and_then(|table| table.partition_of_tid(ttid));
-        if !self.is_alone_in(partition) {
+        if !cluster.is_alone_in(cluster.partition_of_tid(ttid)) {
             return Way::Durable;
         }
         let may_fail = self.may_refuse_data || !self.has_room;
@@ -45,15 +45,6 @@ impl Node {
             true => Way::Hold,
             false => Way::Unsynced,
         }
-    }
-
-    /// Whether this node has the only cell of a partition, and all its data.
-    fn is_alone_in(&self, partition: Option<Partition>) -> bool {
-        let (Some(table), Some(partition), Some(own)) = (&self.table, partition, self.id) else {
-            return false;
-        };
-        let is_full = |state: CellState| state.is_readable();
-        matches!(table.row(partition), [cell] if cell.node == own && is_full(cell.state))
     }
 }
 
