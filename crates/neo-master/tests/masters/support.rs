@@ -89,12 +89,17 @@ impl Bench {
         storages
     }
 
+    /// Answers the pings of a storage: it has written the tables that it was told.
+    pub(crate) fn acknowledge(&mut self, storage: ConnectionId) {
+        while self.names(storage).contains(&"Ping") {
+            self.answer(storage, "Ping", Pong {});
+        }
+    }
+
     /// Goes on from the questions for locked transactions to operation.
     pub(crate) fn serve(&mut self, storages: &[ConnectionId]) {
         for storage in storages {
-            while self.names(*storage).contains(&"Ping") {
-                self.answer(*storage, "Ping", Pong {});
-            }
+            self.acknowledge(*storage);
         }
         for storage in storages {
             let (last_tid, last_oid) = (Some(Tid(1000)), Some(Oid(50)));
