@@ -37,12 +37,13 @@ impl Admin {
         if self.backups[place].connection.is_some() {
             return Err(Refusal::protocol("already connected"));
         }
-        let Some(peer) = self.peers.get_mut(connection) else { return Ok(()) };
-        peer.role = Role::Backup { place };
-        info!(cluster = name, peer = peer.name, "the admin of a backup cluster has connected");
+        self.links.set_role(connection, Role::Backup { place });
+        let peer = self.links.name_of(connection);
+        info!(cluster = name, peer, "the admin of a backup cluster has connected");
         self.backups[place].connection = Some(connection);
         let node_type = NodeType::Admin;
-        self.answer(connection, id, AcceptIdentification { node_type, id: None, your_id: None });
+        self.links
+            .answer((connection, id), AcceptIdentification { node_type, id: None, your_id: None });
         Ok(())
     }
 
@@ -55,7 +56,7 @@ impl Admin {
         message: Message<'_>,
     ) -> Handled {
         match message {
-            Message::Ping(_) => self.answer(connection, id, Pong {}),
+            Message::Ping(_) => self.links.answer((connection, id), Pong {}),
             Message::CloseClient(_) => self.close(connection),
             Message::NotifyMonitorInformation(message) => {
                 let change = Change::from_information(&message.information);

@@ -29,7 +29,7 @@ impl Admin {
     pub(crate) fn dial_master(&mut self, after: Duration) {
         if let Some(address) = self.masters.take() {
             let role = Role::Master { address: address.clone(), is_primary: false };
-            self.dial(role, address, after);
+            self.links.dial(role, address, after);
         }
     }
 
@@ -51,7 +51,7 @@ impl Admin {
         for (_, asked) in asked {
             if let Asked::Relayed { connection, id } = asked {
                 let code = ErrorCode::ProtocolError;
-                self.answer(connection, id, ErrorMessage { code, message: LOST });
+                self.links.answer((connection, id), ErrorMessage { code, message: LOST });
                 self.close(connection);
             }
         }
@@ -74,7 +74,7 @@ impl Admin {
             id_timestamp: None,
             extra: Extra::from_iter([("backup", Value::Array(backups))]),
         };
-        self.ask(connection, request, Asked::Identification);
+        self.links.ask(connection, request, Asked::Identification);
     }
 
     /// Handles a message of a master that has not accepted this admin.
@@ -83,7 +83,7 @@ impl Admin {
         connection: ConnectionId,
         message: Message<'_>,
     ) -> Handled {
-        let master = self.name_of(connection);
+        let master = self.links.name_of(connection);
         match Candidate::read(&mut self.masters, &master, &message)? {
             Candidate::Primary { id, your_id } => self.accepted_by_master(connection, id, your_id),
             Candidate::Other => self.close(connection),
@@ -92,17 +92,17 @@ impl Admin {
     }
 
     fn accepted_by_master(&mut self, connection: ConnectionId, master: Option<NodeId>, id: NodeId) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        if let Role::Master { is_primary, address } = &mut peer.role {
+        if let Some(Role::Master { is_primary, address }) = self.links.role_mut(connection) {
             *is_primary = true;
             // When the connection is lost, it is probably still the primary, or again.
             self.masters.prefer(address);
             self.members.begin(address, master);
         }
-        info!(master = peer.name, admin = %id, "identified to the primary master");
+        let name = self.links.name_of(connection);
+        info!(master = name, admin = %id, "identified to the primary master");
         (self.id, self.primary) = (Some(id), Some(connection));
         self.primary_id = master;
-        self.ask(connection, AskClusterState {}, Asked::State);
+        self.links.ask(connection, AskClusterState {}, Asked::State);
     }
 
     /// Handles a message of the primary master.
@@ -114,7 +114,7 @@ impl Admin {
     ) -> Handled {
         match message {
             Message::Ping(_) => {
-                self.answer(connection, id, Pong {});
+                self.links.answer((connection, id), Pong {});
                 Ok(())
             }
             Message::NotifyNodeInformation(message) => {
@@ -186,11 +186,11 @@ impl Admin {
         id: u32,
         message: Message<'_>,
     ) -> Handled {
-        match (self.answered(connection, id), message) {
+        match (self.links.answered((connection, id)), message) {
             (Some(Asked::Relayed { connection, id }), message) => {
                 let is_end = matches!(&message,
                     Message::Error(error) if error.code == ErrorCode::ProtocolError);
-                self.answer(connection, id, message);
+                self.links.answer((connection, id), message);
                 if is_end {
                     self.close(connection);
                 }
@@ -207,7 +207,8 @@ impl Admin {
                 self.last_tid_told(connection, answer.tid);
             }
             (_, Message::Error(error)) => {
-                let (peer, code, reason) = (self.name_of(connection), error.code, error.message);
+                let (peer, code, reason) =
+                    (self.links.name_of(connection), error.code, error.message);
                 warn!(peer, %code, reason, "a request was refused");
             }
             (_, other) => return Err(Refusal::unexpected(&other)),

@@ -61,7 +61,7 @@ impl Admin {
         let Some(new) = self.own.apply(change) else { return };
         if let Some(upstream) = self.upstream.accepted {
             let information = new.to_information();
-            self.notify(upstream, NotifyMonitorInformation { information });
+            self.links.notify(upstream, NotifyMonitorInformation { information });
         }
         self.changed();
     }
@@ -112,16 +112,16 @@ impl Admin {
             self.round.awaited.insert(master);
             self.round.number += 1;
             let (alarm, after) = (self.round.number, ROUND_TIME_MAX);
-            self.outputs.push(Output::Wake { alarm, after });
+            self.links.push(Output::Wake { alarm, after });
         }
         self.report();
     }
 
     fn ask_last_ids(&mut self, connection: ConnectionId, state: Option<ClusterState>) {
         if state == Some(ClusterState::BackingUp) {
-            self.ask(connection, AskRecovery {}, Asked::Recovery);
+            self.links.ask(connection, AskRecovery {}, Asked::Recovery);
         }
-        self.ask(connection, AskLastTransaction {}, Asked::LastTransaction);
+        self.links.ask(connection, AskLastTransaction {}, Asked::LastTransaction);
     }
 
     /// A cluster has answered, or is lost.
@@ -149,7 +149,7 @@ impl Admin {
         let mut silent: Vec<_> = self.round.awaited.iter().copied().collect();
         silent.sort_unstable();
         for connection in silent {
-            let (peer, seconds) = (self.name_of(connection), ROUND_TIME_MAX.as_secs());
+            let (peer, seconds) = (self.links.name_of(connection), ROUND_TIME_MAX.as_secs());
             warn!(peer, seconds, "no answer about the last transaction, closing the connection");
             self.close(connection);
         }
@@ -166,7 +166,7 @@ impl Admin {
         for (connection, id) in operators {
             let (warnings, problems) = (names(&warnings), names(&problems));
             let answer = AnswerMonitorInformation { warnings, problems, summary: &text };
-            self.answer(connection, id, answer);
+            self.links.answer((connection, id), answer);
         }
     }
 

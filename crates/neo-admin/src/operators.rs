@@ -23,7 +23,7 @@ impl Admin {
         message: Message<'_>,
     ) -> Handled {
         match message {
-            Message::Ping(_) => self.answer(connection, id, Pong {}),
+            Message::Ping(_) => self.links.answer((connection, id), Pong {}),
             Message::CloseClient(_) => self.close(connection),
             message => {
                 let Some(master) = self.primary else {
@@ -46,20 +46,20 @@ impl Admin {
             Message::AskPartitionList(message) => self.rows_asked(connection, id, &message)?,
             Message::AskNodeList(message) => {
                 let nodes = self.members.list(message.node_type);
-                self.answer(connection, id, AnswerNodeList { nodes });
+                self.links.answer((connection, id), AnswerNodeList { nodes });
             }
             Message::AskClusterState(_) => {
                 let state = self.own.state;
-                self.answer(connection, id, AnswerClusterState { state });
+                self.links.answer((connection, id), AnswerClusterState { state });
             }
             Message::AskPrimary(_) => {
                 let Some(primary) = self.primary_id else {
                     return Err(Refusal::not_ready(NOT_CONNECTED));
                 };
-                self.answer(connection, id, AnswerPrimary { id: primary });
+                self.links.answer((connection, id), AnswerPrimary { id: primary });
             }
             Message::AskMonitorInformation(_) => self.report_asked(connection, id)?,
-            Message::FlushLog(_) => self.notify(master, FlushLog {}),
+            Message::FlushLog(_) => self.links.notify(master, FlushLog {}),
             Message::RequestIdentification(request) => {
                 self.backup_identifies(connection, id, &request)?;
             }
@@ -91,7 +91,7 @@ impl Admin {
             return Err(Refusal::answer(ErrorCode::ProtocolError, text));
         };
         let (table, replicas, rows) = (table.id, table.replicas, rows.to_vec());
-        self.answer(connection, id, AnswerPartitionList { table, replicas, rows });
+        self.links.answer((connection, id), AnswerPartitionList { table, replicas, rows });
         Ok(())
     }
 
@@ -103,12 +103,12 @@ impl Admin {
         message: Message<'_>,
         master: ConnectionId,
     ) -> Handled {
-        let waiting = self.peers.get(master).map_or(0, |peer| peer.asked.len());
+        let waiting = self.links.unanswered(master);
         if waiting >= RELAYED_MAX {
             let text = "too many requests wait for the master";
             return Err(Refusal::answer(ErrorCode::NotReady, text));
         }
-        self.ask(master, message, Asked::Relayed { connection, id });
+        self.links.ask(master, message, Asked::Relayed { connection, id });
         Ok(())
     }
 }

@@ -1,12 +1,9 @@
-//! The peers of an admin: one for each connection.
+//! What the peers of an admin are, and what they are asked.
 
-use zodium_neo::{Address, ConnectionId};
+use zodium_neo::{Address, ConnectionId, Output};
 
-/// The other end of a connection.
-pub(crate) type Peer = zodium_neo::Peer<Role, Asked>;
-
-/// All peers.
-pub(crate) type Peers = zodium_neo::Peers<Role, Asked>;
+/// The connections of an admin.
+pub(crate) type Links = zodium_neo::Links<Role, Asked, Output>;
 
 /// What a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +16,6 @@ pub(crate) enum Role {
     Backup { place: usize },
     /// The admin of the upstream cluster, which this one has dialled.
     Upstream { is_accepted: bool },
-    /// The connection is being closed: what comes is ignored.
-    Leaving,
 }
 
 /// A request that was sent.

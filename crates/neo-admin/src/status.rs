@@ -53,10 +53,10 @@ impl Admin {
     pub fn status(&self) -> Status {
         Status {
             node: self.id,
-            master: self.primary.map(|master| self.name_of(master)),
+            master: self.primary.map(|master| self.links.name_of(master)),
             cluster_state: self.own.state,
             storages_down: self.own.down,
-            operators: self.peers.with(|role| *role == Role::Operator).len(),
+            operators: self.links.with(|role| *role == Role::Operator).len(),
             table: self.table.as_ref().and_then(|table| table.id),
             partitions: self.table.as_ref().map_or(0, |table| table.rows.len()),
             replicas: self.table.as_ref().map_or(0, |table| table.replicas),

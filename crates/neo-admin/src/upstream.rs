@@ -42,7 +42,7 @@ impl Admin {
 
     fn dial_upstream(&mut self, after: Duration) {
         let Some(address) = self.upstream.address.clone() else { return };
-        let connection = self.dial(Role::Upstream { is_accepted: false }, address, after);
+        let connection = self.links.dial(Role::Upstream { is_accepted: false }, address, after);
         self.upstream.connection = Some(connection);
     }
 
@@ -61,7 +61,7 @@ impl Admin {
             id_timestamp: None,
             extra: Extra::default(),
         };
-        self.ask(connection, request, Asked::Identification);
+        self.links.ask(connection, request, Asked::Identification);
     }
 
     /// Handles a message of the upstream admin. It may ask what it reports, and nothing else.
@@ -72,7 +72,7 @@ impl Admin {
         message: Message<'_>,
     ) -> Handled {
         match message {
-            Message::Ping(_) => self.answer(connection, id, Pong {}),
+            Message::Ping(_) => self.links.answer((connection, id), Pong {}),
             Message::AcceptIdentification(_) => self.accepted_by_upstream(connection),
             Message::AskRecovery(_) | Message::AskLastTransaction(_) => {
                 let Some(master) = self.primary else {
@@ -81,7 +81,7 @@ impl Admin {
                 return self.relay(connection, id, message, master);
             }
             Message::Error(error) => {
-                let (peer, reason) = (self.name_of(connection), error.message);
+                let (peer, reason) = (self.links.name_of(connection), error.message);
                 info!(peer, code = %error.code, reason, "not accepted by the upstream admin, \
                     trying again");
                 self.close(connection);
@@ -92,11 +92,11 @@ impl Admin {
     }
 
     fn accepted_by_upstream(&mut self, connection: ConnectionId) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        peer.role = Role::Upstream { is_accepted: true };
-        info!(admin = peer.name, "identified to the admin of the upstream cluster");
+        self.links.set_role(connection, Role::Upstream { is_accepted: true });
+        let admin = self.links.name_of(connection);
+        info!(admin, "identified to the admin of the upstream cluster");
         self.upstream.accepted = Some(connection);
         let information = self.own.whole().to_information();
-        self.notify(connection, NotifyMonitorInformation { information });
+        self.links.notify(connection, NotifyMonitorInformation { information });
     }
 }

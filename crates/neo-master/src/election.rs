@@ -9,9 +9,8 @@ use zodium_neo::messages::RequestIdentification;
 use zodium_neo::{Address, ConnectionId, Extra, NodeState, NodeType};
 
 use crate::cluster::Cluster;
-use crate::links::Links;
 use crate::members::Told;
-use crate::peer::{Asked, Role};
+use crate::peer::{Asked, Links, Role};
 
 /// Pause before masters are dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);

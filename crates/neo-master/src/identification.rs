@@ -3,15 +3,15 @@
 use tracing::{info, warn};
 use zodium_neo::messages::{AcceptIdentification, CellChange, RequestIdentification};
 use zodium_neo::{
-    Address, CellState, ClusterState, ErrorCode, NodeId, NodeState, NodeType, Partition, Value,
+    Address, CellState, ClusterState, ErrorCode, NodeId, NodeState, NodeType, Partition, Request,
+    Value,
 };
 
 use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::{Links, Request};
 use crate::members::{About, Node, Told};
-use crate::peer::Role;
+use crate::peer::{Links, Role};
 
 /// A node that comes too early tries again.
 const NOT_READY: &str = "Retry Later";

@@ -21,7 +21,6 @@ mod clock;
 mod cluster;
 mod election;
 mod identification;
-mod links;
 mod master;
 mod members;
 mod packs;

@@ -1,13 +1,10 @@
-//! The peers of a master: one for each connection.
+//! What the peers of a master are, and what they are asked.
 
-use zodium_neo::{Address, NodeId, TableId};
+use zodium_neo::{Address, NodeId, Output, TableId};
 use zodium_types::Tid;
 
-/// The other end of a connection.
-pub(crate) type Peer = zodium_neo::Peer<Role, Asked>;
-
-/// All peers.
-pub(crate) type Peers = zodium_neo::Peers<Role, Asked>;
+/// The connections of a master.
+pub(crate) type Links = zodium_neo::Links<Role, Asked, Output>;
 
 /// What a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +25,6 @@ pub(crate) enum Role {
     Client(NodeId),
     /// An admin that has identified itself.
     Admin(NodeId),
-    /// The connection is being closed: what comes is ignored.
-    Leaving,
 }
 
 /// A request that was sent.

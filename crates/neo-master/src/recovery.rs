@@ -15,9 +15,8 @@ use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::election;
 use crate::handling::{Handled, Refusal};
-use crate::links::Links;
 use crate::members::Node;
-use crate::peer::Asked;
+use crate::peer::{Asked, Links};
 use crate::table::Table;
 
 /// The recovery, and what was decided before it on how the cluster may start.
@@ -226,7 +225,7 @@ impl Recovery {
         let Some(storages) = self.storages_to_start(cluster, backup) else { return false };
         let is_busy = |id: &NodeId| {
             let connection = cluster.members.connection_of(*id);
-            connection.is_none_or(|connection| links.is_asked(connection))
+            connection.is_none_or(|connection| links.unanswered(connection) > 0)
         };
         if storages.is_empty() || storages.iter().any(is_busy) {
             return false;

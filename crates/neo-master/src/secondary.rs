@@ -6,10 +6,10 @@ use tracing::{info, warn};
 use zodium_neo::messages::{NotPrimaryMaster, NotifyNodeInformation, RequestIdentification};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeId, NodeState, NodeType};
 
+use crate::Output;
 use crate::cluster::Cluster;
 use crate::handling::Refusal;
-use crate::links::Links;
-use crate::peer::Role;
+use crate::peer::{Links, Role};
 
 /// Pause before the primary master that has closed the connection is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(50);
@@ -85,7 +85,7 @@ impl Secondary {
             Message::NotifyClusterInformation(message) => {
                 if message.state == ClusterState::Stopping {
                     info!("the cluster stops");
-                    links.exit();
+                    links.push(Output::Exit);
                 }
             }
             Message::NotPrimaryMaster(message) => {
@@ -197,7 +197,7 @@ fn nodes_told(cluster: &mut Cluster, links: &mut Links, message: &NotifyNodeInfo
         let Some(address) = &node.address else { continue };
         if node.id == cluster.id && node.state == NodeState::Down {
             info!("an operator has stopped this master");
-            links.exit();
+            links.push(Output::Exit);
         } else if node.node_type == NodeType::Master {
             master_told(cluster, address, node.id, node.state);
         }

@@ -17,9 +17,8 @@ use zodium_types::{Oid, Tid};
 
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::Links;
 use crate::packs::Packs;
-use crate::peer::Asked;
+use crate::peer::{Asked, Links};
 use crate::transactions::Transactions;
 
 /// How far the verification is.

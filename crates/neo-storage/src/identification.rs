@@ -124,5 +124,5 @@ fn welcome(links: &mut Links, own: Option<NodeId>, waiting: &Waiting, role: Role
     debug!(peer = links.name_of(connection), ?role, "identified");
     let own = own.filter(|_| node.is_some());
     let node_type = NodeType::Storage;
-    links.answer(connection, id, AcceptIdentification { node_type, id: own, your_id: node });
+    links.answer((connection, id), AcceptIdentification { node_type, id: own, your_id: node });
 }

@@ -1,5 +1,5 @@
 //! The NEO protocol, version 5, as NEO/py speaks it, and what its nodes have in common: the
-//! partition table, the list of masters, peers, refusals. No I/O, no threads.
+//! partition table, the list of masters, connections, refusals. No I/O, no threads.
 //!
 //! Nothing here reads a socket, and nothing decides what a message does. A connection begins with a
 //! [greeting](read_greeting) in each direction. After it each direction is a sequence of msgpack
@@ -15,6 +15,7 @@ mod connection;
 mod error;
 mod greeting;
 pub mod handling;
+mod links;
 mod masters;
 mod message;
 mod message_id;
@@ -24,7 +25,6 @@ mod neoppod_tests;
 mod output;
 mod packet;
 mod partition_table;
-mod peers;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -38,13 +38,13 @@ mod wire;
 pub use connection::ConnectionId;
 pub use error::{DecodeError, TooLong};
 pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_greeting};
+pub use links::{Links, Lost, Request};
 pub use masters::{Candidate, Masters};
 pub use message::{Kind, Message};
 pub use message_id::MessageIds;
-pub use output::Output;
+pub use output::{LinkOutput, Output};
 pub use packet::{Packet, encode};
 pub use partition_table::{PartitionTable, TableError};
-pub use peers::{Peer, Peers};
 pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};
 pub use stored_data::StoredData;
 pub use tid_time::tid_time;

@@ -6,6 +6,18 @@ use bytes::Bytes;
 
 use crate::{Address, ConnectionId};
 
+/// What all drivers do.
+pub trait LinkOutput {
+    /// Connect to an address after a pause.
+    fn dial(connection: ConnectionId, address: Address, after: Duration) -> Self;
+
+    /// Send a packet.
+    fn send(connection: ConnectionId, packet: Bytes) -> Self;
+
+    /// Send what there is to send, and close.
+    fn close(connection: ConnectionId) -> Self;
+}
+
 /// A task for the driver of an admin or a master. Tasks are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -39,4 +51,18 @@ pub enum Output {
     },
     /// End the process: the cluster has stopped, or an operator has stopped this node.
     Exit,
+}
+
+impl LinkOutput for Output {
+    fn dial(connection: ConnectionId, address: Address, after: Duration) -> Output {
+        Output::Dial { connection, address, after }
+    }
+
+    fn send(connection: ConnectionId, packet: Bytes) -> Output {
+        Output::Send { connection, packet }
+    }
+
+    fn close(connection: ConnectionId) -> Output {
+        Output::Close { connection }
+    }
 }

@@ -1,11 +1,11 @@
 //! Clients of a backup cluster: they read what is complete.
 
 use zodium_neo::messages::{AnswerLastTransaction, Error as ErrorMessage};
-use zodium_neo::{ErrorCode, Message};
+use zodium_neo::{ErrorCode, Message, Request};
 
 use super::Backup;
 use crate::cluster::Cluster;
-use crate::links::{Links, Request};
+use crate::peer::Links;
 
 const READ_ONLY: &str = "read-only access because cluster is in backuping mode";
 

@@ -22,7 +22,7 @@ use self::progress::Progress;
 use self::upstream::Upstream;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::Links;
+use crate::peer::Links;
 use crate::settings::UpstreamSettings;
 use crate::table::Table;
 

@@ -11,7 +11,7 @@ use super::Backup;
 use super::progress::{Order, Source, Sources};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::Links;
+use crate::peer::Links;
 
 impl Backup {
     /// The upstream cluster has told its last transaction.

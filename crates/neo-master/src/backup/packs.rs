@@ -6,9 +6,8 @@ use zodium_types::Tid;
 
 use super::Backup;
 use crate::cluster::Cluster;
-use crate::links::Links;
 use crate::packs::Packs;
-use crate::peer::Asked;
+use crate::peer::{Asked, Links};
 
 impl Backup {
     /// Asks for the packs that this cluster does not know, or does not know the decision of.

@@ -16,9 +16,8 @@ use zodium_neo::{
 use super::Backup;
 use crate::cluster::Cluster;
 use crate::handling::Refusal;
-use crate::links::Links;
 use crate::packs::Packs;
-use crate::peer::{Asked, Role};
+use crate::peer::{Asked, Links, Role};
 use crate::settings::UpstreamSettings;
 
 /// Pause before the next master is dialled after one could not be used.

@@ -7,9 +7,8 @@ use zodium_neo::messages::{
 use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeType};
 
 use super::Cluster;
-use crate::links::Links;
 use crate::members::Told;
-use crate::peer::Asked;
+use crate::peer::{Asked, Links};
 
 /// A node that has identified itself.
 struct Receiver {

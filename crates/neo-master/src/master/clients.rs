@@ -3,12 +3,11 @@
 use zodium_neo::messages::{
     AbortTransaction, AnswerNewOIDs, AskFinishTransaction, Error as ErrorMessage,
 };
-use zodium_neo::{ConnectionId, ErrorCode, Message, NodeId, NodeState};
+use zodium_neo::{ConnectionId, ErrorCode, Message, NodeId, NodeState, Request};
 use zodium_types::Tid;
 
 use super::Master;
 use crate::handling::{Handled, Refusal};
-use crate::links::Request;
 use crate::transactions::{Delayed, DelayedRequest};
 
 /// Most oids that a client gets at once. NEO's clients ask for 100.

@@ -1,14 +1,13 @@
 //! What masters say: those of this cluster, and those of the upstream one.
 
 use tracing::{debug, error, info, warn};
-use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeState, NodeType};
+use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeState, NodeType, Request};
 
 use super::Master;
 use crate::Phase;
 use crate::election;
 use crate::handling::{Handled, Refusal};
 use crate::identification::Newcomer;
-use crate::links::Request;
 use crate::peer::{Asked, Role};
 
 impl Master {

@@ -11,16 +11,15 @@ use std::time::Duration;
 use zodium_neo::messages::{
     AnswerClusterState, AnswerLastIDs, AnswerLastTransaction, AnswerRecovery, Pong,
 };
-use zodium_neo::{Address, ConnectionId, Message, NodeType, Packet};
+use zodium_neo::{Address, ConnectionId, Message, NodeType, Packet, Request};
 
 use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::election::{self, Election};
 use crate::handling::{Handled, Refusal};
 use crate::identification::Newcomer;
-use crate::links::{Links, Request};
 use crate::packs::Packs;
-use crate::peer::Role;
+use crate::peer::{Links, Role};
 use crate::recovery::Recovery;
 use crate::secondary::Secondary;
 use crate::settings::Settings;
@@ -72,7 +71,7 @@ impl Master {
 
     /// A peer has connected. `name` is its address, for log lines.
     pub fn accepted(&mut self, name: String) -> ConnectionId {
-        self.links.accept(name)
+        self.links.accepted(name, Role::Stranger)
     }
 
     /// A connection that was dialled is there.
@@ -94,8 +93,9 @@ impl Master {
 
     /// A connection has ended, or could not be made.
     pub fn closed(&mut self, connection: ConnectionId) {
-        let Some(role) = self.links.ended(connection) else { return };
-        self.peer_lost(connection, &role);
+        if let Some(lost) = self.links.ended(connection) {
+            self.peer_lost(connection, &lost.role);
+        }
         self.settle();
     }
 
@@ -113,7 +113,6 @@ impl Master {
     fn handle(&mut self, from: Request, message: Message<'_>) -> Handled {
         let Some(role) = self.links.role(from.connection) else { return Ok(()) };
         match *role {
-            Role::Leaving => Ok(()),
             Role::Stranger => self.stranger_says(from, message),
             Role::Storage(storage) => self.storage_says(from, storage, message),
             Role::Client(client) => self.client_says(from, client, message),
@@ -223,15 +222,15 @@ impl Master {
 
     /// Handles the ends of connections that were closed here.
     fn handle_lost(&mut self) {
-        while let Some((connection, role)) = self.links.take_lost() {
-            self.peer_lost(connection, &role);
+        while let Some((connection, lost)) = self.links.take_lost() {
+            self.peer_lost(connection, &lost.role);
         }
     }
 
     /// What the end of a connection means for the parts of the master.
     fn peer_lost(&mut self, connection: ConnectionId, role: &Role) {
         match role {
-            Role::Stranger | Role::Leaving => {}
+            Role::Stranger => {}
             Role::Secondary { address } => self.secondary_left(address),
             Role::Rival { .. } => self.challenge_again(),
             Role::Primary { is_accepted, .. } => self.primary_left(connection, *is_accepted),

@@ -10,7 +10,7 @@ use crate::election;
 use crate::packs::Packs;
 use crate::secondary::Secondary;
 use crate::verification::Verification;
-use crate::{Phase, Stop};
+use crate::{Output, Phase, Stop};
 
 impl Master {
     /// Handles the ends of connections, and goes on to other phases when their time has come.
@@ -200,7 +200,7 @@ impl Master {
 
     /// Ends all nodes when nothing is being committed any more.
     fn advance_stopping(&mut self) -> bool {
-        if !self.transactions.is_empty() || self.links.is_exiting() {
+        if !self.transactions.is_empty() || self.links.outputs().contains(&Output::Exit) {
             return false;
         }
         for (id, connection) in self.cluster.members.identified(NodeType::Storage) {
@@ -217,7 +217,7 @@ impl Master {
                 .notify(connection, NotifyNodeInformation { timestamp, nodes: vec![information] });
         }
         self.links.forget_all_but(None);
-        self.links.exit();
+        self.links.push(Output::Exit);
         false
     }
 }

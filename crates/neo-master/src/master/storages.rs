@@ -2,13 +2,12 @@
 
 use tracing::{error, info, warn};
 use zodium_neo::messages::AnswerUnfinishedTransactions;
-use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition};
+use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition, Request};
 use zodium_types::Tid;
 
 use super::Master;
 use crate::handling::{Handled, Refusal};
 use crate::identification::Newcomer;
-use crate::links::Request;
 use crate::peer::Asked;
 use crate::{Phase, Stop};
 

@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use zodium_neo::messages::{
     AnswerPackOrders, NotifyPackSigned, OidList, PackOrder, PackRequest, WaitedForPack,
 };
-use zodium_neo::{ConnectionId, NodeId};
+use zodium_neo::{ConnectionId, NodeId, Request};
 use zodium_types::{Oid, Tid};
 
 use self::old::OldOrders;
 use crate::cluster::Cluster;
-use crate::links::{Links, Request};
+use crate::peer::Links;
 
 /// The order of a pack.
 #[derive(Debug)]

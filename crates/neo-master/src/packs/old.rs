@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use zodium_neo::messages::{AnswerPackOrders, AskPackOrders, PackOrder};
-use zodium_neo::{ConnectionId, NodeId, Partition};
+use zodium_neo::{ConnectionId, NodeId, Partition, Request};
 use zodium_types::Tid;
 
 use super::{Packs, before};
 use crate::cluster::Cluster;
-use crate::links::{Links, Request};
-use crate::peer::Asked;
+use crate::peer::{Asked, Links};
 
 /// A question about packs that are completed.
 #[derive(Debug)]

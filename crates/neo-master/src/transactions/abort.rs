@@ -6,7 +6,7 @@ use zodium_types::Tid;
 
 use super::{Transactions, Waiting};
 use crate::cluster::Cluster;
-use crate::links::Links;
+use crate::peer::Links;
 
 impl Transactions {
     /// Forgets a transaction, and has storages drop it; whether there was one.

@@ -9,7 +9,7 @@ use zodium_types::Tid;
 use super::{Delayed, DelayedRequest, Transaction, Transactions};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::Links;
+use crate::peer::Links;
 
 const NOT_ALONE: &str = "There can't be concurrent transactions when a TID is specified for any \
                          of them.";

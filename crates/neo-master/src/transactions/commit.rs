@@ -10,8 +10,8 @@ use zodium_types::Tid;
 use super::{Commit, Transaction, Transactions, Waiting};
 use crate::cluster::Cluster;
 use crate::handling::Refusal;
-use crate::links::Links;
 use crate::packs::Packs;
+use crate::peer::Links;
 
 impl Transactions {
     /// A storage has locked a transaction; whether all have.

@@ -1,14 +1,14 @@
 //! The finish of a transaction: it gets its tid, and storages lock it.
 
 use zodium_neo::messages::{AskFinishTransaction, AskLockInformation, PackRequest};
-use zodium_neo::{ConnectionId, NodeId, Partition};
+use zodium_neo::{ConnectionId, NodeId, Partition, Request};
 use zodium_types::{Oid, Tid};
 
 use super::{Commit, Transactions};
 use crate::cluster::Cluster;
 use crate::handling::Refusal;
-use crate::links::{Links, Request};
 use crate::packs::Packs;
+use crate::peer::Links;
 
 /// What a client asks to commit.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Transactions {
             transaction.commit = Some(commit);
         }
         for (_, storage) in involved {
-            links.request(storage, AskLockInformation { ttid, tid, pack_approved });
+            links.notify(storage, AskLockInformation { ttid, tid, pack_approved });
         }
         true
     }

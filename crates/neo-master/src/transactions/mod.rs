@@ -12,10 +12,9 @@ mod outcome;
 use std::collections::{BTreeMap, VecDeque};
 
 use zodium_neo::messages::FailedVote;
-use zodium_neo::{NodeId, Partition};
+use zodium_neo::{NodeId, Partition, Request};
 use zodium_types::{Oid, Tid};
 
-use crate::links::Request;
 use crate::tids::Tids;
 
 /// A transaction that has begun.

@@ -1,11 +1,12 @@
 //! What became of a transaction, for a client that lost its connection while it finished it.
 
+use zodium_neo::Request;
 use zodium_neo::messages::AnswerFinalTID;
 use zodium_types::Tid;
 
 use super::{Transactions, Waiting};
 use crate::cluster::Cluster;
-use crate::links::{Links, Request};
+use crate::peer::Links;
 
 impl Transactions {
     /// A client asks for the tid of a transaction.

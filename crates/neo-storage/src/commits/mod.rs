@@ -153,7 +153,7 @@ impl Commits {
                     warn!(%ttid, reason, "refusing a transaction");
                     node.abort(ttid);
                     let refusal = Refusal::answer(ErrorCode::BackendNotImplemented, reason);
-                    node.links.refuse(from.0, from.1, "a vote", &refusal);
+                    node.links.refuse(from, "a vote", &refusal);
                 }
             },
         );
@@ -170,7 +170,7 @@ impl Commits {
         if let Some(transaction) = self.transactions.all.get_mut(&ttid) {
             transaction.vote = Vote::Done;
             links.count().votes += 1;
-            links.answer(connection, id, answer);
+            links.answer((connection, id), answer);
         }
     }
 
@@ -193,7 +193,7 @@ impl Commits {
         transactions.read_locks.extend(stored.map(|(oid, _)| (*oid, ttid)));
         if !transaction.has_metadata {
             // The master learns the tid from the node that has them.
-            links.answer(connection, id, AnswerInformationLocked { ttid });
+            links.answer((connection, id), AnswerInformationLocked { ttid });
             return Ok(());
         }
         let rows = match &transaction.rows {
@@ -221,7 +221,7 @@ impl Commits {
             ),
             Rows::Voted | Rows::Committing | Rows::Committed => links.write(
                 move |database| database.lock(ttid, tid, pack_approved),
-                move |node, ()| node.links.answer(connection, id, answer),
+                move |node, ()| node.links.answer((connection, id), answer),
             ),
         }
         Ok(())
@@ -236,7 +236,7 @@ impl Commits {
     ) {
         if let Some(transaction) = self.transactions.all.get_mut(&answer.ttid) {
             transaction.rows = Rows::Committed;
-            links.answer(connection, id, answer);
+            links.answer((connection, id), answer);
         }
     }
 
@@ -298,7 +298,7 @@ impl Commits {
     ) -> Handled {
         if let Some(transaction) = self.transactions.all.get(&ttid) {
             let tid = transaction.tid;
-            links.answer(from.0, from.1, AnswerFinalTID { tid });
+            links.answer(from, AnswerFinalTID { tid });
             return Ok(());
         }
         cluster.check_readable_tid(ttid)?;
@@ -307,7 +307,7 @@ impl Commits {
             move |database| database.final_tid(ttid),
             move |node, tid| {
                 node.cluster.check_readable_tid(ttid)?;
-                node.links.answer(from.0, from.1, AnswerFinalTID { tid });
+                node.links.answer(from, AnswerFinalTID { tid });
                 Ok(())
             },
         );

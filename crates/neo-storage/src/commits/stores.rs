@@ -97,7 +97,7 @@ impl Commits {
                     || self.transactions.replicating.contains(&partition)
             };
             if is_over || cluster.partition_of(oid).is_ok_and(has_cell) {
-                return links.answer(from.0, from.1, AnswerRelockObject { conflict: None });
+                return links.answer(from, AnswerRelockObject { conflict: None });
             }
             return refuse_relock(links, from);
         };
@@ -237,7 +237,7 @@ impl Commits {
                 self.release_unused(oid, ttid);
                 let text = format!("the record of {oid} that the undo refers to was packed");
                 let refusal = Refusal::answer(ErrorCode::UndoPackError, text);
-                links.refuse(connection, id, "AskStoreObject", &refusal);
+                links.refuse((connection, id), "AskStoreObject", &refusal);
             }
             _ => self.locked(links, cluster, request),
         }
@@ -348,7 +348,7 @@ fn answer_without_cell(links: &mut Links, request: LockRequest) {
 /// for failed here.
 fn refuse_relock(links: &mut Links, from: (ConnectionId, u32)) {
     let refusal = Refusal::not_ready("the cell of the object was taken away");
-    links.refuse(from.0, from.1, "AskRelockObject", &refusal);
+    links.refuse(from, "AskRelockObject", &refusal);
 }
 
 /// Answers that an object was changed while its lock was given back.
@@ -364,7 +364,7 @@ fn answer_relock(
         data: &data.bytes,
     });
     let conflict = Some(RelockConflict { serial, conflict, stored });
-    links.answer(from.0, from.1, AnswerRelockObject { conflict });
+    links.answer(from, AnswerRelockObject { conflict });
 }
 
 /// Answers a request whose transaction is over, or that is for other cells.
@@ -379,9 +379,9 @@ fn answer_kind(
     conflict: Option<Tid>,
 ) {
     match kind {
-        Kind::Store => links.answer(connection, id, AnswerStoreObject { conflict }),
-        Kind::Check => links.answer(connection, id, AnswerCheckCurrentSerial { conflict }),
-        Kind::Relock => links.answer(connection, id, AnswerRelockObject { conflict: None }),
+        Kind::Store => links.answer((connection, id), AnswerStoreObject { conflict }),
+        Kind::Check => links.answer((connection, id), AnswerCheckCurrentSerial { conflict }),
+        Kind::Relock => links.answer((connection, id), AnswerRelockObject { conflict: None }),
     }
 }
 

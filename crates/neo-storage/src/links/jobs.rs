@@ -25,7 +25,7 @@ impl Links {
         done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
     ) {
         let job = self.read_job(read, done);
-        self.outputs.push(Output::Read { job, after_sending });
+        self.push(Output::Read { job, after_sending });
     }
 
     /// As [`Links::read_after`], for another storage: clients come first.
@@ -36,7 +36,7 @@ impl Links {
         done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
     ) {
         let job = self.read_job(read, done).in_background();
-        self.outputs.push(Output::Read { job, after_sending: Some(connection) });
+        self.push(Output::Read { job, after_sending: Some(connection) });
     }
 
     /// As [`Links::read`], of a row or two.
@@ -46,7 +46,7 @@ impl Links {
         done: impl FnOnce(&mut Node, ReadResult<T>) + Send + 'static,
     ) {
         let job = self.read_job(read, done).short();
-        self.outputs.push(Output::Read { job, after_sending: None });
+        self.push(Output::Read { job, after_sending: None });
     }
 
     fn read_job<T: Send + 'static>(
@@ -83,7 +83,7 @@ impl Links {
         done: impl FnOnce(&mut Node, T) -> Handled + Send + 'static,
     ) {
         let job = self.read_job(read, move |node, result| go_on(node, from, result, done)).short();
-        self.outputs.push(Output::Read { job, after_sending: Some(from.0) });
+        self.push(Output::Read { job, after_sending: Some(from.0) });
     }
 
     /// Ends a connection whose request the database failed: a replica may serve it.
@@ -115,7 +115,7 @@ impl Links {
     /// Goes on when every durable write before is on disk, also if operation has ended meanwhile.
     pub(crate) fn when_written(&mut self, done: impl FnOnce(&mut Node) + Send + 'static) {
         let job = WriteJob::new(move |_| Ok(Completion::new(done)));
-        self.outputs.push(Output::Write { job, is_durable: true });
+        self.push(Output::Write { job, is_durable: true });
     }
 
     pub(crate) fn write_as<T: Send + 'static>(
@@ -133,7 +133,7 @@ impl Links {
                 }
             }))
         });
-        self.outputs.push(Output::Write { job, is_durable });
+        self.push(Output::Write { job, is_durable });
     }
 }
 
@@ -149,6 +149,6 @@ fn go_on<T>(
         Err(error) => return node.links.read_failed(connection, &error),
     };
     if let Err(refusal) = handled {
-        node.links.refuse(connection, id, "a request", &refusal);
+        node.links.refuse((connection, id), "a request", &refusal);
     }
 }

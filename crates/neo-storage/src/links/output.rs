@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use zodium_neo::Address;
+use zodium_neo::{Address, LinkOutput};
 
 use super::job::{ReadJob, WriteJob};
 use crate::ConnectionId;
@@ -59,4 +59,18 @@ pub enum Exit {
     Stopped,
     /// The master has removed the node from the cluster: the database is to be erased.
     Erase,
+}
+
+impl LinkOutput for Output {
+    fn dial(connection: ConnectionId, address: Address, after: Duration) -> Output {
+        Output::Dial { connection, address, after }
+    }
+
+    fn send(connection: ConnectionId, packet: Bytes) -> Output {
+        Output::Send { connection, packet }
+    }
+
+    fn close(connection: ConnectionId) -> Output {
+        Output::Close { connection }
+    }
 }

@@ -1,13 +1,7 @@
-//! The peers of a node: one for each connection.
+//! What the peers of a node are, and what they are asked.
 
 use zodium_neo::{Address, NodeId};
 use zodium_types::Tid;
-
-/// The other end of a connection.
-pub(crate) type Peer = zodium_neo::Peer<Role, Asked>;
-
-/// All peers.
-pub(crate) type Peers = zodium_neo::Peers<Role, Asked>;
 
 /// What a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +16,6 @@ pub(crate) enum Role {
     Storage { node: Option<NodeId> },
     /// A storage that this node dialled; `is_ready` when it has accepted.
     Source { address: Address, is_ready: bool },
-    /// The connection is being closed: what comes is ignored.
-    Leaving,
 }
 
 /// A request of this node.

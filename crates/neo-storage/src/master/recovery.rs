@@ -29,7 +29,7 @@ pub(crate) fn recovery_asked(
     links.write(
         |database| database.pending(),
         move |node, (backup_tid, truncate_tid)| {
-            node.links.answer(connection, id, AnswerRecovery { table, backup_tid, truncate_tid });
+            node.links.answer((connection, id), AnswerRecovery { table, backup_tid, truncate_tid });
         },
     );
 }
@@ -49,7 +49,7 @@ pub(crate) fn table_asked(
         replicas: table.replicas(),
         rows: table.rows().to_vec(),
     };
-    links.when_written(move |node| node.links.answer(connection, id, answer));
+    links.when_written(move |node| node.links.answer((connection, id), answer));
     Ok(())
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn locked_asked(links: &mut Links, (connection, id): (ConnectionId, u
                 tid.take_if(|_| node.cluster.check_readable_tid(*ttid).is_err());
             }
             let transactions = Map::from_iter(found);
-            node.links.answer(connection, id, AnswerLockedTransactions { transactions });
+            node.links.answer((connection, id), AnswerLockedTransactions { transactions });
         },
     );
 }
@@ -73,7 +73,7 @@ pub(crate) fn locked_asked(links: &mut Links, (connection, id): (ConnectionId, u
 pub(crate) fn final_tid_asked(links: &mut Links, (connection, id): (ConnectionId, u32), ttid: Tid) {
     links.write(
         move |database| database.reads().final_tid(ttid),
-        move |node, tid| node.links.answer(connection, id, AnswerFinalTID { tid }),
+        move |node, tid| node.links.answer((connection, id), AnswerFinalTID { tid }),
     );
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn last_ids_asked(
             }
             let first_tid = last.first_tid.unwrap_or(Tid::MAX);
             let answer = AnswerLastIDs { last_tid: last.tid, last_oid: last.oid, first_tid };
-            node.links.answer(connection, id, answer);
+            node.links.answer((connection, id), answer);
         },
     );
 }
@@ -131,7 +131,7 @@ pub(crate) fn pack_orders_asked(
         move |database| database.reads().pack_orders(from, &readable),
         move |node, rows| {
             let orders = rows.into_iter().map(order_of).collect();
-            node.links.answer(connection, id, AnswerPackOrders { orders });
+            node.links.answer((connection, id), AnswerPackOrders { orders });
         },
     );
 }

@@ -22,7 +22,7 @@ impl Node {
         }
         let Node { links, cluster, commits, reading, .. } = self;
         match message {
-            Message::Ping(_) => links.answer(from.0, from.1, Pong {}),
+            Message::Ping(_) => links.answer(from, Pong {}),
             Message::CloseClient(_) => {}
             Message::AskStoreObject(message) => {
                 links.count().stores += 1;
@@ -98,7 +98,7 @@ impl Node {
         for DelayedRead { from, read } in self.reading.take_delayed() {
             let Node { links, cluster, commits, reading, .. } = self;
             if let Err(refusal) = reading.read_or_delay(links, cluster, commits, from, read) {
-                links.refuse(from.0, from.1, "a read", &refusal);
+                links.refuse(from, "a read", &refusal);
                 self.note_closed();
             }
         }

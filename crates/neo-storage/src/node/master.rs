@@ -43,7 +43,7 @@ impl Node {
         match message {
             Message::Ping(_) => {
                 // The master asks whether this node has the table. A later start must find it.
-                self.links.when_written(move |node| node.links.answer(connection, id, Pong {}));
+                self.links.when_written(move |node| node.links.answer((connection, id), Pong {}));
                 Ok(())
             }
             Message::NotifyNodeInformation(message) => self.nodes_told(message),
@@ -61,7 +61,7 @@ impl Node {
             Message::Error(error) => {
                 let (code, reason) = (error.code, error.message);
                 warn!(%code, reason, "the master refused a request");
-                self.links.answered(connection, id);
+                self.links.answered((connection, id));
                 Ok(())
             }
             Message::FlushLog(_) => Ok(()),
@@ -114,13 +114,13 @@ impl Node {
                 self.end_unfinished(message.ttid, Some(message.max_tid));
             }
             Message::AnswerUnfinishedTransactions(message) => {
-                if let Some(Asked::Unfinished(question)) = self.links.answered(from.0, from.1) {
+                if let Some(Asked::Unfinished(question)) = self.links.answered(from) {
                     self.unfinished_told(question, message.max_tid, &message.ttids);
                 }
             }
             Message::AnswerPackOrders(message) => {
                 let Node { links, cluster, packing, .. } = self;
-                if let Some(Asked::PackOrders(after)) = links.answered(from.0, from.1) {
+                if let Some(Asked::PackOrders(after)) = links.answered(from) {
                     packing.orders_told(links, cluster, after, message.orders);
                 }
             }
@@ -180,7 +180,7 @@ impl Node {
             let (connection, id) = waiting.from();
             let Node { links, cluster, identification, .. } = self;
             if let Err(refusal) = identification.identify(links, cluster, waiting) {
-                links.refuse(connection, id, "RequestIdentification", &refusal);
+                links.refuse((connection, id), "RequestIdentification", &refusal);
                 self.note_closed();
             }
         }

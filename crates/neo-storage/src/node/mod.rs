@@ -74,7 +74,7 @@ impl Node {
 
     /// A peer has connected. `name` is its address, for log lines.
     pub fn accepted(&mut self, name: String) -> ConnectionId {
-        self.links.accepted(name)
+        self.links.accepted(name, Role::Stranger)
     }
 
     /// A connection that was dialled is there.
@@ -91,9 +91,9 @@ impl Node {
 
     /// A connection has ended, or could not be made.
     pub fn closed(&mut self, connection: ConnectionId) {
-        let Some(role) = self.links.ended(connection) else { return };
         self.identification.ended(connection);
-        self.peer_lost(connection, &role);
+        let Some(lost) = self.links.ended(connection) else { return };
+        self.peer_lost(connection, &lost.role);
         self.note_closed();
     }
 
@@ -103,7 +103,6 @@ impl Node {
         let (from, name) = ((connection, id), message.name());
         let Some(role) = self.links.role(connection) else { return };
         let handled = match role {
-            Role::Leaving => return,
             Role::Master { is_primary: true, .. } => self.primary_says(from, message),
             Role::Master { .. } => self.candidate_says(connection, &message),
             Role::Stranger => {
@@ -115,7 +114,7 @@ impl Node {
             Role::Source { .. } => self.source_says(from, message),
         };
         if let Err(refusal) = handled {
-            self.links.refuse(connection, id, name, &refusal);
+            self.links.refuse((connection, id), name, &refusal);
         }
         self.note_closed();
     }
@@ -139,8 +138,8 @@ impl Node {
 
     /// Tells the parts which connections the node has closed.
     fn note_closed(&mut self) {
-        while let Some((connection, role)) = self.links.take_closed() {
-            self.peer_lost(connection, &role);
+        while let Some((connection, lost)) = self.links.take_lost() {
+            self.peer_lost(connection, &lost.role);
         }
     }
 
@@ -151,7 +150,7 @@ impl Node {
             Role::Client { .. } => self.client_lost(connection),
             // Either side of a connection may fetch from the other.
             Role::Source { .. } | Role::Storage { .. } => self.storage_lost(connection),
-            Role::Stranger | Role::Leaving => {}
+            Role::Stranger => {}
         }
     }
 

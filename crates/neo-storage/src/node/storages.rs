@@ -19,7 +19,7 @@ impl Node {
     ) -> Handled {
         let Node { links, cluster, commits, reading, .. } = self;
         match message {
-            Message::Ping(_) => links.answer(from.0, from.1, Pong {}),
+            Message::Ping(_) => links.answer(from, Pong {}),
             Message::CloseClient(_) | Message::Pong(_) => {}
             Message::AskFetchTransactions(message) => {
                 feeding::check_feeding(cluster, message.partition, ErrorCode::ReplicationError)?;
@@ -85,7 +85,7 @@ impl Node {
         let (connection, id) = from;
         match message {
             Message::Error(error) => {
-                if self.links.answered(connection, id) == Some(Asked::Check) {
+                if self.links.answered((connection, id)) == Some(Asked::Check) {
                     self.check_lost(connection);
                     return Ok(());
                 }
@@ -96,7 +96,7 @@ impl Node {
                 Ok(())
             }
             Message::AnswerCheckTIDRange(_) | Message::AnswerCheckSerialRange(_) => {
-                self.links.answered(connection, id);
+                self.links.answered((connection, id));
                 let is_over = self.checking.sum_told(&mut self.links, from, &message);
                 self.check_went_on(is_over);
                 Ok(())

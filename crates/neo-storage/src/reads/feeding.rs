@@ -151,7 +151,7 @@ fn send_rows<T: Send + 'static>(
     packet: fn(&dyn Reads, u32, T, &mut BytesMut) -> ReadResult<()>,
 ) {
     if feed.missing.is_empty() {
-        return links.answer(connection, id, feed.answer);
+        return links.answer((connection, id), feed.answer);
     }
     links.read_in_background(
         connection,
@@ -168,7 +168,7 @@ fn send_rows<T: Send + 'static>(
             Ok((packets, feed)) => {
                 let code = ErrorCode::ReplicationError;
                 if let Err(refusal) = check_feeding(&node.cluster, feed.partition, code) {
-                    return node.links.refuse(connection, id, "a replication", &refusal);
+                    return node.links.refuse((connection, id), "a replication", &refusal);
                 }
                 node.links.count().fed_bytes += packets.len() as u64;
                 node.links.send_packet(connection, packets);
@@ -197,7 +197,7 @@ pub(super) fn sum_tids(
         move |node, sum| {
             check_feeding(&node.cluster, partition, ErrorCode::CheckingError)?;
             let (count, checksum, max_tid) = (sum.count, sum.checksum, sum.last);
-            node.links.answer(from.0, from.1, AnswerCheckTIDRange { count, checksum, max_tid });
+            node.links.answer(from, AnswerCheckTIDRange { count, checksum, max_tid });
             Ok(())
         },
     );
@@ -228,7 +228,7 @@ pub(crate) fn sum_serials(
                 oid_checksum: sum.oid_checksum,
                 max_oid: sum.last_oid,
             };
-            node.links.answer(from.0, from.1, answer);
+            node.links.answer(from, answer);
             Ok(())
         },
     );

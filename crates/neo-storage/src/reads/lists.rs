@@ -31,7 +31,7 @@ pub(super) fn history(
             if records.is_empty() {
                 return Err(Refusal::answer(ErrorCode::OidNotFound, oid.to_string()));
             }
-            node.links.answer(from.0, from.1, AnswerObjectHistory { oid, records });
+            node.links.answer(from, AnswerObjectHistory { oid, records });
             Ok(())
         },
     );
@@ -64,7 +64,7 @@ pub(super) fn transaction(
                 packed: found.is_packed,
                 oids: found.oids,
             };
-            node.links.answer(from.0, from.1, answer);
+            node.links.answer(from, answer);
             Ok(())
         },
     );
@@ -104,7 +104,7 @@ pub(super) fn newest_tids(
         move |node, mut tids| {
             asked.iter().try_for_each(|partition| node.cluster.check_readable(*partition))?;
             tids.retain(|tid| *tid <= last);
-            node.links.answer(from.0, from.1, AnswerTIDs { tids });
+            node.links.answer(from, AnswerTIDs { tids });
             Ok(())
         },
     );
@@ -124,7 +124,7 @@ pub(super) fn tids_from(
         move |database| database.tids(partition, (min, max), count),
         move |node, tids| {
             node.cluster.check_readable(partition)?;
-            node.links.answer(from.0, from.1, AnswerTIDsFrom { tids });
+            node.links.answer(from, AnswerTIDsFrom { tids });
             Ok(())
         },
     );
@@ -145,7 +145,7 @@ pub(super) fn oids_from(
         move |database| database.oids(partition, first, tid, count),
         move |node, (next_oid, oids)| {
             node.cluster.check_readable(partition)?;
-            node.links.answer(from.0, from.1, AnswerOIDsFrom { next_oid, oids });
+            node.links.answer(from, AnswerOIDsFrom { next_oid, oids });
             Ok(())
         },
     );

@@ -244,5 +244,5 @@ fn answer_object(
         data: data.map_or(&[], |data| &data.bytes),
         data_serial: record.data_serial,
     };
-    links.answer(connection, id, answer);
+    links.answer((connection, id), answer);
 }

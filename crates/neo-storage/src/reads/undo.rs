@@ -50,7 +50,7 @@ pub(super) fn undo_asked(
                     }
                 }
             }
-            node.links.answer(from.0, from.1, AnswerObjectUndoSerial { serials });
+            node.links.answer(from, AnswerObjectUndoSerial { serials });
             Ok(())
         },
     );

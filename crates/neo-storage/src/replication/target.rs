@@ -135,11 +135,11 @@ impl Replication {
             Message::AddTransaction(message) => current.add_transaction(message),
             Message::AddObject(message) => return current.add_record(&message),
             Message::AnswerFetchTransactions(message) => {
-                links.answered(connection, id);
+                links.answered((connection, id));
                 self.transactions_fetched(links, own, message);
             }
             Message::AnswerFetchObjects(message) => {
-                links.answered(connection, id);
+                links.answered((connection, id));
                 self.records_fetched(links, own, message, has_commits);
             }
             other => return Err(Refusal::unexpected(&other)),

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use tracing::warn;
 use zodium_neo::messages::{CheckPartition, CheckReplicas, CheckSource};
-use zodium_neo::{NodeId, Partition};
+use zodium_neo::{NodeId, Partition, Request};
 
 use super::{acknowledge, require_operating};
 use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::Handled;
-use crate::links::{Links, Request};
+use crate::peer::Links;
 
 /// Has storages compare partitions with their other copies.
 pub(super) fn check_replicas(

@@ -5,8 +5,7 @@ use zodium_neo::{ConnectionId, NodeType};
 
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::Links;
-use crate::peer::Role;
+use crate::peer::{Links, Role};
 
 /// Refuses a start without storages, or while one of them has something to tell.
 pub(super) fn require_storages(cluster: &Cluster, links: &Links) -> Handled {
@@ -14,7 +13,7 @@ pub(super) fn require_storages(cluster: &Cluster, links: &Links) -> Handled {
     if storages.is_empty() {
         return Err(Refusal::denied("Cannot exit recovery without any storage node"));
     }
-    let entering = storages.iter().find(|(_, connection)| links.is_asked(*connection));
+    let entering = storages.iter().find(|(_, connection)| links.unanswered(*connection) > 0);
     if let Some((storage, _)) = entering {
         return Err(Refusal::denied(format!(
             "Cannot exit recovery now: node {storage} is entering cluster"

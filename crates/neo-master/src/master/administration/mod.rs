@@ -6,14 +6,14 @@ mod nodes;
 mod table;
 
 use zodium_neo::messages::{Error as ErrorMessage, SetNodeState};
-use zodium_neo::{ClusterState, ConnectionId, ErrorCode, Message, NodeId, NodeType};
+use zodium_neo::{ClusterState, ConnectionId, ErrorCode, Message, NodeId, NodeType, Request};
 use zodium_types::Tid;
 
 use self::nodes::StorageChange;
 use super::Master;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::{Links, Request};
+use crate::peer::Links;
 use crate::{Phase, Stop};
 
 const CHANGED: &str = "Cluster state changed";

@@ -2,14 +2,14 @@
 
 use tracing::info;
 use zodium_neo::messages::{CellChange, NotifyNodeInformation, NotifyRepair, Repair};
-use zodium_neo::{ConnectionId, NodeId, NodeState, NodeType, Partition};
+use zodium_neo::{ConnectionId, NodeId, NodeState, NodeType, Partition, Request};
 
 use super::table::too_early;
 use super::{acknowledge, require_operating};
 use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::{Links, Request};
+use crate::peer::Links;
 use crate::table::Table;
 
 /// The end or the removal of a storage.

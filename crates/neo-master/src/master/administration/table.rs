@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use zodium_neo::messages::{AnswerTweakPartitionTable, TweakPartitionTable};
-use zodium_neo::{NodeState, NodeType};
+use zodium_neo::{NodeState, NodeType, Request};
 
 use super::{acknowledge, require_operating};
 use crate::backup::Backup;
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::links::{Links, Request};
+use crate::peer::Links;
 
 /// Changes how many copies of each partition there are beside the first one.
 pub(super) fn set_replicas(
