@@ -13,6 +13,8 @@ use syn::visit::{self, Visit};
 pub(crate) struct Syntax {
     /// Functions with a body outside of tests, in the order of the file.
     pub(crate) functions: Vec<Function>,
+    /// The types that have an `impl` without a trait, and its line, in the order of the file.
+    pub(crate) methods: Vec<(String, usize)>,
     /// The items under `#[cfg(test)]`, in the order of the file, with their attributes.
     pub(crate) tests: Vec<RangeInclusive<usize>>,
     /// The modules under `#[cfg(test)]` whose text is another file.
@@ -55,6 +57,15 @@ impl<'ast> Visit<'ast> for Syntax {
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         self.add_function(&item.sig, &item.block);
         visit::visit_item_fn(self, item);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let (None, syn::Type::Path(path)) = (&item.trait_, &*item.self_ty)
+            && let Some(name) = path.path.segments.last()
+        {
+            self.methods.push((name.ident.to_string(), line(item.span())));
+        }
+        visit::visit_item_impl(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
@@ -151,6 +162,13 @@ trait T {
             ("provided".to_owned(), 17..=17),
         ];
         assert_eq!(functions(text), expected);
+    }
+
+    #[test]
+    fn impls_without_a_trait_are_listed_by_their_type() {
+        let text = "impl<'a> S<'a> {}\nimpl T for S<'_> {}\nimpl a::B {}\n#[cfg(test)]\nimpl C {}";
+        let methods = Syntax::parse(text).unwrap().methods;
+        assert_eq!(methods, [("S".to_owned(), 1), ("B".to_owned(), 3)]);
     }
 
     #[test]

@@ -34,6 +34,7 @@ fn violations(repository: &Repository) -> Vec<Violation> {
     all.extend(rules::dependencies::check(crates, sources));
     all.extend(rules::circles::check(sources));
     all.extend(rules::rooms::check(sources));
+    all.extend(rules::spread::check(sources));
     all.extend(rules::unsafe_code::check(crates, sources));
     all.extend(rules::documents::check(crates, sources));
     all.extend(rules::named_tests::check(sources));

@@ -11,5 +11,6 @@ pub(crate) mod named_tests;
 pub(crate) mod places;
 pub(crate) mod prose;
 pub(crate) mod rooms;
+pub(crate) mod spread;
 pub(crate) mod unsafe_code;
 mod word;
