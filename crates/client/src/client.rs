@@ -71,9 +71,7 @@ impl Client {
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        let shared = self.shared.load();
-        let current = shared.standing.current();
-        current.as_ref().is_some_and(|current| current.connection.end_reason().is_none())
+        self.shared.load().standing.usable().is_some()
     }
 
     /// The server's address as the system reports it, or a Unix socket's configured path. `None`

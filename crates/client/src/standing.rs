@@ -60,7 +60,8 @@ impl Standing {
         }
     }
 
-    fn usable(&self) -> Option<Arc<Established>> {
+    /// The established connection, unless it has ended.
+    pub(crate) fn usable(&self) -> Option<Arc<Established>> {
         let current = self.connection.load_full();
         current.filter(|current| current.connection.end_reason().is_none())
     }

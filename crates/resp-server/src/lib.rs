@@ -47,6 +47,7 @@ mod ties;
 mod tracked;
 mod tracking;
 mod transaction;
+mod unanswered;
 mod waiting;
 mod zexec;
 

@@ -7,18 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use zodium_keyspace::{Stripes, Word, now};
-use zodium_resp::{OwnedRequest, Version};
+use zodium_resp::OwnedRequest;
 use zodium_types::Tid;
 
 use crate::Server;
-use crate::call::{Blocking, Call};
-use crate::commands::{Command, Run};
-use crate::durability::{Instead, KeyLog, write_parked, write_time, write_unparked};
-use crate::reply::Reply;
+use crate::commands::Command;
+use crate::durability::{KeyLog, write_parked, write_time, write_unparked};
+use crate::unanswered::execute_unanswered;
 
 /// Most tokens of a connection that are parked at once.
 const TOKENS_MAX: usize = 64;
@@ -203,22 +201,9 @@ pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Opt
     if let Some(owner) = owner {
         server.beside.parked.remove_claimed(owner);
     }
-    let mut unsent = BytesMut::new();
     for (command, request) in &parcel.requests {
-        let Run::Data(run) = command.run else { continue };
         hold.database = parcel.database;
-        unsent.clear();
-        let mut call = Call {
-            server,
-            client: None,
-            hold: &mut hold,
-            arguments: request.arguments(),
-            reply: Reply::to_buffer(&mut unsent, Version::Two),
-            blocking: Blocking::Never,
-            waits_as: None,
-            instead: Instead::default(),
-        };
-        let outcome = call.execute(command, run);
+        let outcome = execute_unanswered(server, &mut hold, command, request.arguments());
         if let Err(fail) = outcome {
             let (name, error) = (command.name, fail.0);
             tracing::warn!(

@@ -2,20 +2,18 @@
 
 use std::sync::Barrier;
 
-use bytes::BytesMut;
 use parking_lot::Mutex;
 use zodium_keylog::Chunk;
 use zodium_keyspace::{Entry, Hold, Keyspace, Stripes};
 use zodium_rdb::{Input, read_value};
-use zodium_resp::{OwnedRequest, Version};
+use zodium_resp::OwnedRequest;
 
 use super::items::{self, Item};
 use super::recovery::Recovery;
 use super::strings::Strings;
 use crate::Server;
-use crate::call::{Blocking, Call};
-use crate::commands::{self, Command, Run};
-use crate::reply::Reply;
+use crate::commands::{self, Command};
+use crate::unanswered::execute_unanswered;
 
 /// Records of a chunk from which several threads are used.
 const RECORDS_MIN: usize = 2000;
@@ -154,23 +152,11 @@ pub(super) fn stripes_of_logged(keyspace: &Keyspace, request: &OwnedRequest) -> 
     command.stripes(keyspace, request.arguments())
 }
 
-/// Executes a request of the log. An error is the one that its client got.
+/// Executes a request of the log.
 pub(super) fn run_logged(server: &Server, hold: &mut Hold, request: &OwnedRequest) {
     let Some(command) = logged_command(request) else { return };
-    let Run::Data(run) = command.run else { return };
-    let mut unsent = BytesMut::new();
-    let mut call = Call {
-        server,
-        client: None,
-        hold,
-        arguments: request.arguments(),
-        reply: Reply::to_buffer(&mut unsent, Version::Two),
-        blocking: Blocking::Never,
-        waits_as: None,
-        instead: super::Instead::default(),
-    };
-    // An error is the one that its client got.
-    let _ = call.execute(command, run);
+    // Its client got the error.
+    let _ = execute_unanswered(server, hold, command, request.arguments());
 }
 
 /// The part of the records that a thread executes.

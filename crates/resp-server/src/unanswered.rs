@@ -1,0 +1,35 @@
+//! Commands whose answers no client gets: those of the log, and those of a committed transaction.
+
+use bytes::BytesMut;
+use zodium_keyspace::Hold;
+use zodium_resp::{Arguments, Version};
+
+use crate::Server;
+use crate::call::{Blocking, Call};
+use crate::commands::{Command, Run};
+use crate::durability::Instead;
+use crate::fail::Outcome;
+use crate::reply::Reply;
+
+/// Executes a command whose answer no client gets: its stripes are held. One that touches a
+/// connection does nothing.
+pub(crate) fn execute_unanswered(
+    server: &Server,
+    hold: &mut Hold,
+    command: &'static Command,
+    arguments: Arguments,
+) -> Outcome {
+    let Run::Data(run) = command.run else { return Ok(()) };
+    let mut unsent = BytesMut::new();
+    let mut call = Call {
+        server,
+        client: None,
+        hold,
+        arguments,
+        reply: Reply::to_buffer(&mut unsent, Version::Two),
+        blocking: Blocking::Never,
+        waits_as: None,
+        instead: Instead::default(),
+    };
+    call.execute(command, run)
+}
