@@ -166,7 +166,7 @@ def test_a_command_does_the_same_by_every_route(start_server, tmp_path, seeded, 
     ways = ["as_it_is", "in_a_transaction", "in_a_script", "with_a_commit"]
     routes = [Route(start_server, tmp_path / way, way) for way in ways]
     most = 0
-    for number in range(ROUNDS * scale):
+    for number in range(int(ROUNDS * scale)):
         commands = [random_words(seeded) for _ in range(seeded.choice([1, 1, 2, 5]))]
         for route in routes:
             route.execute(commands)
