@@ -133,6 +133,17 @@ fn a_restarted_server_ends_a_reader_and_another_one_goes_on() {
 }
 
 #[test]
+fn each_reader_has_a_number_of_its_own() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    commit(&client, &[(0, "x")]);
+    let readers = [(); 3].map(|()| client.read_log(None, None).unwrap());
+    let mut numbers = readers.each_ref().map(LogReader::number).to_vec();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 3, "{numbers:?}");
+}
+
+#[test]
 fn a_closed_client_ends_its_readers() {
     let server = Server::start(Encoding::Msgpack);
     let client = server.client();
