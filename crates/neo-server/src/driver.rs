@@ -7,19 +7,17 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use zodium_neo::{Address, ConnectionId, Packet};
+use zodium_neo::{ConnectionId, Packet};
 use zodium_neo_storage::{DatabaseError, Exit, Node, Output};
 use zodium_net::{Inbox, LinkMetrics};
 
+use crate::known_masters::{KnownMasters, MastersTold};
 use crate::links::{Events, Links};
 use crate::pace::Pace;
 use crate::reader::{Reader, ShortRead};
 use crate::tls::NodeTls;
 use crate::watch::{NodeReport, Notes, Question};
 use crate::writer::{Done, Writer};
-
-/// Told the masters that the node knows, when they change.
-pub type MastersTold = Box<dyn Fn(&[Address])>;
 
 /// What others are told of the node.
 pub(crate) struct Observers {
@@ -38,8 +36,7 @@ pub(crate) struct Driver {
     pub(crate) pace: Pace,
     pub(crate) writer: RefCell<Option<Writer>>,
     notes: Notes,
-    /// Told when other masters are known, and those that were told last.
-    masters: Option<(MastersTold, RefCell<Vec<Address>>)>,
+    masters: KnownMasters,
     ending: RefCell<Option<Result<Exit, DatabaseError>>>,
     pub(crate) ends: Notify,
 }
@@ -53,7 +50,7 @@ impl Driver {
         observers: Observers,
     ) -> Rc<Driver> {
         let Observers { notes, links, masters_told } = observers;
-        let masters = masters_told.map(|told| (told, RefCell::new(node.masters().to_vec())));
+        let masters = KnownMasters::new(masters_told, node.masters().to_vec());
         Rc::new_cyclic(|this: &Weak<Driver>| {
             let events: Weak<dyn Events> = this.clone();
             Driver {
@@ -139,12 +136,7 @@ impl Driver {
     fn observe(&self) {
         let node = self.node.borrow();
         self.notes.take(&node);
-        if let Some((told, known)) = &self.masters
-            && known.borrow()[..] != *node.masters()
-        {
-            *known.borrow_mut() = node.masters().to_vec();
-            told(node.masters());
-        }
+        self.masters.observe(node.masters());
     }
 
     /// Answers what other threads ask of the node.
@@ -159,13 +151,9 @@ impl Driver {
 
     fn apply_one(self: &Rc<Driver>, output: Output) {
         match output {
-            Output::Dial { connection, address, after } => {
-                self.links.dial(connection, address, after);
-            }
-            Output::Send { connection, packet } => self.links.send(connection, packet),
-            Output::Close { connection } => {
-                if self.links.close(connection) {
-                    self.node.borrow_mut().closed(connection);
+            Output::Link(task) => {
+                if let Some(over) = self.links.apply(task) {
+                    self.node.borrow_mut().closed(over);
                 }
             }
             Output::Read { job, after_sending } => self.read_elsewhere(job, after_sending),

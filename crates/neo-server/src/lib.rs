@@ -16,6 +16,7 @@
 mod admin;
 mod dialling;
 mod driver;
+mod known_masters;
 mod light;
 mod links;
 mod listening;
@@ -31,7 +32,7 @@ mod watch;
 mod writer;
 
 pub use admin::{AdminWatch, ServeAdmin, serve_admin};
-pub use driver::MastersTold;
+pub use known_masters::MastersTold;
 pub use light::{LightWatch, ServeLight};
 pub use master::{MasterWatch, ServeMaster, serve_master};
 pub use questions::{AdminConnection, AskError};

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use zodium_neo::{Address, ConnectionId, Output, Packet};
 use zodium_net::{Bound, LinkMetrics};
 
-use crate::driver::MastersTold;
+use crate::known_masters::{KnownMasters, MastersTold};
 use crate::links::{Events, KEEPALIVE, Links};
 use crate::tls::NodeTls;
 
@@ -90,7 +90,7 @@ pub(crate) async fn serve_light<Settings, N: LightNode>(
             Some(tls) => listener.with_tls(tls.accepting()),
             None => listener,
         };
-        let masters = masters_told.map(|told| (told, RefCell::new(masters)));
+        let masters = KnownMasters::new(masters_told, masters);
         let driver = Rc::new_cyclic(|this: &Weak<Driver<N>>| {
             let events: Weak<dyn Events> = this.clone();
             let links = Links::new(events, tls, Arc::clone(&watch.links));
@@ -129,8 +129,7 @@ struct Driver<N: LightNode> {
     node: RefCell<N>,
     links: Rc<Links>,
     watch: LightWatch<N::Status>,
-    /// Told when other masters are known, and those that were told last.
-    masters: Option<(MastersTold, RefCell<Vec<Address>>)>,
+    masters: KnownMasters,
     ends: Notify,
 }
 
@@ -146,23 +145,14 @@ impl<N: LightNode> Driver<N> {
         }
         let mut node = self.node.borrow_mut();
         *self.watch.status.lock() = node.status();
-        if let Some((told, known)) = &self.masters
-            && known.borrow()[..] != *node.masters()
-        {
-            *known.borrow_mut() = node.masters().to_vec();
-            told(node.masters());
-        }
+        self.masters.observe(node.masters());
     }
 
     fn apply_one(&self, task: Output) {
         match task {
-            Output::Dial { connection, address, after } => {
-                self.links.dial(connection, address, after);
-            }
-            Output::Send { connection, packet } => self.links.send(connection, packet),
-            Output::Close { connection } => {
-                if self.links.close(connection) {
-                    self.node.borrow_mut().closed(connection);
+            Output::Link(task) => {
+                if let Some(over) = self.links.apply(task) {
+                    self.node.borrow_mut().closed(over);
                 }
             }
             Output::Wake { alarm, after } => {

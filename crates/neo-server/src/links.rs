@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use tokio::task::AbortHandle;
-use zodium_neo::{ConnectionId, Packet};
+use zodium_neo::{ConnectionId, LinkTask, Packet};
 use zodium_net::{CloseReason, Host, Keepalive, Limits, Link, LinkMetrics};
 
 use crate::session::{Connections, Sessions};
@@ -88,8 +88,25 @@ impl Links {
         self.open.borrow().values().map(|link| link.output().len() as u64).sum()
     }
 
+    /// Does what a node asks for. Gives a connection that is over at once, and of whose end nothing
+    /// else tells: it was closed while it was still being made.
+    #[must_use]
+    pub(crate) fn apply(&self, task: LinkTask) -> Option<ConnectionId> {
+        match task {
+            LinkTask::Dial { connection, address, after } => {
+                self.dial(connection, address, after);
+                None
+            }
+            LinkTask::Send { connection, packet } => {
+                self.send(connection, packet);
+                None
+            }
+            LinkTask::Close { connection } => self.close(connection).then_some(connection),
+        }
+    }
+
     /// Sends a packet; nothing if the connection has ended.
-    pub(crate) fn send(&self, connection: ConnectionId, packet: Bytes) {
+    fn send(&self, connection: ConnectionId, packet: Bytes) {
         if let Some(link) = self.open.borrow().get(&connection) {
             match packet.len() {
                 PUSHED_BYTES_MIN.. => link.output().push(packet),
@@ -102,7 +119,7 @@ impl Links {
     /// Closes a connection after what was sent; [`Events::lost`] tells of its end. But one that is
     /// still being made is over at once, and nothing tells of it: `true`.
     #[must_use]
-    pub(crate) fn close(&self, connection: ConnectionId) -> bool {
+    fn close(&self, connection: ConnectionId) -> bool {
         if let Some(dialling) = self.dialling.borrow_mut().remove(&connection) {
             dialling.abort();
             return true;

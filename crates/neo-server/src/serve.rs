@@ -9,7 +9,8 @@ use tokio::task::LocalSet;
 use zodium_neo_storage::{DatabaseError, Exit, Node, Saved, Settings, Store};
 use zodium_net::{Bound, inbox};
 
-use crate::driver::{Driver, MastersTold, Observers};
+use crate::driver::{Driver, Observers};
+use crate::known_masters::MastersTold;
 use crate::links::KEEPALIVE;
 use crate::reader::Reader;
 use crate::tls::NodeTls;

@@ -42,7 +42,7 @@ pub use links::{Links, Lost, Request};
 pub use masters::{Candidate, Masters};
 pub use message::{Kind, Message};
 pub use message_id::MessageIds;
-pub use output::{LinkOutput, Output};
+pub use output::{LinkTask, Output};
 pub use packet::{Packet, encode};
 pub use partition_table::{PartitionTable, TableError};
 pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};

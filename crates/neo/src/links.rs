@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use tracing::error;
 
 use crate::handling::Refusal;
-use crate::output::LinkOutput;
+use crate::output::LinkTask;
 use crate::{Address, ConnectionId, Message, MessageIds, encode};
 
 /// Memory for a few packets.
@@ -82,7 +82,7 @@ impl<Role, Asked, Output> Default for Links<Role, Asked, Output> {
     }
 }
 
-impl<Role, Asked, Output: LinkOutput> Links<Role, Asked, Output> {
+impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
     /// A peer has connected. `name` is its address, for log lines.
     pub fn accepted(&mut self, name: String, role: Role) -> ConnectionId {
         self.last += 1;
@@ -95,7 +95,7 @@ impl<Role, Asked, Output: LinkOutput> Links<Role, Asked, Output> {
     /// Dials an address after a pause.
     pub fn dial(&mut self, role: Role, address: Address, after: Duration) -> ConnectionId {
         let connection = self.accepted(address.to_string(), role);
-        self.push(Output::dial(connection, address, after));
+        self.push(LinkTask::Dial { connection, address, after }.into());
         connection
     }
 
@@ -203,7 +203,7 @@ impl<Role, Asked, Output: LinkOutput> Links<Role, Asked, Output> {
 
     /// Sends a packet that is encoded already.
     pub fn send_packet(&mut self, connection: ConnectionId, packet: Bytes) {
-        self.push(Output::send(connection, packet));
+        self.push(LinkTask::Send { connection, packet }.into());
     }
 
     /// Closes a connection after what was sent. The driver reports its end later.
@@ -232,7 +232,7 @@ impl<Role, Asked, Output: LinkOutput> Links<Role, Asked, Output> {
         let peer = self.peers.get_mut(&connection)?;
         let role = peer.role.take()?;
         let asked = std::mem::take(&mut peer.asked);
-        self.push(Output::close(connection));
+        self.push(LinkTask::Close { connection }.into());
         Some(Lost { role, asked })
     }
 
@@ -303,14 +303,14 @@ mod tests {
         links.close(connection);
         links.close(connection);
         links.notify(connection, Pong {});
-        assert_eq!(links.take_outputs(), [Output::Close { connection }]);
+        assert_eq!(links.take_outputs(), [Output::Link(LinkTask::Close { connection })]);
         let (lost, peer) = links.take_lost().unwrap();
         assert_eq!((lost, peer.role, peer.asked.len()), (connection, "a", 1));
         assert!(!links.has_lost() && links.with(|_| true).is_empty());
         assert!(links.ended(connection).is_none());
         let other = links.accepted(String::new(), "b");
         links.forget_all_but(None);
-        assert_eq!(links.take_outputs(), [Output::Close { connection: other }]);
+        assert_eq!(links.take_outputs(), [Output::Link(LinkTask::Close { connection: other })]);
         assert!(!links.has_lost());
     }
 }

@@ -9,8 +9,8 @@ use bytes::BytesMut;
 use sha1::{Digest, Sha1};
 use zodium_neo::messages::*;
 use zodium_neo::{
-    Address, CellState, Checksum, ErrorCode, Extra, Frame, Kind, Message, NodeId, NodeState,
-    NodeType, Packet, Scan, Scanner, TableId, encode,
+    Address, CellState, Checksum, ErrorCode, Extra, Frame, Kind, LinkTask, Message, NodeId,
+    NodeState, NodeType, Packet, Scan, Scanner, TableId, encode,
 };
 use zodium_neo_storage::{
     Completion, ConnectionId, Node, Output, RECORDS_BYTES_MAX, ReadJob, Saved, Settings, WriteJob,
@@ -337,13 +337,15 @@ impl Bench {
     fn take(&mut self) {
         for output in self.node.take_outputs() {
             match output {
-                Output::Dial { connection, .. } => {
+                Output::Link(LinkTask::Dial { connection, .. }) => {
                     self.connections.push(connection);
                     let line = Line { is_dialling: true, ..Line::default() };
                     assert!(self.lines.insert(connection, line).is_none());
                 }
-                Output::Send { connection, packet } => self.sent(connection, &packet),
-                Output::Close { connection } => self.closed_by_node(connection),
+                Output::Link(LinkTask::Send { connection, packet }) => {
+                    self.sent(connection, &packet)
+                }
+                Output::Link(LinkTask::Close { connection }) => self.closed_by_node(connection),
                 Output::Read { job, .. } => self.reads.push(job),
                 Output::Write { job, .. } => self.writes.push(job),
                 Output::Exit(_) => {}

@@ -2,8 +2,8 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{
-    Address, CellState, ClusterState, ConnectionId, ErrorCode, Extra, Message, NodeId, NodeState,
-    NodeType, Packet, Scan, Scanner, TableId, encode,
+    Address, CellState, ClusterState, ConnectionId, ErrorCode, Extra, LinkTask, Message, NodeId,
+    NodeState, NodeType, Packet, Scan, Scanner, TableId, encode,
 };
 use zodium_neo_admin::{Admin, Output, Settings};
 use zodium_types::Tid;
@@ -161,13 +161,13 @@ impl Bench {
     pub(crate) fn work(&mut self) {
         for output in self.admin.take_outputs() {
             match output {
-                Output::Dial { connection, address, .. } => {
+                Output::Link(LinkTask::Dial { connection, address, .. }) => {
                     self.dialled.push((connection, address))
                 }
-                Output::Send { connection, packet } => {
+                Output::Link(LinkTask::Send { connection, packet }) => {
                     self.sent.push((connection, packet.to_vec()))
                 }
-                Output::Close { connection } => self.closed.push(connection),
+                Output::Link(LinkTask::Close { connection }) => self.closed.push(connection),
                 Output::Wake { alarm, .. } => self.alarms.push(alarm),
                 Output::Exit => self.has_ended = true,
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use zodium_neo::{Address, ConnectionId, Packet, Scan, Scanner};
+use zodium_neo::{Address, ConnectionId, LinkTask, Packet, Scan, Scanner};
 use zodium_neo_master::{Master, Output, Settings};
 
 use crate::support::{address, settings};
@@ -72,7 +72,7 @@ impl Net {
 
     fn apply(&mut self, at: &Address, output: Output) {
         match output {
-            Output::Dial { connection, address, .. } => {
+            Output::Link(LinkTask::Dial { connection, address, .. }) => {
                 let Some(other) = self.masters.get_mut(&address) else {
                     return self.close(&(at.clone(), connection));
                 };
@@ -83,7 +83,7 @@ impl Net {
                     master.connected(connection);
                 }
             }
-            Output::Send { connection, packet } => {
+            Output::Link(LinkTask::Send { connection, packet }) => {
                 let Some((to, other)) = self.ends.get(&(at.clone(), connection)).cloned() else {
                     return;
                 };
@@ -92,7 +92,7 @@ impl Net {
                     master.received(other, Packet::decode(frame).unwrap());
                 }
             }
-            Output::Close { connection } => self.close(&(at.clone(), connection)),
+            Output::Link(LinkTask::Close { connection }) => self.close(&(at.clone(), connection)),
             Output::Exit => panic!("no master ends"),
             Output::Wake { .. } => panic!("masters set no alarms"),
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use zodium_neo::messages::*;
 use zodium_neo::{
-    Address, CellState, ClusterState, ConnectionId, Extra, Map, Message, NodeId, NodeType, Packet,
-    Scan, Scanner, TableId, encode,
+    Address, CellState, ClusterState, ConnectionId, Extra, LinkTask, Map, Message, NodeId,
+    NodeType, Packet, Scan, Scanner, TableId, encode,
 };
 use zodium_neo_master::{Master, Output, Settings};
 use zodium_types::{Oid, Tid};
@@ -193,12 +193,12 @@ impl Bench {
     fn work(&mut self) {
         for output in self.master.take_outputs() {
             match output {
-                Output::Send { connection, packet } => {
+                Output::Link(LinkTask::Send { connection, packet }) => {
                     self.sent.push((connection, packet.to_vec()));
                 }
-                Output::Close { connection } => self.closed.push(connection),
+                Output::Link(LinkTask::Close { connection }) => self.closed.push(connection),
                 Output::Exit => self.has_ended = true,
-                Output::Dial { connection, .. } => self.dialled.push(connection),
+                Output::Link(LinkTask::Dial { connection, .. }) => self.dialled.push(connection),
                 Output::Wake { .. } => panic!("masters set no alarms"),
             }
         }

@@ -7,8 +7,8 @@ use sha1::{Digest, Sha1};
 use tempfile::TempDir;
 use zodium_neo::messages::*;
 use zodium_neo::{
-    Address, CellState, Checksum, Extra, Frame, Message, NodeId, NodeState, NodeType, Packet, Scan,
-    Scanner, TableId,
+    Address, CellState, Checksum, Extra, Frame, LinkTask, Message, NodeId, NodeState, NodeType,
+    Packet, Scan, Scanner, TableId,
 };
 use zodium_neo_storage::{
     ConnectionId, Exit, Node, Output, RECORDS_BYTES_MAX, ReadJob, Settings, Store,
@@ -192,13 +192,13 @@ impl Bench {
             }
             for output in outputs {
                 match output {
-                    Output::Dial { connection, address, .. } => {
+                    Output::Link(LinkTask::Dial { connection, address, .. }) => {
                         self.dialled.push((connection, address));
                     }
-                    Output::Send { connection, packet } => {
+                    Output::Link(LinkTask::Send { connection, packet }) => {
                         self.sent.push_back((connection, packet.to_vec()));
                     }
-                    Output::Close { connection } => self.closed.push(connection),
+                    Output::Link(LinkTask::Close { connection }) => self.closed.push(connection),
                     Output::Read { job, .. } if self.holds_reads => self.held_reads.push(job),
                     Output::Read { job, .. } => {
                         let done = Store::read(&self.database, job).unwrap();

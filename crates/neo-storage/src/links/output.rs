@@ -1,9 +1,6 @@
 //! What a node asks its driver to do.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use zodium_neo::{Address, LinkOutput};
+use zodium_neo::LinkTask;
 
 use super::job::{ReadJob, WriteJob};
 use crate::ConnectionId;
@@ -11,27 +8,8 @@ use crate::ConnectionId;
 /// A task for the driver. Tasks are in order.
 #[derive(Debug)]
 pub enum Output {
-    /// Connect to an address. The driver reports the outcome.
-    Dial {
-        /// The new connection.
-        connection: ConnectionId,
-        /// The address.
-        address: Address,
-        /// A pause before.
-        after: Duration,
-    },
-    /// Send a packet.
-    Send {
-        /// The connection.
-        connection: ConnectionId,
-        /// The bytes of the packet.
-        packet: Bytes,
-    },
-    /// Send what there is to send, and close. The driver reports the end.
-    Close {
-        /// The connection.
-        connection: ConnectionId,
-    },
+    /// Do something with a connection.
+    Link(LinkTask),
     /// Run a job that only reads. Such jobs may run in any order, and side by side.
     Read {
         /// The job.
@@ -61,16 +39,8 @@ pub enum Exit {
     Erase,
 }
 
-impl LinkOutput for Output {
-    fn dial(connection: ConnectionId, address: Address, after: Duration) -> Output {
-        Output::Dial { connection, address, after }
-    }
-
-    fn send(connection: ConnectionId, packet: Bytes) -> Output {
-        Output::Send { connection, packet }
-    }
-
-    fn close(connection: ConnectionId) -> Output {
-        Output::Close { connection }
+impl From<LinkTask> for Output {
+    fn from(task: LinkTask) -> Output {
+        Output::Link(task)
     }
 }

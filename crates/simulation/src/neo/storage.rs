@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use zodium_neo::{Address, Frame, NodeId, NodeType, Packet, Scan, Scanner};
+use zodium_neo::{Address, Frame, LinkTask, NodeId, NodeType, Packet, Scan, Scanner};
 use zodium_neo_storage::{
     Completion, ConnectionId, Node, Output, ReadJob, Saved, Settings, Store, WriteJob,
 };
@@ -265,15 +265,17 @@ impl Storage {
             for output in outputs {
                 let Some(process) = &mut self.process else { return };
                 match output {
-                    Output::Dial { connection, address, after } => {
+                    Output::Link(LinkTask::Dial { connection, address, after }) => {
                         process.dial(context, end, (connection, &address), after);
                     }
-                    Output::Send { connection, packet } => {
+                    Output::Link(LinkTask::Send { connection, packet }) => {
                         if let Some(wire) = process.wires.get(&connection) {
                             send(context, end, *wire, &packet);
                         }
                     }
-                    Output::Close { connection } => process.close(context, end, connection),
+                    Output::Link(LinkTask::Close { connection }) => {
+                        process.close(context, end, connection)
+                    }
                     Output::Read { job, .. } => process.reads.push(job),
                     Output::Write { job, is_durable } => {
                         process.writes.push_back((job, is_durable))

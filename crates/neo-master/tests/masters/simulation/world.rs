@@ -7,8 +7,8 @@ use zodium_neo::messages::{
     AddPendingNodes, RequestIdentification, SetNumReplicas, TweakPartitionTable,
 };
 use zodium_neo::{
-    CellState, ClusterState, ConnectionId, Extra, Message, NodeId, NodeType, Packet, Partition,
-    Scan, Scanner,
+    CellState, ClusterState, ConnectionId, Extra, LinkTask, Message, NodeId, NodeType, Packet,
+    Partition, Scan, Scanner,
 };
 use zodium_neo_master::{Master, Output, Settings};
 use zodium_types::Tid;
@@ -338,18 +338,18 @@ impl World {
         let Some(process) = &mut self.masters[place] else { return };
         for output in process.master.take_outputs() {
             match output {
-                Output::Dial { connection, address, .. } => {
+                Output::Link(LinkTask::Dial { connection, address, .. }) => {
                     let to = End::Master((address.port - MASTER_PORT - 1) as usize);
                     let wire = self.net.dial(end, to);
                     process.wires.insert(connection, wire);
                     process.connections.insert(wire, connection);
                 }
-                Output::Send { connection, packet } => {
+                Output::Link(LinkTask::Send { connection, packet }) => {
                     if let Some(wire) = process.wires.get(&connection) {
                         self.net.push(end, *wire, packet);
                     }
                 }
-                Output::Close { connection } => {
+                Output::Link(LinkTask::Close { connection }) => {
                     if let Some(wire) = process.wires.get(&connection) {
                         self.net.close(end, *wire);
                     }
