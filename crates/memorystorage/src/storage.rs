@@ -11,8 +11,8 @@ use parking_lot::{Mutex, RwLock};
 use zodium_disk::MemoryDisk;
 use zodium_storage::{
     Access, Committed as CommittedTransaction, Follow, Follower, HistoryEntry, Load, NewBody,
-    NewTransaction, ObjectStep, Pack, Prepared, Read, Spool, Stamp, Storage, StorageError,
-    StoredRecord, TransactionCursor, Undo, Write, WriteState,
+    NewTransaction, ObjectStep, Pack, Prepared, Read, Spool, Stamp, SteppingCursor, Storage,
+    StorageError, StoredRecord, TransactionCursor, Undo, Write, WriteState,
 };
 use zodium_types::{Distribution, Durations, Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -135,7 +135,8 @@ impl Read for MemoryStorage {
         let in_range = state.transactions.values();
         let in_range = in_range.filter(|one| start <= one.tid && one.tid <= stop);
         let counting = in_range.filter(|one| one.status != TransactionStatus::Undone);
-        Ok(Box::new(Transactions::new(counting.cloned().collect())))
+        let transactions: Vec<_> = counting.cloned().collect();
+        Ok(Box::new(SteppingCursor::new(Transactions(transactions.into_iter()))))
     }
 
     fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {

@@ -13,6 +13,7 @@
 
 mod access;
 mod apply;
+mod cursor;
 mod error;
 mod follow;
 mod freshness;
@@ -30,6 +31,7 @@ mod write;
 
 pub use access::Access;
 pub use apply::Applier;
+pub use cursor::{RecordSource, SteppingCursor, TransactionSource};
 pub use error::{Cause, StorageError};
 pub use follow::{Follow, Follower};
 pub use freshness::Freshness;

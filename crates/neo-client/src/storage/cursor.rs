@@ -1,11 +1,10 @@
 //! Places among the transactions.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
 use zodium_storage::{
-    LogItem, RecordCursor, StorageError, Transaction, TransactionCursor, TransactionRecord,
+    RecordCursor, RecordSource, StorageError, Transaction, TransactionRecord, TransactionSource,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -18,13 +17,11 @@ use crate::reads::{Loaded, Reads, TransactionInformation};
 pub(super) struct Transactions {
     cluster: Arc<Cluster>,
     tids: Tids,
-    last: Option<(Tid, Vec<Oid>)>,
-    /// The records of the transaction that is being read.
-    reading: Option<Records>,
 }
 
 /// The records of one transaction.
-struct Records {
+#[derive(Clone)]
+pub(super) struct Records {
     cluster: Arc<Cluster>,
     tid: Tid,
     left: IntoIter<Oid>,
@@ -34,10 +31,10 @@ impl Transactions {
     /// The transactions of a range as they are now.
     pub(super) fn new(cluster: &Arc<Cluster>, range: (Tid, Tid)) -> Result<Transactions, NeoError> {
         let tids = Tids::new(&Reads::new(cluster), range, false)?;
-        Ok(Transactions { cluster: Arc::clone(cluster), tids, last: None, reading: None })
+        Ok(Transactions { cluster: Arc::clone(cluster), tids })
     }
 
-    fn next(&mut self) -> Result<Option<(Tid, TransactionInformation)>, NeoError> {
+    fn next_found(&mut self) -> Result<Option<(Tid, TransactionInformation)>, NeoError> {
         let reads = Reads::new(&self.cluster);
         while let Some(tid) = self.tids.peek(&reads)? {
             let found = reads.transaction(tid)?;
@@ -48,78 +45,25 @@ impl Transactions {
         }
         Ok(None)
     }
-
-    fn records_of(&self, tid: Tid, oids: Vec<Oid>) -> Records {
-        Records { cluster: Arc::clone(&self.cluster), tid, left: oids.into_iter() }
-    }
 }
 
 /// A transaction as callers see it. Its length is that of what is kept beside its data.
 pub(super) fn transaction(tid: Tid, found: TransactionInformation) -> Transaction {
-    let status = status(&found);
-    let TransactionInformation { metadata, oids, .. } = found;
+    let TransactionInformation { metadata, oids, is_packed } = found;
+    let status = if is_packed { TransactionStatus::Packed } else { TransactionStatus::Normal };
     let TransactionMetadata { user, description, extension } = &metadata;
     let bytes = user.len() + description.len() + extension.len();
     let length = (bytes + oids.len() * size_of::<Oid>()) as u64;
     Transaction { tid, status, metadata, length }
 }
 
-pub(super) fn status(found: &TransactionInformation) -> TransactionStatus {
-    if found.is_packed { TransactionStatus::Packed } else { TransactionStatus::Normal }
-}
+impl TransactionSource for Transactions {
+    type Records = Records;
 
-impl TransactionCursor for Transactions {
-    fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
-        (self.reading, self.last) = (None, None);
-        let Some((tid, found)) = self.next()? else { return Ok(None) };
-        self.last = Some((tid, found.oids.clone()));
-        Ok(Some(transaction(tid, found)))
-    }
-
-    fn records(&self) -> Option<Box<dyn RecordCursor>> {
-        let (tid, oids) = self.last.clone()?;
-        Some(Box::new(self.records_of(tid, oids)))
-    }
-
-    fn read(
-        &mut self,
-        with_records: bool,
-        visit: &mut dyn FnMut(LogItem<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, StorageError> {
-        self.last = None;
-        loop {
-            let flow = match &mut self.reading {
-                Some(records) if records.left.len() == 0 => {
-                    self.reading = None;
-                    continue;
-                }
-                Some(_) if !with_records => {
-                    self.reading = None;
-                    visit(LogItem::Skipped)
-                }
-                Some(records) => match records.next()? {
-                    Some(TransactionRecord { oid, data, data_tid, .. }) => {
-                        visit(LogItem::Record { oid, data: data.as_deref(), data_tid })
-                    }
-                    None => continue,
-                },
-                None => {
-                    let Some((tid, found)) = self.next()? else { return Ok(true) };
-                    self.reading = Some(self.records_of(tid, found.oids.clone()));
-                    let (status, metadata) = (status(&found), &found.metadata);
-                    visit(LogItem::Transaction {
-                        tid,
-                        status,
-                        user: &metadata.user,
-                        description: &metadata.description,
-                        extension: &metadata.extension,
-                    })
-                }
-            };
-            if flow.is_break() {
-                return Ok(false);
-            }
-        }
+    fn next(&mut self) -> Result<Option<(Transaction, Records)>, StorageError> {
+        let Some((tid, found)) = self.next_found()? else { return Ok(None) };
+        let (cluster, left) = (Arc::clone(&self.cluster), found.oids.clone().into_iter());
+        Ok(Some((transaction(tid, found), Records { cluster, tid, left })))
     }
 }
 
@@ -142,5 +86,11 @@ impl Records {
 impl RecordCursor for Records {
     fn step(&mut self) -> Result<Option<TransactionRecord>, StorageError> {
         Ok(self.next()?)
+    }
+}
+
+impl RecordSource for Records {
+    fn is_at_end(&self) -> bool {
+        self.left.as_slice().is_empty()
     }
 }

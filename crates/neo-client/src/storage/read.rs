@@ -7,7 +7,7 @@ use zodium_neo::Message;
 use zodium_neo::messages::Ping;
 use zodium_storage::{
     Access, Committed, Follow, Follower, HistoryEntry, Load, ObjectStep, Read, ResidentRevisions,
-    Revision, Stamp, StorageError, StoredRecord, Transaction, TransactionCursor,
+    Revision, Stamp, SteppingCursor, StorageError, StoredRecord, Transaction, TransactionCursor,
 };
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
@@ -200,7 +200,7 @@ impl Read for NeoStorage {
     ) -> Result<Box<dyn TransactionCursor>, StorageError> {
         let last = self.last_tid();
         let range = (start.unwrap_or(Tid::ZERO), stop.map_or(last, |stop| stop.min(last)));
-        Ok(Box::new(Transactions::new(&self.cluster, range)?))
+        Ok(Box::new(SteppingCursor::new(Transactions::new(&self.cluster, range)?)))
     }
 
     fn read_resident(&self, look_up: &mut dyn FnMut(&dyn ResidentRevisions)) {

@@ -1,11 +1,10 @@
 //! Places among the transactions.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
 use zodium_storage::{
-    LogItem, RecordCursor, StorageError, Transaction, TransactionCursor, TransactionRecord,
+    RecordCursor, RecordSource, StorageError, Transaction, TransactionRecord, TransactionSource,
 };
 use zodium_types::{Oid, Tid};
 
@@ -19,13 +18,11 @@ pub(super) struct Transactions {
     view: Arc<View>,
     packs: Packs,
     tids: Tids,
-    last: Option<(Tid, Vec<Oid>)>,
-    /// The records of the transaction that is being read.
-    reading: Option<Records>,
 }
 
 /// The records of one transaction.
-struct Records {
+#[derive(Clone)]
+pub(super) struct Records {
     view: Arc<View>,
     tid: Tid,
     left: IntoIter<Oid>,
@@ -36,10 +33,10 @@ impl Transactions {
     pub(super) fn new(view: Arc<View>, range: (Tid, Tid)) -> Result<Transactions, SqlError> {
         let tids = Tids::new(view.database().partitions(), range, false);
         let packs = Packs::of(&view)?;
-        Ok(Transactions { view, packs, tids, last: None, reading: None })
+        Ok(Transactions { view, packs, tids })
     }
 
-    fn next(&mut self) -> Result<Option<TransactionRow>, SqlError> {
+    fn next_row(&mut self) -> Result<Option<TransactionRow>, SqlError> {
         let partitions = self.view.database().partitions();
         while let Some(tid) = self.tids.peek(&self.view)? {
             let row = self.view.read("read a transaction", |connection| {
@@ -52,64 +49,16 @@ impl Transactions {
         }
         Ok(None)
     }
-
-    fn records_of(&self, tid: Tid, oids: Vec<Oid>) -> Records {
-        Records { view: Arc::clone(&self.view), tid, left: oids.into_iter() }
-    }
 }
 
-impl TransactionCursor for Transactions {
-    fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
-        (self.reading, self.last) = (None, None);
-        let Some(row) = self.next()? else { return Ok(None) };
-        self.last = Some((row.tid, row.oids.clone()));
-        Ok(Some(self.packs.transaction(row)))
-    }
+impl TransactionSource for Transactions {
+    type Records = Records;
 
-    fn records(&self) -> Option<Box<dyn RecordCursor>> {
-        let (tid, oids) = self.last.clone()?;
-        Some(Box::new(self.records_of(tid, oids)))
-    }
-
-    fn read(
-        &mut self,
-        with_records: bool,
-        visit: &mut dyn FnMut(LogItem<'_>) -> ControlFlow<()>,
-    ) -> Result<bool, StorageError> {
-        self.last = None;
-        loop {
-            let flow = match &mut self.reading {
-                Some(records) if records.left.len() == 0 => {
-                    self.reading = None;
-                    continue;
-                }
-                Some(_) if !with_records => {
-                    self.reading = None;
-                    visit(LogItem::Skipped)
-                }
-                Some(records) => match records.next()? {
-                    Some(TransactionRecord { oid, data, data_tid, .. }) => {
-                        visit(LogItem::Record { oid, data: data.as_deref(), data_tid })
-                    }
-                    None => continue,
-                },
-                None => {
-                    let Some(row) = self.next()? else { return Ok(true) };
-                    self.reading = Some(self.records_of(row.tid, row.oids.clone()));
-                    let (status, metadata) = (self.packs.status(&row), &row.metadata);
-                    visit(LogItem::Transaction {
-                        tid: row.tid,
-                        status,
-                        user: &metadata.user,
-                        description: &metadata.description,
-                        extension: &metadata.extension,
-                    })
-                }
-            };
-            if flow.is_break() {
-                return Ok(false);
-            }
-        }
+    fn next(&mut self) -> Result<Option<(Transaction, Records)>, StorageError> {
+        let Some(row) = self.next_row()? else { return Ok(None) };
+        let (view, left) = (Arc::clone(&self.view), row.oids.clone().into_iter());
+        let records = Records { view, tid: row.tid, left };
+        Ok(Some((self.packs.transaction(row), records)))
     }
 }
 
@@ -146,5 +95,11 @@ impl Records {
 impl RecordCursor for Records {
     fn step(&mut self) -> Result<Option<TransactionRecord>, StorageError> {
         Ok(self.next()?)
+    }
+}
+
+impl RecordSource for Records {
+    fn is_at_end(&self) -> bool {
+        self.left.as_slice().is_empty()
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use zodium_storage::{
-    Access, HistoryEntry, Load, ObjectStep, Read, Revision, Stamp, StorageError, StoredRecord,
-    TransactionCursor,
+    Access, HistoryEntry, Load, ObjectStep, Read, Revision, Stamp, SteppingCursor, StorageError,
+    StoredRecord, TransactionCursor,
 };
 use zodium_types::{Oid, Tid};
 
@@ -211,7 +211,7 @@ impl Read for SqlStorage {
     ) -> Result<Box<dyn TransactionCursor>, StorageError> {
         let range = (start.unwrap_or(Tid::ZERO), stop.unwrap_or(Tid::MAX).min(self.last_tid()));
         let view = self.views.open(&self.database)?;
-        Ok(Box::new(Transactions::new(view, range)?))
+        Ok(Box::new(SteppingCursor::new(Transactions::new(view, range)?)))
     }
 
     fn recent(&self, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
