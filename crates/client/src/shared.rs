@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -104,7 +105,7 @@ impl Shared {
 
     /// Saves the cache and the warm-up list to their files if a save is due.
     pub(crate) fn save_if_due(&self) {
-        self.warm_up.save_if_due(&self.source());
+        self.warm_up.save_if_due(&self.source(), Instant::now());
         if let Some(file) = &*self.cache_file.lock() {
             let saved = file.save_if_due(&self.cache);
             saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));

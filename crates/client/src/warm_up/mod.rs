@@ -68,8 +68,8 @@ impl WarmUp {
     }
 
     /// Writes the list if a save is due.
-    pub(crate) fn save_if_due(&self, source: &str) {
-        if self.recorder.is_due(Instant::now()) {
+    pub(crate) fn save_if_due(&self, source: &str, now: Instant) {
+        if self.recorder.is_due(now) {
             self.save(source);
         }
     }
@@ -97,5 +97,31 @@ fn path(options: &Options) -> Option<PathBuf> {
             path.push(".warm-up");
             Some(path.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use zodium_types::Address;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_saved_some_time_after_the_first_load_and_given_once_to_the_next_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        let mut options = Options::new(Address::Unix(folder.path().join("socket")));
+        options.warm_up = WarmUpList::File(path.clone());
+        let (first, now) = (WarmUp::open(&options, "source"), Instant::now());
+        first.save_if_due("source", now + Duration::from_secs(3600));
+        assert!(!path.exists(), "nothing was loaded");
+        first.note(Oid(7));
+        first.save_if_due("source", now);
+        assert!(!path.exists(), "it is too early");
+        first.save_if_due("source", now + Duration::from_secs(3600));
+        let next = WarmUp::open(&options, "source");
+        assert_eq!((next.take(), next.take()), (vec![Oid(7)], vec![]));
     }
 }

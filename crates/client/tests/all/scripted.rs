@@ -1,6 +1,7 @@
 //! A client against a scripted server: messages in between those of a real server, and messages
 //! that a real one seldom sends.
 
+use std::collections::VecDeque;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,7 +14,7 @@ use crate::common::peer::{
 use zodium_client::{Options, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
-use zodium_zeo::codec::{Message, decode_message};
+use zodium_zeo::codec::{ChunkItem, Message, decode_message, put_chunk_item};
 
 #[test]
 fn commits_that_come_while_a_client_is_let_in_are_told() {
@@ -356,6 +357,53 @@ fn a_transaction_that_was_cut_off_is_read_on_behind_what_was_returned() {
         returned.send(()).unwrap();
         assert_eq!(reader.next_record().unwrap().unwrap().oid, Oid(2));
         assert_eq!(reader.next_record().unwrap(), None);
+        assert_eq!(reader.next_transaction().unwrap(), None);
+    });
+}
+
+/// A log that is read in chunks: a second one is requested when the first has come, and one more
+/// with each further one, up to eight.
+#[test]
+fn chunks_are_requested_further_ahead_the_more_are_read() {
+    const CHUNKS: u64 = 12;
+    let script = |listener: &UnixListener| {
+        let mut server = Peer::accept(listener);
+        let methods = ["zodium_iterator_read", "zodium_objects_read"].map(Value::from);
+        let info = Value::dict([("zodium_methods", Value::list(methods))]);
+        server.admit_with(info, Tid(CHUNKS), |_| ());
+        let start = server.expect("iterator_start");
+        server.reply(&start, 0.into());
+        let mut asked = VecDeque::from([server.expect("zodium_iterator_read")]);
+        server.expect_silence();
+        for number in 1..=CHUNKS {
+            let mut chunk = Vec::new();
+            let head = ChunkItem::Transaction {
+                tid: Tid(number),
+                status: b' ',
+                user: b"",
+                description: b"",
+                extension: b"",
+            };
+            put_chunk_item(&mut chunk, &head).unwrap();
+            if number == CHUNKS {
+                put_chunk_item(&mut chunk, &ChunkItem::End).unwrap();
+            }
+            server.reply(&asked.pop_front().unwrap(), chunk.into());
+            let ahead = usize::try_from((number + 1).min(8)).unwrap();
+            while asked.len() < ahead {
+                asked.push_back(server.expect("zodium_iterator_read"));
+            }
+            if number < CHUNKS {
+                server.expect_silence();
+            }
+        }
+        server.expect("iterator_gc");
+    };
+    play(script, |client, _| {
+        let mut reader = client.read_log(None, None).unwrap();
+        for number in 1..=CHUNKS {
+            assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(number));
+        }
         assert_eq!(reader.next_transaction().unwrap(), None);
     });
 }

@@ -133,5 +133,6 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), expected);
         assert_eq!(set.len(), 2);
         assert!(!set.is_empty());
+        assert!(LockSet::from_iter([]).is_empty());
     }
 }

@@ -50,11 +50,21 @@ impl Peer {
 
     /// Accepts the client's registration, after sending `meanwhile`.
     pub(crate) fn admit(&mut self, last: Tid, meanwhile: impl FnOnce(&mut Peer)) {
+        self.admit_with(Value::dict::<&str>([]), last, meanwhile);
+    }
+
+    /// As [`Peer::admit`], as a server of this info.
+    pub(crate) fn admit_with(
+        &mut self,
+        info: Value<'_>,
+        last: Tid,
+        meanwhile: impl FnOnce(&mut Peer),
+    ) {
         let register = self.expect("register");
         self.reply(&register, last.into());
         meanwhile(self);
-        let info = self.expect("get_info");
-        self.reply(&info, Value::dict::<&str>([]));
+        let asked = self.expect("get_info");
+        self.reply(&asked, info);
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
