@@ -114,9 +114,12 @@ pub(crate) fn next_object(storage: &Database, from: Oid) -> Result<Value<'static
 
 fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
     let transaction = &entry.transaction;
-    let mut entries = metadata_entries(transaction);
-    entries.push((text_value("tid"), tid_value(transaction.tid)));
-    entries.push((text_value("size"), Value::Int(entry.size.into())));
-    entries.extend(extension_entries(transaction)?);
-    Ok(Value::Dict(entries))
+    let mut own = metadata_entries(transaction);
+    own.push((text_value("tid"), tid_value(transaction.tid)));
+    own.push((text_value("size"), Value::Int(entry.size.into())));
+    let mut entries = extension_entries(transaction)?;
+    // As in the stock server, an application's entry never stands for one of these.
+    entries.retain(|(key, _)| own.iter().all(|(name, _)| name.as_str() != key.as_str()));
+    own.extend(entries);
+    Ok(Value::Dict(own))
 }
