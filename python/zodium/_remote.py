@@ -40,7 +40,14 @@ def undo_error(attributes):
 
 
 def undo_errors(attributes):
-    return POSException.MultipleUndoErrors(attributes.get("_errs"))
+    failures = attributes.get("_errs")
+    return POSException.MultipleUndoErrors([(oid, reason_of(why)) for oid, why in failures])
+
+
+def reason_of(why):
+    """Return a text, or the exception that a stock server has sent as a name and attributes."""
+    is_exception = isinstance(why, tuple) and len(why) == 2 and isinstance(why[0], str)
+    return exception(*why) if is_exception else why
 
 
 BY_NAME = {

@@ -22,7 +22,7 @@ from harness import package
 from harness.process import HOST, ServerProcess, free_port
 from persistent.mapping import PersistentMapping
 from ZODB.blob import Blob
-from ZODB.POSException import POSKeyError, ReadOnlyError
+from ZODB.POSException import POSKeyError, ReadOnlyError, UndoError
 from ZODB.utils import maxtid, p64, z64
 
 package.use()
@@ -295,6 +295,32 @@ def test_a_transaction_is_undone(server, open_storage):
     transaction.commit()
     with database.transaction() as connection:
         assert connection.root()["value"] == "old"
+
+
+def test_a_transaction_that_cannot_be_undone_says_why(server, open_storage):
+    database = ZODB.DB(open_storage(server))
+    with database.transaction() as connection:
+        connection.root()["child"] = PersistentMapping()
+    for value in "old", "new":
+        with database.transaction() as connection:
+            connection.root()["child"]["value"] = value
+    database.undo(database.undoLog(1, 2)[0]["id"])
+    with pytest.raises(UndoError) as refused:
+        transaction.commit()
+    transaction.abort()
+    assert "0x01" in str(refused.value)
+
+
+def test_an_extension_does_not_replace_what_a_history_says_itself(server, open_storage):
+    database = ZODB.DB(open_storage(server))
+    with database.transaction() as connection:
+        connection.root()["value"] = 1
+        entered = {"user_name": "other", "time": 5, "size": 3, "tid": "x", "more": 1}
+        for name, value in entered.items():
+            connection.transaction_manager.get().setExtendedInfo(name, value)
+    (entry,) = database.history(p64(0))
+    assert (entry["more"], entry["tid"]) == (1, database.lastTransaction())
+    assert entry["size"] > 3 and entry["time"] > 5 and "other" not in entry["user_name"]
 
 
 def test_gevent_is_refused_with_the_reason():
