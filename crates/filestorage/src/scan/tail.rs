@@ -1,8 +1,9 @@
 //! Decides whether the end of a data file is unfinished or damaged.
 //!
 //! Bytes that are no whole transaction are cut only if a crash may have left them of the last
-//! write. They are damage in two cases: a whole transaction follows, or the two lengths show that
-//! the transaction was written to its end. Cutting would then destroy committed data.
+//! write. They are damage in two cases: a whole transaction follows, be it at another place than it
+//! was written to, or the two lengths show that the transaction was written to its end. Cutting
+//! would then destroy committed data.
 //!
 //! A crash leaves one of these:
 //! - a write that is cut short;
@@ -20,10 +21,12 @@ use super::entries::{Step, TransactionEntry};
 use super::scanner::Scan;
 use crate::FileStorageError;
 use crate::format::{
-    DATA_HEADER_BYTES, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,
+    DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, STATUS_CHECKPOINT, STATUS_OFFSET,
     TRANSACTION_HEADER_BYTES, TransactionHeader, u64_at,
 };
 
+/// Transactions in a row that show that bytes before them are missing, or too many.
+const SHIFTED_MIN: usize = 8;
 /// Bytes read at once in a search.
 const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes read at once for a single place.
@@ -194,8 +197,9 @@ impl Tail<'_> {
             self.read(bytes, position)?;
             let starts = count - TRANSACTION_HEADER_BYTES + 1;
             for at in 0..starts {
-                if self.may_begin(position + at as u64, &bytes[at..])
-                    && self.begins(position + at as u64)
+                let start = position + at as u64;
+                if self.may_begin(start, &bytes[at..])
+                    && (self.begins(start) || self.begins_shifted(start))
                 {
                     return Ok(true);
                 }
@@ -220,6 +224,43 @@ impl Tail<'_> {
         let Ok(Step::Transaction(entry)) = scan.transaction(position) else { return false };
         let mut records = 0;
         scan.each_record(&entry, |_| records += 1).is_ok() && records > 0
+    }
+
+    /// Whether transactions whose records all name positions at the same distance begin here, as
+    /// where bytes before them are missing, or were inserted. They are several, or go on up to the
+    /// end of the file: what is inside the data of a record of a torn write does not count.
+    fn begins_shifted(&self, mut position: u64) -> bool {
+        let (mut scan, mut shift) = (self.look(), None);
+        for _ in 0..SHIFTED_MIN {
+            let Ok(Step::Transaction(entry)) = scan.transaction(position) else { return false };
+            let found = self.shift_of(&entry);
+            if found.is_none() || found != *shift.get_or_insert(found) {
+                return false;
+            }
+            position = entry.next_position();
+            if position == self.end {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// How far the position that all records of a transaction name is from its own; `None` if they
+    /// disagree, or there are none.
+    fn shift_of(&self, entry: &TransactionEntry) -> Option<u64> {
+        let (mut position, mut shift) = (entry.records_start(), None);
+        while position < entry.records_end() {
+            let mut bytes = [0; DATA_HEADER_BYTES];
+            let is_there = self.read(&mut bytes, position).ok()?;
+            let header = DataHeader::parse(&bytes);
+            let found = header.transaction.wrapping_sub(entry.position);
+            position = position.checked_add(header.record_bytes())?;
+            let is_sound = is_there && header.tid == entry.tid() && position <= entry.records_end();
+            if !is_sound || found != *shift.get_or_insert(found) {
+                return None;
+            }
+        }
+        shift
     }
 
     /// The header at the start of the tail; `None` when the tail is shorter than a header.

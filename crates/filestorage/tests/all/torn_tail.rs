@@ -182,6 +182,27 @@ fn zeroed_piece_before_the_last_transaction_is_refused() {
     }
 }
 
+/// Whole transactions follow, each some bytes before or behind the position that its records name.
+#[test]
+fn bytes_that_are_missing_or_inserted_before_the_last_transaction_are_refused() {
+    let written = Written::new();
+    let starts: Vec<_> = written.positions().collect();
+    let start_of = |place| starts.iter().rev().find(|start| **start <= place).copied().unwrap();
+    for place in (starts[0]..written.last_position()).step_by(5) {
+        for count in [1, 8, 100] {
+            let end = place + count;
+            if end <= written.last_position() {
+                let mut damaged = written.bytes.clone();
+                damaged.drain(place..end);
+                check_refused(&damaged, start_of(place), &format!("{place}..{end} missing"));
+            }
+            let mut damaged = written.bytes.clone();
+            damaged.splice(place..place, vec![b'i'; count]);
+            check_refused(&damaged, start_of(place), &format!("{count} bytes more at {place}"));
+        }
+    }
+}
+
 #[test]
 fn data_that_hold_a_transaction_are_not_taken_for_one() {
     let written = Written::new();
