@@ -50,7 +50,9 @@ fn of_recovery(picture: &Picture) -> String {
     let unreadable = unreadable(picture);
     if unreadable.is_empty() {
         return "RECOVERING: the cluster starts by itself when all storages of the table are \
-                there; `zodium neo ctl start` starts it without those that are missing"
+                there. `zodium neo ctl start` starts it without those that are missing; if one of \
+                them may have later transactions, erase it (`zodium neo storage --reset`) before \
+                it comes back"
             .to_owned();
     }
     format!(
