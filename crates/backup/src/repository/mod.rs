@@ -17,6 +17,7 @@ mod hash;
 mod items;
 mod keyless;
 mod known;
+mod moments;
 mod opened;
 mod point;
 mod prune;

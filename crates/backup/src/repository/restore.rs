@@ -5,6 +5,7 @@ use zodium_types::{Oid, Tid};
 
 use super::chunk_store::tid_of;
 use super::items::{Item, Items};
+use super::moments::check_moment;
 use super::opened::Repository;
 use super::point::{Point, chunks_of, newest, points};
 use crate::BackupError;
@@ -28,28 +29,29 @@ pub trait BlobTarget {
 pub type ReadBlob<'r> =
     dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), BackupError>) -> Result<u64, BackupError> + 'r;
 
-/// The point that [`restore`] restores from.
+/// The point that [`restore`] restores from: the first one that has transaction `at`, or else the
+/// last one.
 ///
 /// # Errors
-/// `Refused` if there is no point; those of the repository.
+/// `Refused` if there is no point, or none that has all that was there at `at`; those of the
+/// repository.
 pub fn restored_point(repository: &Repository, at: Option<Tid>) -> Result<Point, BackupError> {
-    let covering = match at {
-        Some(at) => points(repository)?.into_iter().find(|point| point.last() >= at),
-        None => None,
+    let none = || BackupError::Refused(format!("{}: there is no restore point", repository.name()));
+    let Some(at) = at else {
+        return newest(repository)?.map(|(point, _)| point).ok_or_else(none);
     };
-    match covering {
-        Some(point) => Ok(point),
-        None => newest(repository)?.map(|(point, _)| point).ok_or_else(|| {
-            BackupError::Refused(format!("{}: there is no restore point", repository.name()))
-        }),
-    }
+    let points = points(repository)?;
+    let covering = points.iter().find(|point| point.last() >= at);
+    let point = covering.or(points.last()).ok_or_else(none)?;
+    check_moment(repository, &points, point, at)?;
+    Ok(point.clone())
 }
 
 /// Restores what was there after transaction `at`, or else at the last point. Blobs come before
 /// their transactions. Gives the point, and the number of transactions.
 ///
 /// # Errors
-/// `Refused` if there is no point; `Damaged`; those of the targets.
+/// Those of [`restored_point`]; `Damaged`; those of the targets.
 pub fn restore(
     repository: &Repository,
     at: Option<Tid>,

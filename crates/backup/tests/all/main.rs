@@ -4,4 +4,5 @@
 
 mod archives;
 mod memory;
+mod moments;
 mod packs;
