@@ -259,6 +259,13 @@ def tids_of(path):
     return tids
 
 
+def packed_tids_of(path):
+    storage = FileStorage(str(path), read_only=True)
+    tids = [transaction.tid for transaction in storage.iterator() if transaction.status == "p"]
+    storage.close()
+    return tids
+
+
 def test_any_transaction_is_restored_to_the_byte(run, path, tmp_path, seeded):
     repository = Repository(run, tmp_path / "backups")
     repository.back_up(path)
@@ -267,7 +274,12 @@ def test_any_transaction_is_restored_to_the_byte(run, path, tmp_path, seeded):
         repository.back_up(path, *["--quick"] * seeded.randrange(2))
     assert repository.verify()[0] == 0 and repository.verify("--quick")[0] == 0
     data = path.read_bytes()
-    for number, tid in enumerate(seeded.sample(tids_of(path), 6)):
+    # Of what was there before the pack it may have removed a part.
+    *before, packed = packed_tids_of(path)
+    code, _, said = run("restore", repository.folder, tmp_path / "no.fs", "--at", before[-1].hex())
+    assert code == 2 and packed.hex() in said and not list(tmp_path.glob("no.fs*"))
+    tids = [tid for tid in tids_of(path) if tid >= packed]
+    for number, tid in enumerate(seeded.sample(tids, min(6, len(tids)))):
         output = tmp_path / f"{number}.fs"
         assert repository.restore(output, "--at", tid.hex())["last"] == tid.hex()
         restored = output.read_bytes()
@@ -383,3 +395,30 @@ def test_pruned_points_are_gone_and_the_others_whole(run, path, tmp_path, seeded
     output = tmp_path / "out.fs"
     repository.restore(output)
     assert path.read_bytes().startswith(output.read_bytes())
+
+
+def test_a_restore_that_fails_or_is_killed_leaves_nothing_in_the_way(run, path, tmp_path):
+    backups, output, blobs = tmp_path / "backups", tmp_path / "out.fs", tmp_path / "blobs"
+    assert run("backup", path, backups)[0] == 0
+    # What a killed restore leaves.
+    (tmp_path / "out.fs.part").write_bytes(path.read_bytes()[:-100])
+    (tmp_path / "out.fs.part.index").write_bytes(b"old")
+    blobs.mkdir()
+    (blobs / ".restoring").touch()
+    (blobs / "old.blob").touch()
+    assert run("restore", backups, output, "--blob-dir", blobs)[0] == 0
+    assert output.read_bytes() == path.read_bytes()
+    assert not list(tmp_path.glob("out.fs.part*"))
+    assert not (blobs / "old.blob").exists()
+    before = set(tmp_path.iterdir())
+    # A blob may be a wrong one.
+    (blobs / "other.blob").touch()
+    code, _, said = run("restore", backups, tmp_path / "other.fs", "--blob-dir", blobs)
+    assert code == 2 and "not empty" in said
+    for chunk in (found for found in (backups / "chunks").rglob("*") if found.is_file()):
+        content = bytearray(chunk.read_bytes())
+        content[len(content) // 2] ^= 1
+        chunk.write_bytes(content)
+    code, _, said = run("restore", backups, tmp_path / "other.fs")
+    assert code != 0 and "damaged" in said
+    assert set(tmp_path.iterdir()) == before

@@ -12,7 +12,7 @@ use rustix::fs::{Advice, fadvise};
 use serde_json::json;
 use zodium_backup::BackupError;
 use zodium_backup::repository::{
-    BlobTarget, RestoreTarget, is_repository, restore, restored_point,
+    BlobTarget, Point, Repository, RestoreTarget, is_repository, restore, restored_point,
 };
 use zodium_backup::repozo::{self, Date};
 use zodium_storage::LogItem;
@@ -20,9 +20,11 @@ use zodium_tools::load::{LocalRestore, Restore};
 use zodium_tools::{ToolError, parse_tid};
 use zodium_types::{Oid, Tid};
 
+use super::blob_part::BlobPart;
 use super::blobs::BlobFolder;
 use super::open::{OpenArguments, Writable};
 use super::output::Output;
+use super::part::Part;
 use super::repositories::{RepositoryArguments, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
@@ -43,7 +45,7 @@ pub(crate) struct RestoreOptions {
     #[command(flatten)]
     repository: RepositoryArguments,
 
-    /// Restore blobs too, to this blob directory
+    /// Restore blobs too, to this blob directory, which must be empty or absent
     #[arg(long, value_name = "DIRECTORY")]
     blob_dir: Option<PathBuf>,
 
@@ -91,30 +93,28 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
         bail!("{} exists already; restore to another path", options.output);
     }
     let repository = options.repository.open(&options.source)?;
-    if restored_point(&repository, at)?.python_2 {
-        name.begin_for_python_2()?;
-    }
-    let Writable::Local(storage) = OpenArguments::default().write(&name, true)? else {
-        bail!("restore to a data file or to sqlite://PATH, and serve that");
+    let python_2 = restored_point(&repository, at)?.python_2;
+    let part = Part::begin(&name)?;
+    let blobs = match options.blob_dir.as_deref().map(BlobPart::begin).transpose() {
+        Ok(blobs) => blobs,
+        Err(error) => {
+            part.discard();
+            return Err(error);
+        }
     };
-    let folder = options.blob_dir.as_deref().map(BlobFolder::open).transpose()?;
-    let progress = Progress::new(format!("restoring {}", options.output));
-    let target = LocalRestore::new(&*storage);
-    let mut target = Target { target, cached: Cached::of(&name), bytes: 0 };
-    let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
-    let report = |done, total| progress.report(done, total);
-    let restored = restore(&repository, at, &mut target, blobs, &report);
-    let finished = match &restored {
-        Ok(_) => Box::new(target.target).finish(),
-        Err(_) => Ok(Tid::ZERO),
+    let (point, transactions, last) = match write(options, &repository, at, &part.name, python_2) {
+        Ok(written) => {
+            // A storage that is there has its blobs.
+            blobs.map_or(Ok(()), BlobPart::finish)?;
+            part.finish()?;
+            written
+        }
+        Err(error) => {
+            part.discard();
+            blobs.into_iter().for_each(BlobPart::discard);
+            return Err(error);
+        }
     };
-    if let Some(folder) = &folder {
-        folder.finish();
-    }
-    let closed = storage.close();
-    let (point, transactions) = restored?;
-    let last = finished?;
-    closed?;
     let mut output = Output::new()?;
     match options.json {
         true => output.line(json!({
@@ -129,6 +129,41 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Restores into a new storage; the point, the number of transactions, and the last one.
+fn write(
+    options: &RestoreOptions,
+    repository: &Repository,
+    at: Option<Tid>,
+    name: &StorageName,
+    python_2: bool,
+) -> Result<(Point, u64, Tid)> {
+    if python_2 {
+        name.begin_for_python_2()?;
+    }
+    let Writable::Local(storage) = OpenArguments::default().write(name, true)? else {
+        bail!("restore to a data file or to sqlite://PATH, and serve that");
+    };
+    let folder = options.blob_dir.as_deref().map(BlobFolder::open).transpose()?;
+    let progress = Progress::new(format!("restoring {}", options.output));
+    let target = LocalRestore::new(&*storage);
+    let mut target = Target { target, cached: Cached::of(name), bytes: 0 };
+    let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
+    let report = |done, total| progress.report(done, total);
+    let restored = restore(repository, at, &mut target, blobs, &report);
+    let finished = match &restored {
+        Ok(_) => Box::new(target.target).finish(),
+        Err(_) => Ok(Tid::ZERO),
+    };
+    if let Some(folder) = &folder {
+        folder.finish();
+    }
+    let closed = storage.close();
+    let (point, transactions) = restored?;
+    let last = finished?;
+    closed?;
+    Ok((point, transactions, last))
 }
 
 /// Writes what is restored into a storage of this process.

@@ -1,0 +1,164 @@
+//! A storage that is written beside its place, and moved there when it is whole.
+//!
+//! Key decision: a file beside it is locked by its writer. So what a killed process has left is
+//! replaced, and what another one writes is not.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::storage_name::StorageName;
+
+/// What follows the name of a storage in that of the file that its writer locks.
+const LOCK_SUFFIX: &str = ".restoring";
+
+/// A data file or a database in SQLite that is not whole yet.
+pub(super) struct Part {
+    /// The storage that is written.
+    pub(super) name: StorageName,
+    written: PathBuf,
+    output: PathBuf,
+    lock_path: PathBuf,
+    /// Keeps the lock.
+    _lock: File,
+}
+
+impl Part {
+    /// Begins the storage `output`, which must not exist. Replaces what a killed process has left.
+    pub(super) fn begin(output: &StorageName) -> Result<Part> {
+        let (name, written, output) = match output {
+            StorageName::File(path) => {
+                let part = with_suffix(path, ".part");
+                (StorageName::File(part.clone()), part, path.clone())
+            }
+            // The stem of its name is the name of the cluster.
+            StorageName::Sqlite(path) => {
+                let part = path.with_extension("part");
+                (StorageName::Sqlite(part.clone()), part, path.clone())
+            }
+            _ => bail!("restore to a data file or to sqlite://PATH, and serve that"),
+        };
+        let lock_path = with_suffix(&written, LOCK_SUFFIX);
+        let cannot = || format!("cannot create {}", lock_path.display());
+        let file = File::options().create(true).truncate(false).write(true).open(&lock_path);
+        let file = file.with_context(cannot)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                bail!("{}: another restore is writing it; wait for its end", written.display())
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+        }
+        if output.metadata().is_ok_and(|found| found.len() > 0) {
+            bail!("{} exists already; restore to another path", output.display());
+        }
+        let old = written.exists().then(|| written.clone());
+        for old in old.into_iter().chain(sides(&written)?) {
+            fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
+        }
+        Ok(Part { name, written, output, lock_path, _lock: file })
+    }
+
+    /// Moves it to its place, its side files first. It must be closed.
+    pub(super) fn finish(self) -> Result<()> {
+        for side in sides(&self.written)? {
+            let suffix = suffix_of(&side, &self.written).unwrap_or_default();
+            rename(&side, &with_suffix(&self.output, suffix))?;
+        }
+        rename(&self.written, &self.output)?;
+        let cannot = || format!("cannot remove {}", self.lock_path.display());
+        fs::remove_file(&self.lock_path).with_context(cannot)
+    }
+
+    /// Removes it.
+    pub(super) fn discard(self) {
+        // What is left of it does no harm.
+        let _ = fs::remove_file(&self.written);
+        for side in sides(&self.written).unwrap_or_default() {
+            let _ = fs::remove_file(side);
+        }
+        let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+/// Renames a file, durably.
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    let folder = folder_of(to);
+    let renamed = fs::rename(from, to).and_then(|()| File::open(folder)?.sync_all());
+    renamed.with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
+}
+
+/// The files beside a storage whose names begin with its name.
+fn sides(path: &Path) -> Result<Vec<PathBuf>> {
+    let folder = folder_of(path);
+    let unreadable = || format!("cannot read {}", folder.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(unreadable)? {
+        let side = folder.join(entry.with_context(unreadable)?.file_name());
+        // Not a blob directory of the same name.
+        if suffix_of(&side, path).is_some() && side.is_file() {
+            found.push(side);
+        }
+    }
+    Ok(found)
+}
+
+/// What follows the name of a storage in that of a side file: `.index`, `-wal`.
+fn suffix_of<'s>(side: &'s Path, path: &Path) -> Option<&'s str> {
+    let name = path.file_name().and_then(OsStr::to_str)?;
+    let suffix = side.file_name().and_then(OsStr::to_str)?.strip_prefix(name)?;
+    (suffix.starts_with(['.', '-']) && suffix != LOCK_SUFFIX).then_some(suffix)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_replaces_an_old_one_and_is_moved_with_its_side_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a.fs.part"), b"old").unwrap();
+        fs::write(path("a.fs.part.index"), b"old").unwrap();
+        fs::write(path("a.fs.partial"), b"other").unwrap();
+        fs::write(path("a.fs.part.restoring"), b"").unwrap();
+        let name = StorageName::File(path("a.fs"));
+        let part = Part::begin(&name).unwrap();
+        assert!(Part::begin(&name).is_err(), "two writers");
+        assert!(!path("a.fs.part").exists() && !path("a.fs.part.index").exists());
+        fs::write(path("a.fs.part"), b"new").unwrap();
+        fs::write(path("a.fs.part.index"), b"index").unwrap();
+        assert!(!path("a.fs").exists());
+        part.finish().unwrap();
+        assert_eq!(fs::read(path("a.fs")).unwrap(), b"new");
+        assert_eq!(fs::read(path("a.fs.index")).unwrap(), b"index");
+        assert!(!path("a.fs.part").exists() && path("a.fs.partial").exists());
+        assert!(!path("a.fs.part.restoring").exists());
+        assert!(Part::begin(&name).is_err(), "it exists");
+    }
+
+    #[test]
+    fn a_part_that_is_given_up_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = Part::begin(&StorageName::Sqlite(folder.path().join("a.sqlite"))).unwrap();
+        fs::write(folder.path().join("a.part"), b"x").unwrap();
+        fs::write(folder.path().join("a.part-wal"), b"x").unwrap();
+        part.discard();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
