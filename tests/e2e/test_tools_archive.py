@@ -375,3 +375,17 @@ def test_what_a_prune_keeps_is_whole_beside_continued_points(run, archive, tmp_p
     assert run("backup", "--verify", repository)[0] == 0
     succeed(run, "restore", repository, tmp_path / "out.fs")
     assert (tmp_path / "out.fs").read_bytes() == path.read_bytes()
+
+
+def test_a_database_in_sqlite_is_followed_without_a_lock_against_itself(
+    run, archive, tmp_path, seeded
+):
+    path, database = tmp_path / "Data.fs", tmp_path / "q.sqlite"
+    write_database(path, seeded)
+    succeed(run, "copy", path, f"sqlite://{database}")
+    archiver = archive(f"sqlite://{database}")
+    archiver.wait(lambda status: status["state"] == "following", "following")
+    # It opens the database anew each second.
+    time.sleep(2.5)
+    assert archiver.status()["errors"] == 0, archiver.log()
+    assert archiver.stop() == 0

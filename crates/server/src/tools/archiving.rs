@@ -123,7 +123,7 @@ impl<'w> Watch<'w> {
 
     /// Makes the first restore point; `None` if the process is told to end.
     fn started(&mut self, followed: &Followed) -> Result<Option<Archiver<'w>>> {
-        let storage = followed.storage();
+        let storage = followed.storage()?;
         let progress = Progress::of_log(format!("backing {} up", storage.name()), &*storage);
         let advance = |bytes| progress.advance(bytes);
         let source = followed.source(&storage, &advance);
@@ -196,7 +196,7 @@ impl<'w> Watch<'w> {
             archiver.begin_rereading();
             *is_rereading = true;
         }
-        let storage = followed.storage();
+        let storage = followed.storage()?;
         let source = followed.source(&storage, &|_| ());
         let seconds = now();
         let step = archiver.step(&source, seconds)?;

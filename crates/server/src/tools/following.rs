@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use zodium_backup::repository::{BlobSource, Source};
 use zodium_filestorage::FileStorageError;
 use zodium_storage::{Read, StorageError};
@@ -20,7 +20,8 @@ const LOOKS_MAX: u32 = 20;
 
 /// A storage that others write to.
 pub(super) struct Followed {
-    readable: Readable,
+    /// `None` while it could not be opened anew.
+    readable: Option<Readable>,
     blobs: Option<Blobs>,
     size: u64,
     opened: Instant,
@@ -37,12 +38,13 @@ impl Followed {
         let readable = how.read(name)?;
         let blobs = Blobs::of(readable.client.as_ref(), blob_directory)?;
         let (size, opened) = (readable.storage.size(), Instant::now());
-        Ok(Followed { readable, blobs, size, opened, doubts: 0 })
+        Ok(Followed { readable: Some(readable), blobs, size, opened, doubts: 0 })
     }
 
     /// The storage as it is now.
-    pub(super) fn storage(&self) -> Arc<dyn Read> {
-        Arc::clone(&self.readable.storage)
+    pub(super) fn storage(&self) -> Result<Arc<dyn Read>> {
+        let readable = self.readable.as_ref().context("the storage is not open")?;
+        Ok(Arc::clone(&readable.storage))
     }
 
     /// What a backup reads.
@@ -57,7 +59,7 @@ impl Followed {
 
     /// Makes what was committed since visible; whether the storage was packed.
     pub(super) fn refresh(&mut self, how: &OpenArguments, name: &StorageName) -> Result<bool> {
-        let is_same = match (name, &self.readable.file) {
+        let is_same = match (name, self.readable.as_ref().and_then(|open| open.file.as_ref())) {
             (StorageName::File(_), Some(file)) => match file.refresh() {
                 // A writer may be in the middle of it.
                 Err(FileStorageError::Corrupt { .. }) if self.doubts < LOOKS_MAX => {
@@ -67,17 +69,20 @@ impl Followed {
                 refreshed => refreshed.map_err(StorageError::from)?,
             },
             (StorageName::Sqlite(_) | StorageName::Maria(_), _) => {
-                self.opened.elapsed() < DATABASE_INTERVAL
+                self.readable.is_some() && self.opened.elapsed() < DATABASE_INTERVAL
             }
             // These tell their clients.
-            _ => true,
+            _ => self.readable.is_some(),
         };
         self.doubts = 0;
         if !is_same {
-            self.readable = how.read(name)?;
+            // A database is locked as long as it is open.
+            self.readable = None;
+            self.readable = Some(how.read(name)?);
             self.opened = Instant::now();
         }
-        let before = std::mem::replace(&mut self.size, self.readable.storage.size());
+        let size = self.storage()?.size();
+        let before = std::mem::replace(&mut self.size, size);
         Ok(self.size < before)
     }
 }

@@ -154,18 +154,18 @@ fn watch_file(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> 
 }
 
 fn watch_database(how: &OpenArguments, name: &StorageName, mut printer: Printer) -> Result<()> {
-    let opened = how.read(name)?.storage;
+    let mut opened = how.read(name)?.storage;
     let mut last = opened.last_tid();
     printer.begin(&*opened, last)?;
     loop {
         thread::sleep(DATABASE_INTERVAL);
-        let storage = match name {
-            // A cluster tells its clients.
-            StorageName::Neo(_) => Arc::clone(&opened),
-            // What another process commits is seen by a storage that is opened anew.
-            _ => how.read(name)?.storage,
-        };
-        last = printer.log(&*storage, last, storage.last_tid())?;
+        // A cluster tells its clients. What another process commits to a database is seen by a
+        // storage that is opened anew; a database is locked as long as it is open.
+        if !matches!(name, StorageName::Neo(_)) {
+            drop(opened);
+            opened = how.read(name)?.storage;
+        }
+        last = printer.log(&*opened, last, opened.last_tid())?;
     }
 }
 
