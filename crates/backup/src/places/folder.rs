@@ -116,6 +116,11 @@ impl Place for Folder {
         fs::create_dir_all(&self.path).map_err(BackupError::io("create it", &self.path))?;
         Ok(Box::new(Locked { _folder: lock(&self.path)? }))
     }
+
+    /// All writers have one temporary file.
+    fn claim_new(&self) -> Result<Option<Box<dyn Claim>>, BackupError> {
+        self.claim().map(Some)
+    }
 }
 
 /// A folder that is locked. The system frees it when the process ends, and not before.

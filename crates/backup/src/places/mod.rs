@@ -62,6 +62,14 @@ pub trait Place: Send + Sync {
     /// # Errors
     /// `Refused` while there is another writer.
     fn claim(&self) -> Result<Box<dyn Claim>, BackupError>;
+
+    /// Keeps other writers out while the first object is created; `None` where they do no harm.
+    ///
+    /// # Errors
+    /// Those of [`Place::claim`].
+    fn claim_new(&self) -> Result<Option<Box<dyn Claim>>, BackupError> {
+        Ok(None)
+    }
 }
 
 /// The right to write to a place.

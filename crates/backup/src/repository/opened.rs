@@ -69,9 +69,16 @@ impl Repository {
             let what = format!("{}: no repository, and not empty", repository.place.path(""));
             return Err(BackupError::Refused(what));
         }
+        let claim = repository.place.claim_new()?;
         let text = FORMAT.to_owned() + &repository.key_line();
-        repository.place.create(FORMAT_OBJECT, text.into_bytes())?;
-        Ok(repository)
+        match repository.place.create(FORMAT_OBJECT, text.into_bytes())? {
+            true => Ok(repository),
+            // Another writer was faster, perhaps with another key.
+            false => {
+                drop(claim);
+                Repository::open_or_create(repository.place, key)
+            }
+        }
     }
 
     /// Whether a place is an encrypted repository.
@@ -107,4 +114,23 @@ impl Repository {
 /// Whether a folder is a repository of ours.
 pub fn is_repository(folder: &Path) -> bool {
     folder.join(FORMAT_OBJECT).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::places::Folder;
+
+    #[test]
+    fn a_folder_that_another_writer_has_claimed_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = || Box::new(Folder::new(folder.path()));
+        let claim = place().claim().unwrap();
+        let refused = Repository::open_or_create(place(), None).err().unwrap();
+        assert!(matches!(refused, BackupError::Refused(_)), "{refused}");
+        assert!(place().is_empty().unwrap());
+        drop(claim);
+        Repository::open_or_create(place(), None).unwrap();
+        assert!(Repository::open(place(), None).unwrap().is_some());
+    }
 }
