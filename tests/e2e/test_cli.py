@@ -425,3 +425,66 @@ def test_a_message_over_the_limit_closes_its_connection(tmp_path, start_server, 
     client.send_raw((1 << 17).to_bytes(4, "big"))
     assert client.socket.recv(1) == b""
     assert other.call("ping") is None
+
+
+def closed_pipe():
+    """The writing end of a pipe that nothing reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return open(writing, "wb")
+
+
+def full_device():
+    return open("/dev/full", "wb")
+
+
+@pytest.mark.parametrize("output", [closed_pipe, full_device])
+@pytest.mark.parametrize("command", ["serve", "resp", "explore"])
+def test_a_server_serves_on_when_its_greeting_cannot_be_written(tmp_path, binary, command, output):
+    path = tmp_path / "Data.fs"
+    path.write_bytes(b"FS30")
+    words = [command] if command == "resp" else [command, path]
+    port = free_port()
+    with output() as stdout:
+        server = subprocess.Popen(
+            [binary, *words, "-a", f"127.0.0.1:{port}"], stdout=stdout, stderr=subprocess.PIPE
+        )
+    try:
+        deadline = time.monotonic() + SECONDS
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            assert server.poll() is None and time.monotonic() < deadline, server.returncode
+            time.sleep(0.02)
+        server.terminate()
+        _, said = server.communicate(timeout=SECONDS)
+    finally:
+        server.kill()
+    assert server.returncode == 0, said
+    assert b"panicked" not in said
+
+
+@pytest.mark.parametrize(
+    "words", ["completions bash", "config show {}", "config check {}", "config convert {}"]
+)
+def test_a_closed_pipe_is_no_error(tmp_path, binary, words):
+    configuration = tmp_path / "zeo.conf"
+    path = tmp_path / "Data.fs"
+    configuration.write_text(
+        f"<zeo>\naddress 127.0.0.1:8100\n</zeo>\n<filestorage>\npath {path}\n</filestorage>\n"
+    )
+    with closed_pipe() as stdout:
+        command = [binary, *words.format(configuration).split()]
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_error_that_cannot_be_printed_ends_with_its_code(tmp_path, binary):
+    with full_device() as stderr:
+        command = [binary, "info", tmp_path / "none.fs"]
+        assert subprocess.run(command, stderr=stderr, timeout=SECONDS).returncode == 2
+    with full_device() as stdout:
+        command = [binary, "healthcheck", "--json", f"127.0.0.1:{free_port()}"]
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, timeout=SECONDS)
+    assert done.returncode == 1 and b"cannot write to standard output" in done.stderr

@@ -1,6 +1,5 @@
 //! `zodium config`: shows, checks and converts a configuration file.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,6 +8,8 @@ use clap::{Args, Subcommand};
 use zodium_configuration::{Configuration, ConfigurationError, NodeAdapter, StorageKind, Warning};
 use zodium_disk::explain_denied;
 use zodium_sql::MariaAddress;
+
+use crate::streams::{complain, print};
 
 /// Options of `zodium config`.
 #[derive(Debug, Args)]
@@ -47,11 +48,11 @@ pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
             let (mut configuration, warnings) = read(file)?;
             if hide_passwords(&mut configuration) {
                 let variable = MariaAddress::PASSWORD_VARIABLE;
-                eprintln!("a password of a database is not shown: give it in {variable}");
+                complain!("a password of a database is not shown: give it in {variable}");
             }
-            print((configuration, warnings))
+            show((configuration, warnings))
         }
-        ConfigCommand::Convert { file } => print(zodium_configuration::read_zeo_conf(file)?),
+        ConfigCommand::Convert { file } => show(zodium_configuration::read_zeo_conf(file)?),
     }
 }
 
@@ -71,7 +72,7 @@ fn check(file: &Path) -> Result<ExitCode> {
     warn(&warnings);
     let problems = configuration.check();
     for problem in &problems {
-        eprintln!("{}: {problem}", file.display());
+        complain!("{}: {problem}", file.display());
     }
     if !problems.is_empty() {
         return Ok(ExitCode::FAILURE);
@@ -83,11 +84,11 @@ fn check(file: &Path) -> Result<ExitCode> {
     ];
     if let Some((node, _)) = nodes.iter().find(|(_, is_configured)| *is_configured) {
         let file = file.display();
-        writeln!(std::io::stdout(), "{file}: can be run: zodium neo {node} -C {file}")?;
+        print(&format!("{file}: can be run: zodium neo {node} -C {file}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let names: Vec<_> = configuration.storages.iter().map(|storage| &*storage.name).collect();
-    writeln!(std::io::stdout(), "{}: can be served: {}", file.display(), names.join(", "))?;
+    print(&format!("{}: can be served: {}\n", file.display(), names.join(", ")))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,14 +109,14 @@ fn hide_passwords(configuration: &mut Configuration) -> bool {
     is_any
 }
 
-fn print((configuration, warnings): (Configuration, Vec<Warning>)) -> Result<ExitCode> {
+fn show((configuration, warnings): (Configuration, Vec<Warning>)) -> Result<ExitCode> {
     warn(&warnings);
-    std::io::stdout().write_all(configuration.to_toml()?.as_bytes())?;
+    print(&configuration.to_toml()?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn warn(warnings: &[Warning]) {
     for warning in warnings {
-        eprintln!("{warning}");
+        complain!("{warning}");
     }
 }

@@ -10,6 +10,7 @@ use zodium_client::direct::health;
 use zodium_types::Address;
 
 use crate::reach::ReachOptions;
+use crate::streams::print;
 
 /// Options of `zodium healthcheck`.
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ pub(crate) fn run(options: &HealthcheckOptions) -> Result<ExitCode> {
             (json!({ "status": "failed", "reason": format!("{error:#}") }), ExitCode::FAILURE)
         }
     };
-    println!("{answer}");
+    print(&format!("{answer}\n"))?;
     Ok(code)
 }
 

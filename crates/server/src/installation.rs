@@ -1,11 +1,12 @@
 //! Shell completions and manual pages, made from the definition of the command line.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
+
+use crate::streams::print;
 
 /// Options of `zodium completions`.
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ pub(crate) fn completions(options: &CompletionsOptions, mut command: Command) ->
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(options.shell, &mut command, name, &mut script);
-    io::stdout().write_all(&script).context("cannot print the completion script")
+    print(&String::from_utf8_lossy(&script)).map(drop)
 }
 
 /// Writes a manual page for `command` and one for each of its subcommands.

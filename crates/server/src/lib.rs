@@ -8,6 +8,8 @@
 //! dropped damaged records.
 
 #![forbid(unsafe_code)]
+// A failed write must not panic: `streams` prints.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod cli;
 mod config;
@@ -33,6 +35,7 @@ mod secrets;
 mod serve;
 mod setting_arguments;
 mod status;
+mod streams;
 mod supervisor;
 mod tools;
 
@@ -40,6 +43,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+
+use crate::streams::complain;
 
 /// Runs a command line, whose first argument is the name that the program was called by.
 ///
@@ -71,7 +76,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(code) => code,
         Err(Ok(usage)) => usage.exit(),
         Err(Err(error)) => {
-            eprintln!("zodium: {}", error_text::in_words(&error));
+            complain!("zodium: {}", error_text::in_words(&error));
             ExitCode::FAILURE
         }
     }

@@ -8,6 +8,7 @@ use anyhow::Result;
 use zodium_filestorage::FileStorageError;
 
 use crate::error_text::in_words;
+use crate::streams::complain;
 
 /// Exit code for what cannot be read or written, and for a wrong command line.
 pub(crate) const UNREADABLE: u8 = 2;
@@ -41,14 +42,14 @@ impl Lines {
     /// Ends a command that failed in the middle.
     pub(crate) fn failed(self, error: &anyhow::Error) -> Result<ExitCode> {
         self.finish()?;
-        eprintln!("zodium: {}", in_words(error));
+        complain!("zodium: {}", in_words(error));
         Ok(ExitCode::from(UNREADABLE))
     }
 
     /// Ends a command that failed.
     pub(crate) fn unreadable(self, error: &FileStorageError) -> Result<ExitCode> {
         self.finish()?;
-        eprintln!("zodium: {error}");
+        complain!("zodium: {error}");
         Ok(ExitCode::from(UNREADABLE))
     }
 }

@@ -22,6 +22,7 @@ use crate::serve::listening::Accepting;
 use crate::serve::signals::{Ending, Signals, Wish};
 use crate::serve::{limits, resp, tls, workers};
 use crate::setting_arguments::{OfResp, SettingArguments};
+use crate::streams::greet;
 use crate::{monitoring, panics, supervisor};
 
 /// How long a stop waits for clients to receive their last answers.
@@ -142,9 +143,9 @@ async fn serve(
     let _monitor = monitoring::start(monitor, Arc::clone(&watched) as _, messages)?;
     let listeners = bound.listen(tls.as_ref(), Protocol::default())?;
     if configuration.log.format == LogFormat::Human {
-        for listener in &listeners {
-            println!("Serving RESP on {}", listener.address());
-        }
+        let lines =
+            listeners.iter().map(|listener| format!("Serving RESP on {}\n", listener.address()));
+        greet(&lines.collect::<String>());
     }
     let accepting = Accepting::start(listeners, &workers);
     let answering = Arc::clone(&workers);

@@ -14,6 +14,7 @@ use zodium_types::Address;
 
 use crate::resp_copy::{self, Copied};
 use crate::serve::resp;
+use crate::streams::print;
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -64,7 +65,7 @@ pub(crate) fn run(options: &ImportOptions) -> Result<ExitCode> {
         return Err(error);
     }
     let figures = server.finish_import().context("cannot write the keys")?;
-    println!("Imported {figures} keys into {}", target.display());
+    print(&format!("Imported {figures} keys into {}\n", target.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,10 +76,12 @@ fn copy(options: &ImportOptions, address: &Address) -> Result<ExitCode> {
     import(&server, &options.source)?;
     let Copied { keys, kept } =
         resp_copy::copy(&server, address, password.as_deref(), options.replace)?;
-    println!("Copied {keys} keys to {address}");
+    let mut report = format!("Copied {keys} keys to {address}\n");
     if kept > 0 {
-        println!("{kept} keys were there already and were left as they are; see --replace");
+        let left = "were there already and were left as they are; see --replace";
+        report += &format!("{kept} keys {left}\n");
     }
+    print(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 

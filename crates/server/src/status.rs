@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use zodium_types::{Address, Tid};
 
 use crate::healthcheck::seconds;
 use crate::reach::{Destination, ReachOptions};
+use crate::streams::print;
 
 /// The pause between two looks, unless `--watch` names one.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -101,7 +102,9 @@ pub(crate) fn run(options: &StatusOptions) -> Result<ExitCode> {
             }
         };
         let is_drawn = stdout().is_terminal() && !options.json;
-        print(&format!("{}{text}", if is_drawn { CLEAR } else { "" }))?;
+        if !print(&format!("{}{text}", if is_drawn { CLEAR } else { "" }))? {
+            return Ok(ExitCode::SUCCESS);
+        }
         std::thread::sleep(pause);
     }
 }
@@ -112,15 +115,6 @@ fn ask(server: &Destination, limit: Duration) -> Result<Answers> {
         bail!("{} serves no storage", server.address);
     }
     Ok(Answers { at: Instant::now(), storages })
-}
-
-/// Ends the process without an error when the reader has ended.
-fn print(text: &str) -> Result<()> {
-    let mut output = stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        written => Ok(written?),
-    }
 }
 
 impl StatusOptions {

@@ -20,6 +20,7 @@ use super::check;
 use super::monitoring::{MonitoredNode, words};
 use super::node_kind::{NodeKind as _, asked_to_stop, listen};
 use super::options::{Storage, StorageOptions};
+use crate::streams::complain;
 use crate::supervisor::{self, Watchdog};
 use crate::{logging, monitoring, panics};
 
@@ -206,7 +207,7 @@ fn path(database: &str) -> Result<PathBuf> {
         bail!("--database with cksumvfs=1 is not implemented; use a plain database");
     }
     if !pragmas.is_empty() {
-        eprintln!("zodium: ignoring {pragmas:?}: the journal, and when it is synced, are ours");
+        complain!("zodium: ignoring {pragmas:?}: the journal, and when it is synced, are ours");
     }
     Ok(path.into())
 }

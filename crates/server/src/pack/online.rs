@@ -11,6 +11,7 @@ use zodium_pickle::Value;
 
 use super::Outcome;
 use crate::reach::Destination;
+use crate::streams::complain;
 
 /// For the connection and for what is answered at once.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -78,7 +79,7 @@ impl Waiting {
     fn show(&self) {
         match &self.bar {
             Some(bar) => bar.tick(),
-            None => eprintln!("the server packs, {} s", self.started.elapsed().as_secs()),
+            None => complain!("the server packs, {} s", self.started.elapsed().as_secs()),
         }
     }
 }

@@ -10,6 +10,7 @@ use zodium_net::Listener;
 use zodium_types::{Address, Tid};
 
 use super::storages::{OpenStorage, Storages};
+use crate::streams::greet;
 
 /// Prints addresses, storages, and how to connect.
 pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
@@ -30,7 +31,7 @@ pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[List
     }
     warn_of_exposure(listeners);
     if format == LogFormat::Human {
-        greet(storages, listeners);
+        greet(&greeting(storages, listeners));
     }
 }
 
@@ -62,14 +63,15 @@ pub(super) fn is_reachable(address: &Address) -> bool {
     }
 }
 
-fn greet(storages: &Storages, listeners: &[Listener]) {
-    println!("Zodium {} serves", env!("CARGO_PKG_VERSION"));
+/// What a server prints at its start, for people.
+fn greeting(storages: &Storages, listeners: &[Listener]) -> String {
+    let mut text = format!("Zodium {} serves\n", env!("CARGO_PKG_VERSION"));
     for OpenStorage { name, storage, file, .. } in storages.iter() {
         let kept = storage.reader();
         let is_of_python_2 = file.as_ref().is_some_and(|file| file.magic() == Magic::Fs21);
-        println!("  storage {name}: {}", kept.name());
-        println!(
-            "    size {}, {} objects, last transaction {}{}{}",
+        text += &format!("  storage {name}: {}\n", kept.name());
+        text += &format!(
+            "    size {}, {} objects, last transaction {}{}{}\n",
             ByteSize(kept.size()),
             kept.object_count(),
             moment(storage.last_tid()),
@@ -79,18 +81,19 @@ fn greet(storages: &Storages, listeners: &[Listener]) {
     }
     for listener in listeners {
         let tls = if listener.has_tls() { ", with TLS" } else { "" };
-        println!("  listening on {}{tls}", listener.address());
+        text += &format!("  listening on {}{tls}\n", listener.address());
     }
     if let Some(listener) = listeners.first() {
-        println!("Connect from Python (pip install ZEO):");
-        println!("  import ZEO");
+        text += "Connect from Python (pip install ZEO):\n  import ZEO\n";
         let address = python_address(listener.address());
         if listener.has_tls() {
-            println!("  db = ZEO.DB({address}, ssl=context)  # ssl.SSLContext with a certificate");
+            let context = "ssl=context)  # ssl.SSLContext with a certificate";
+            text += &format!("  db = ZEO.DB({address}, {context}\n");
         } else {
-            println!("  db = ZEO.DB({address})");
+            text += &format!("  db = ZEO.DB({address})\n");
         }
     }
+    text
 }
 
 fn moment(tid: Tid) -> String {

@@ -10,6 +10,8 @@ use zodium_types::Tid;
 
 use crate::supervisor;
 
+use crate::streams::complain;
+
 /// How often the file is written while nothing else happens.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -90,7 +92,7 @@ impl StatusFile {
             false => self.json(state, lag, error),
         };
         if let Err(error) = replace(path, &text) {
-            eprintln!("zodium: cannot write {}: {error}", path.display());
+            complain!("zodium: cannot write {}: {error}", path.display());
         }
     }
 

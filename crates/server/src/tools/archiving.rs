@@ -24,6 +24,7 @@ use super::open::OpenArguments;
 use super::storage_name::StorageName;
 use crate::error_text::in_words;
 use crate::progress::Progress;
+use crate::streams::complain;
 use crate::supervisor;
 
 /// Wait after an error; it doubles with each further one.
@@ -131,7 +132,7 @@ impl<'w> Watch<'w> {
         let started = self.insist(|watch| Ok(Archiver::start(watch.task.repository, &backup)?))?;
         let Some((archiver, summary)) = started else { return Ok(None) };
         let BackupSummary { point, stored_bytes, .. } = summary;
-        eprintln!(
+        complain!(
             "zodium: archiving {} from point {} on, at transaction {}; {} stored",
             storage.name(),
             point.number,
@@ -262,7 +263,7 @@ impl Trouble {
             .as_ref()
             .is_some_and(|(said, at)| said == error && at.elapsed() < MESSAGE_INTERVAL);
         if !is_said {
-            eprintln!("zodium: {error}; trying again");
+            complain!("zodium: {error}; trying again");
             self.said = Some((error.to_owned(), Instant::now()));
         }
         let pause = PAUSE_MIN.saturating_mul(1 << self.count.min(10)).min(PAUSE_MAX);
@@ -273,7 +274,7 @@ impl Trouble {
     fn is_over(&mut self) {
         self.count = 0;
         if self.said.take().is_some() {
-            eprintln!("zodium: works again");
+            complain!("zodium: works again");
         }
     }
 }

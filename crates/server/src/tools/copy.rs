@@ -24,6 +24,7 @@ use super::remote::ServerRestore;
 use super::storage_name::StorageName;
 use super::view::ViewArguments;
 use crate::progress::Progress;
+use crate::streams::complain;
 
 /// Options of `zodium copy`.
 #[derive(Debug, Args)]
@@ -74,7 +75,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         bail!("the storage to copy to has transactions already: see --incremental");
     }
     if there > Tid::ZERO && !is_prefix(how, &to, &*source, TidRange::until(there))? {
-        eprintln!("zodium: what is there already differs from what would be copied");
+        complain!("zodium: what is there already differs from what would be copied");
         return Ok(ExitCode::from(DIFFERENT));
     }
     if to.is_absent() && source.is_of_python_2() {
@@ -105,12 +106,12 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     }
     output.flush()?;
     if left > 0 {
-        eprintln!(
+        complain!(
             "zodium: {left} records are of blobs, whose files were not copied: see --to-blob-dir"
         );
     }
     if !is_equal {
-        eprintln!("zodium: the copy differs from its source");
+        complain!("zodium: the copy differs from its source");
         return Ok(ExitCode::from(DIFFERENT));
     }
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,5 @@
 //! `zodium explore`.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::open::StorageArguments;
 use super::storage_name::StorageName;
 use crate::listen_error::cannot_listen;
 use crate::serve::signals::{Signals, Wish};
+use crate::streams::{complain, print};
 
 /// Options of `zodium explore`.
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     let explorer = Explorer::new(ExplorerOptions { storage, name: shown.clone(), hosts, undo });
     let server = HttpServer::start(listener, "explorer", Arc::new(explorer));
     let server = server.with_context(|| format!("cannot serve pages on {address}"))?;
-    announce(&shown, bound, options.json)?;
+    announce(&shown, bound, options.json);
     wait_for_the_end()?;
     drop(server);
     Ok(ExitCode::SUCCESS)
@@ -81,18 +81,19 @@ fn place_of(options: &Options) -> String {
     }
 }
 
-fn announce(name: &str, bound: SocketAddr, json: bool) -> Result<()> {
-    let mut output = std::io::stdout().lock();
+/// Prints where it listens. It serves on if nothing reads that.
+fn announce(name: &str, bound: SocketAddr, json: bool) {
     let url = format!("http://{bound}/");
-    match json {
-        true => writeln!(output, "{}", json!({ "name": name, "url": url }))?,
-        false => writeln!(output, "Exploring {name} at {url}")?,
+    let printed = match json {
+        true => print(&format!("{}\n", json!({ "name": name, "url": url }))),
+        false => print(&format!("Exploring {name} at {url}\n")),
+    };
+    if let Err(error) = printed {
+        complain!("zodium: {error:#}; exploring {name} at {url}");
     }
-    output.flush()?;
     if !bound.ip().is_loopback() {
-        eprintln!("zodium: {bound} is not only for this machine, and there is no password");
+        complain!("zodium: {bound} is not only for this machine, and there is no password");
     }
-    Ok(())
 }
 
 fn host_of(address: &Address) -> &str {

@@ -51,6 +51,7 @@ use zodium_tools::ToolError;
 pub(crate) use check_options::CheckOptions;
 
 use crate::error_text::in_words;
+use crate::streams::complain;
 
 /// Exit code for a difference, and for damage.
 const DIFFERENT: u8 = 1;
@@ -168,6 +169,6 @@ fn finished(outcome: Result<ExitCode>) -> Result<ExitCode> {
         _ if is_damaged_backup => DIFFERENT,
         _ => IMPOSSIBLE,
     };
-    eprintln!("zodium: {}", in_words(&error));
+    complain!("zodium: {}", in_words(&error));
     Ok(ExitCode::from(code))
 }

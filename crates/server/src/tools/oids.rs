@@ -11,6 +11,7 @@ use super::DIFFERENT;
 use super::open::StorageArguments;
 use super::output::Output;
 use super::view::ViewArguments;
+use crate::streams::complain;
 
 /// Options of `zodium oids`.
 #[derive(Debug, Args)]
@@ -51,7 +52,7 @@ pub(super) fn run(options: &OidsOptions) -> Result<ExitCode> {
     match trace.unreadable() {
         0 => Ok(ExitCode::SUCCESS),
         count => {
-            eprintln!("zodium: the references of {count} records cannot be read");
+            complain!("zodium: the references of {count} records cannot be read");
             Ok(ExitCode::from(DIFFERENT))
         }
     }

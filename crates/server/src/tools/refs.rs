@@ -16,6 +16,7 @@ use super::open::StorageArguments;
 use super::output::Output;
 use super::shown::Shown;
 use super::view::ViewArguments;
+use crate::streams::complain;
 
 /// Options of `zodium refs`.
 #[derive(Debug, Args)]
@@ -157,7 +158,7 @@ fn print_referrers(
         print_path(objects, to, options.json, output)?;
     }
     if let Some(missing) = missing {
-        eprintln!("zodium: object {to}: {}", missing.in_words());
+        complain!("zodium: object {to}: {}", missing.in_words());
         if count == 0 && missing == Missing::Absent {
             bail!("and no object refers to it");
         }

@@ -10,6 +10,8 @@ use clap::Args;
 use zodium_backup::places::{Folder, Place};
 use zodium_backup::repository::{Key, Repository};
 
+use crate::streams::complain;
+
 /// What other users of the machine may do with a file.
 const OTHERS: u32 = 0o077;
 
@@ -41,7 +43,7 @@ impl RepositoryArguments {
         let context = || format!("cannot read the key file {}", path.display());
         let text = fs::read_to_string(path).with_context(context)?;
         if fs::metadata(path).with_context(context)?.permissions().mode() & OTHERS != 0 {
-            eprintln!("zodium: other users can read the key file {}: chmod 600", path.display());
+            complain!("zodium: other users can read the key file {}: chmod 600", path.display());
         }
         Key::parse(&text).with_context(|| path.display().to_string()).map(Some)
     }

@@ -9,10 +9,9 @@ mod run;
 mod text;
 mod values;
 
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use zodium_neo::ErrorCode;
 use zodium_neo_server::AskError;
@@ -20,6 +19,7 @@ use zodium_neo_server::AskError;
 use self::command::CtlCommand;
 pub(super) use self::text::{cell_letter, sort};
 use super::asking::AdminReach;
+use crate::streams::{complain, print};
 
 /// Options of `zodium neo ctl`.
 #[derive(Debug, Args)]
@@ -62,7 +62,9 @@ pub(super) fn run(options: &CtlOptions) -> Result<ExitCode> {
                 true => Some(format!("{:#}", outcome.json)),
                 false => outcome.text,
             };
-            text.map_or(Ok(()), |text| print(&(text + "\n")))?;
+            if let Some(text) = text {
+                print(&(text + "\n"))?;
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(AskError::Refused { code: ErrorCode::Denied, text }) => Ok(failed(&text)),
@@ -75,15 +77,6 @@ pub(super) fn run(options: &CtlOptions) -> Result<ExitCode> {
 
 /// Says why a command was not carried out, in neoctl's words.
 fn failed(text: &str) -> ExitCode {
-    eprintln!("{text}");
+    complain!("{text}");
     ExitCode::FAILURE
-}
-
-/// Prints to the standard output. That the reader has gone is no error.
-pub(super) fn print(text: &str) -> Result<()> {
-    let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed.context("cannot print"),
-    }
 }

@@ -20,7 +20,7 @@ use zodium_neo_server::AskError;
 use self::diagnosis::diagnose;
 use self::picture::Picture;
 use super::asking::AdminReach;
-use super::ctl::print;
+use crate::streams::print;
 
 /// The exit code when something is not well.
 const NOT_WELL: u8 = 3;
@@ -59,7 +59,9 @@ pub(super) fn run(options: &StatusOptions) -> Result<ExitCode> {
             Err(error) => format!("zodium: {error:#}\n"),
         };
         let clear = if stdout().is_terminal() { CLEAR } else { "" };
-        print(&format!("{clear}{text}\n"))?;
+        if !print(&format!("{clear}{text}\n"))? {
+            return Ok(ExitCode::SUCCESS);
+        }
         std::thread::sleep(Duration::from_secs(seconds));
     }
 }
