@@ -488,3 +488,11 @@ def test_an_error_that_cannot_be_printed_ends_with_its_code(tmp_path, binary):
         command = [binary, "healthcheck", "--json", f"127.0.0.1:{free_port()}"]
         done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, timeout=SECONDS)
     assert done.returncode == 1 and b"cannot write to standard output" in done.stderr
+
+
+def test_a_level_that_does_not_exist_is_refused_in_the_environment_too(tmp_path, zodium):
+    words = ("serve", tmp_path / "Data.fs", "-a", f"127.0.0.1:{free_port()}")
+    done = zodium(*words, env={**os.environ, "ZODIUM_LOG": "warning"})
+    assert done.returncode == 2
+    assert "none of error, warn, info, debug, trace, off" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -239,6 +239,7 @@ mod tests {
             ("--busy-poll=long", "a number of microseconds"),
             ("--checksums=half", "possible values: full, commit, off"),
             ("--address=nowhere", "is not an address"),
+            ("--log-level=warning", "is none of error, warn, info, debug, trace, off"),
             ("--blob-dir=", "give a path"),
             ("--ssl-key-password-file=a --ssl-key-password-file=b", "multiple times"),
         ] {

@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::de::DeValue;
 use toml::{Spanned, Value};
 
-use super::{Converted, Kind, Values, Written, string, unicode, zconfig_values};
+use super::{Converted, Kind, Values, Written, unicode, zconfig_values};
 use crate::names;
 use crate::surroundings::Surroundings;
 
@@ -55,16 +55,12 @@ impl Kind for Text {
     }
 }
 
-/// On the command line it is not checked here: the log accepts more forms there.
+/// The log's filter would take any other word as the name of a module, and be silent otherwise.
 impl Kind for Level {
     type Value = String;
 
     fn text(&self, text: &OsStr) -> Converted<String> {
-        Text.text(text)
-    }
-
-    fn toml(&self, value: &DeValue, _directory: &Path) -> Converted<String> {
-        let text = string(value)?;
+        let text = unicode(text)?;
         for part in text.split(',') {
             let level = part.rsplit_once('=').map_or(part, |(_, level)| level).trim();
             if !LEVELS.contains(&&level.to_lowercase()[..]) {
@@ -180,5 +176,8 @@ mod tests {
         }
         assert!(level("\"inof\"").unwrap_err().contains("did you mean \"info\""));
         assert!(level("\"info,\"").is_err() && level("\"a=\"").is_err());
+        assert!(Level.text(OsStr::new("info,zodium_zeo=debug")).is_ok());
+        let refused = Level.text(OsStr::new("warning")).unwrap_err();
+        assert!(refused.starts_with("\"warning\" is none of error, warn, info"), "{refused}");
     }
 }
