@@ -315,7 +315,7 @@ def test_a_storage_that_was_meant_to_be_read_is_healthy(monitored, tmp_path, sta
 def test_a_disk_that_fails_makes_it_unhealthy(monitored, wire, tmp_path):
     # A write beyond the limit on files' sizes fails, instead of ending the process.
     path = tmp_path / "Data.fs"
-    server, monitor = monitored(path=path, prefix=["env", "--ignore-signal=XFSZ"])
+    server, monitor = monitored(path=path, prefix=["env", "--default-signal=XFSZ"])
     client = wire(server)
     client.commit(1, [(oid_of(1), Z64, b"x" * 200_000)])
     used = monitor.status()["storages"][0]["size_bytes"]

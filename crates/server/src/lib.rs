@@ -14,6 +14,7 @@
 mod cli;
 mod config;
 mod error_text;
+mod file_size_limit;
 mod healthcheck;
 mod installation;
 mod lines;
@@ -52,6 +53,9 @@ use crate::streams::complain;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     secrets::leave_the_command_line(&arguments);
+    if let Err(error) = file_size_limit::make_an_error() {
+        complain!("zodium: a write over the limit of file sizes will end the program: {error}");
+    }
     let cli = cli::Cli::try_parse_from(arguments);
     let cli = cli.unwrap_or_else(|error| cli::improved(error).exit());
     let outcome = match cli.command {
