@@ -12,6 +12,9 @@ use zodium_types::{Address, Tid};
 use super::storages::{OpenStorage, Storages};
 use crate::streams::greet;
 
+/// The storage of a ZEO client that names none.
+const DEFAULT_NAME: &str = "1";
+
 /// Prints addresses, storages, and how to connect.
 pub(crate) fn announce(format: LogFormat, storages: &Storages, listeners: &[Listener]) {
     for OpenStorage { name, storage, .. } in storages.iter() {
@@ -83,15 +86,10 @@ fn greeting(storages: &Storages, listeners: &[Listener]) -> String {
         let tls = if listener.has_tls() { ", with TLS" } else { "" };
         text += &format!("  listening on {}{tls}\n", listener.address());
     }
-    if let Some(listener) = listeners.first() {
+    let names: Vec<_> = storages.iter().map(|storage| &*storage.name).collect();
+    if let (Some(listener), Some(name)) = (listeners.first(), storage_to_connect_to(&names)) {
         text += "Connect from Python (pip install ZEO):\n  import ZEO\n";
-        let address = python_address(listener.address());
-        if listener.has_tls() {
-            let context = "ssl=context)  # ssl.SSLContext with a certificate";
-            text += &format!("  db = ZEO.DB({address}, {context}\n");
-        } else {
-            text += &format!("  db = ZEO.DB({address})\n");
-        }
+        text += &format!("  {}\n", python_line(listener.address(), name, listener.has_tls()));
     }
     text
 }
@@ -107,10 +105,48 @@ fn moment(tid: Tid) -> String {
     }
 }
 
+/// The storage of ZEO's default name if there is one, else the first.
+fn storage_to_connect_to<'a>(names: &[&'a str]) -> Option<&'a str> {
+    names.iter().find(|name| **name == DEFAULT_NAME).or(names.first()).copied()
+}
+
+/// The line of Python that connects.
+fn python_line(address: &Address, storage: &str, has_tls: bool) -> String {
+    let mut arguments = python_address(address);
+    if storage != DEFAULT_NAME {
+        let escaped = storage.replace('\\', "\\\\").replace('\'', "\\'");
+        arguments += &format!(", storage='{escaped}'");
+    }
+    match has_tls {
+        true => {
+            format!("db = ZEO.DB({arguments}, ssl=context)  # an ssl.SSLContext with a certificate")
+        }
+        false => format!("db = ZEO.DB({arguments})"),
+    }
+}
+
 fn python_address(address: &Address) -> String {
     match address {
         Address::Tcp { host, port } if host == "0.0.0.0" => format!("('127.0.0.1', {port})"),
         Address::Tcp { host, port } => format!("('{host}', {port})"),
         Address::Unix(path) => format!("'{}'", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_python_names_a_storage_that_is_not_the_usual_one() {
+        let address: Address = "127.0.0.1:8100".parse().unwrap();
+        let line = |names: &[&str], has_tls| {
+            python_line(&address, storage_to_connect_to(names).unwrap(), has_tls)
+        };
+        assert_eq!(line(&["a", "1"], false), "db = ZEO.DB(('127.0.0.1', 8100))");
+        let named = "db = ZEO.DB(('127.0.0.1', 8100), storage='main'";
+        assert_eq!(line(&["main", "b"], false), format!("{named})"));
+        assert!(line(&["main"], true).starts_with(&format!("{named}, ssl=context)")));
+        assert!(line(&["it's"], false).ends_with("storage='it\\'s')"));
     }
 }
