@@ -102,8 +102,8 @@ pub(crate) enum Command {
     /// Reports the bytes, transactions and objects that are left out. Nothing is written to the
     /// damaged file.
     ///
-    /// Exit codes: 0 everything was copied, 1 something was left out, 2 the file cannot be read,
-    /// or the new one cannot be written.
+    /// Exit codes: 0 everything was copied, also if damage was mended, 1 something was left out, or
+    /// does not match its checksum, 2 the file cannot be read, or the new one cannot be written.
     Recover(RecoverOptions),
     #[command(flatten)]
     Tool(Box<ToolCommand>),
