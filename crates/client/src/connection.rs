@@ -80,15 +80,18 @@ pub(crate) struct Reading {
 
 impl Connection {
     /// Connects and performs the ZEO handshake. Until it is [established](Connection::establish),
-    /// every step is limited to `limit`, and invalidations are held back.
+    /// every step is limited to `limit`, and invalidations are held back. `accepted` is called when
+    /// the peer has accepted the connection, and has said nothing yet.
     pub(crate) fn open(
         address: &Address,
         tls: Option<&TlsSide>,
         limit: Duration,
         receiver: Arc<dyn Receiver>,
         patience: Patience,
+        accepted: impl FnOnce(),
     ) -> Result<Connection, ClientError> {
         let transport = Transport::open(address, tls, limit)?;
+        accepted();
         let failed = |error: io::Error| {
             let advice = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::UnexpectedEof if tls.is_none() => {

@@ -164,7 +164,9 @@ fn connect_to(
     let receiver = Arc::clone(&delivery);
     let tls = shared.tls.as_ref();
     let limit = HANDSHAKE_TIMEOUT.min(shared.options.silence_max);
-    let connection = Connection::open(address, tls, limit, receiver, shared.patience.clone())?;
+    let patience = shared.patience.clone();
+    let accepted = || shared.standing.note_silence(address, tls.is_some());
+    let connection = Connection::open(address, tls, limit, receiver, patience, accepted)?;
     let register = |read_only: bool| {
         let storage = Value::from(shared.options.storage.as_str());
         connection.call("register", &Value::tuple([storage, read_only.into()]))

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use zodium_transport::{Patience, TICK};
+use zodium_types::Address;
 
 use crate::ClientError;
 use crate::cache::Stream;
@@ -114,6 +115,24 @@ impl Standing {
         self.phase_changed.notify_all();
     }
 
+    /// Notes that a peer has accepted a connection, for waits that end before it answers.
+    pub(crate) fn note_silence(&self, address: &Address, has_tls: bool) {
+        let advice = match has_tls {
+            true => "",
+            false => {
+                "; if it speaks TLS, it waits for the client to do so: give the client a \
+                 certificate and `ssl_authenticate`"
+            }
+        };
+        let text = format!(
+            "{address} accepted the connection, but has not answered as a ZEO server{advice}"
+        );
+        let mut phase = self.phase.lock();
+        if let Phase::Connecting(reason) = &mut *phase {
+            *reason = text.into();
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         matches!(*self.phase.lock(), Phase::Closed)
     }
@@ -137,5 +156,26 @@ impl Default for Standing {
             phase: Mutex::new(Phase::Connecting("no connection was attempted yet".into())),
             phase_changed: Condvar::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::{Client, Options};
+
+    #[test]
+    fn a_peer_that_accepts_and_stays_silent_is_named() {
+        // The system accepts connections for it, and nothing answers.
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = peer.local_addr().unwrap().port();
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
+        let wait_timeout = Duration::from_millis(300);
+        let options = Options { wait_timeout, ..Options::new(address.clone()) };
+        let refused = Client::connect(options).err().unwrap();
+        let expected = format!("{address} accepted the connection, but has not answered");
+        assert!(refused.to_string().contains(&expected), "{refused}");
     }
 }
