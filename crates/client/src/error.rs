@@ -1,5 +1,6 @@
 //! Errors returned by the client API.
 
+use std::io;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -106,12 +107,43 @@ impl From<RemoteError<'_>> for ClientError {
 
 impl From<OpenError> for ClientError {
     fn from(error: OpenError) -> ClientError {
-        ClientError::disconnected(error)
+        match &error {
+            OpenError::Handshake { reason, .. } if is_not_tls(reason) => {
+                ClientError::disconnected(format!("{error}; the server seems to have no TLS"))
+            }
+            _ => ClientError::disconnected(error),
+        }
     }
+}
+
+/// Whether a TLS handshake failed because the peer's answer is not TLS.
+fn is_not_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let wrong = rustls::InvalidMessage::InvalidContentType;
+    inner.is_some_and(|error| *error == rustls::Error::InvalidMessage(wrong))
 }
 
 impl From<Interrupted> for ClientError {
     fn from(_: Interrupted) -> ClientError {
         ClientError::Interrupted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_tls_is_told_from_other_failures() {
+        let said = |error| {
+            let reason = io::Error::other(error);
+            let address = "127.0.0.1:8100".to_owned();
+            ClientError::from(OpenError::Handshake { address, reason }).to_string()
+        };
+        let not_tls = rustls::InvalidMessage::InvalidContentType;
+        let plain = said(rustls::Error::InvalidMessage(not_tls));
+        assert!(plain.ends_with("the server seems to have no TLS"), "{plain}");
+        let other = said(rustls::Error::HandshakeNotComplete);
+        assert!(!other.contains("no TLS"), "{other}");
     }
 }
