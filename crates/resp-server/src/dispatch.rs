@@ -11,11 +11,11 @@ use crate::client::{Client, Replies};
 use crate::commands::{Command, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
-use crate::local::{Letter, LocalServer};
+use crate::local::LocalServer;
 use crate::locking::stripes_of;
 use crate::memory::{Room, make_room};
 use crate::reply::Reply;
-use crate::{commands, objects, transaction};
+use crate::{commands, monitoring, objects, transaction};
 
 /// What follows a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,9 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     }
     let outcome = admitted.and_then(|admitted| match admitted {
         Admitted::Answered(after) => Ok(after),
-        Admitted::Runs(command) => run(local, client, command, arguments, &mut reply),
+        Admitted::Runs(command) => monitoring::shown(local, client, (command, arguments), || {
+            run(local, client, command, arguments, &mut reply)
+        }),
     });
     if client.is_caching.get() && !arguments.word(0).eq_ignore_ascii_case(b"client") {
         // It is for one command, or for one transaction.
@@ -114,9 +116,6 @@ fn admit(
         )));
     }
     client.note_command(command);
-    if local.server.clients.is_any_monitor() && !command.has(flags::SKIP_MONITOR) {
-        feed_monitors(local, client, arguments);
-    }
     let server = &*local.server;
     server.scripts.running.check_busy(&server.settings, command).map_err(refused)?;
     if command.has(flags::WRITE) {
@@ -131,7 +130,9 @@ fn admit(
         }
     }
     if objects::is_object(&local.server, command, arguments) {
-        let after = objects::read(local, client, command, arguments, reply);
+        let after = monitoring::shown(local, client, (command, arguments), || {
+            objects::read(local, client, command, arguments, reply)
+        });
         return after.map(Admitted::Answered).map_err(refused);
     }
     if client.queue.borrow().is_some() && !command.has(flags::CONTROL) {
@@ -203,21 +204,6 @@ fn run_data(
         make_room(server);
     }
     outcome
-}
-
-/// Sends a line about a command to all workers whose clients monitor.
-fn feed_monitors(local: &LocalServer, client: &Client, arguments: Arguments) {
-    let now = local.now.get();
-    let (seconds, micros) = (now / 1000, now % 1000 * 1000);
-    let (database, peer) = (client.database.get(), client.link.peer());
-    let mut line = format!("{seconds}.{micros:06} [{database} {peer}]");
-    for word in arguments.iter() {
-        line.push_str(" \"");
-        line.extend(word.iter().flat_map(|byte| byte.escape_ascii()).map(char::from));
-        line.push('"');
-    }
-    let line: std::sync::Arc<str> = line.into();
-    local.server.clients.send_to_all(|| Letter::Monitored { line: std::sync::Arc::clone(&line) });
 }
 
 /// The version of a reply after a command that may have changed it.

@@ -25,6 +25,7 @@ mod json;
 mod local;
 mod locking;
 mod memory;
+mod monitoring;
 mod objects;
 mod parked;
 mod parting;

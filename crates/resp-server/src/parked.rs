@@ -16,6 +16,7 @@ use zodium_types::Tid;
 use crate::Server;
 use crate::commands::Command;
 use crate::durability::{KeyLog, write_parked, write_time, write_unparked};
+use crate::monitoring::{Sender, show};
 use crate::unanswered::execute_unanswered;
 
 /// Most tokens of a connection that are parked at once.
@@ -204,6 +205,8 @@ pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Opt
     for (command, request) in &parcel.requests {
         hold.database = parcel.database;
         let outcome = execute_unanswered(server, &mut hold, command, request.arguments());
+        let sender = Sender { database: parcel.database, name: "zexec" };
+        show(&server.clients, hold.now, &sender, (command, request.arguments()));
         if let Err(fail) = outcome {
             let (name, error) = (command.name, fail.0);
             tracing::warn!(

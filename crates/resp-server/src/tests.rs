@@ -1,6 +1,8 @@
 //! Sessions over pipes: what clients are answered, in which order, and what becomes of those that
 //! go.
 
+mod monitoring;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

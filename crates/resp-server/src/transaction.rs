@@ -16,6 +16,7 @@ use crate::durability::Instead;
 use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
 use crate::locking::{stripes_of, watched_stripes};
+use crate::monitoring;
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -105,7 +106,10 @@ pub(crate) fn exec(
     }
     reply.array(queue.requests.len());
     for (command, request) in &queue.requests {
-        run_queued(local, client, &mut hold, (command, request.arguments()), reply);
+        let arguments = request.arguments();
+        monitoring::shown(local, client, (command, arguments), || {
+            run_queued(local, client, &mut hold, (command, arguments), reply);
+        });
     }
     let position = server.settle(hold);
     local.note_position(client, position);

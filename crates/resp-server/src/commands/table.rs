@@ -280,7 +280,7 @@ const STREAMS: &[Row] = &[
 
 const TRANSACTIONS: &[Row] = &[
     row("multi", 1, CONNECTS_FAST | NO_MULTI | CONTROL, None, Connection(transaction::multi)),
-    row("exec", 1, CONNECTS | SKIP_MONITOR | CONTROL, None, Connection(transaction::exec)),
+    row("exec", 1, CONNECTS | CONTROL, None, Connection(transaction::exec)),
     row("discard", 1, CONNECTS_FAST | CONTROL, None, Connection(transaction::discard)),
     row("watch", -2, CONNECTS_FAST | NO_MULTI | CONTROL, ALL_WORDS, Data(transaction::watch)),
     row("unwatch", 1, CONNECTS_FAST, Watched, Data(transaction::unwatch)),
@@ -314,7 +314,7 @@ const CONNECTIONS: &[Row] = &[
         Connection(connection::reset),
     ),
     row("hello", -1, CONNECTS_FAST | NO_AUTH, None, Data(connection::hello)),
-    row("auth", -2, CONNECTS_FAST | NO_AUTH | SKIP_MONITOR, None, Data(connection::auth)),
+    row("auth", -2, CONNECTS_FAST | NO_AUTH, None, Data(connection::auth)),
     row("client", -2, 0, None, Data(connection::client_help)).with(OF_CLIENT),
 ];
 

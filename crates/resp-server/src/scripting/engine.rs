@@ -23,6 +23,7 @@ use crate::commands::{self, Run, flags};
 use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::memory::{Room, make_room};
+use crate::monitoring::{Sender, show};
 use crate::reply::Reply;
 use crate::server::Server;
 
@@ -326,6 +327,8 @@ impl Commands<'_, '_> {
         if let Some(client) = self.client {
             self.hold.database = client.database.get();
         }
+        let sender = Sender { database: self.hold.database, name: "lua" };
+        show(&self.server.clients, self.hold.now, &sender, (command, arguments));
         outcome
     }
 }
