@@ -24,6 +24,8 @@ pub struct News {
     is_all_altered: bool,
     /// Keys that were removed because their time is past, or a tie of theirs was cut.
     pub expired: Vec<Removed>,
+    /// Number of these that are announced.
+    pub announced: usize,
 }
 
 /// What was changed of all keys.
@@ -64,6 +66,12 @@ impl News {
     pub fn take_altered(&mut self) -> Altered {
         let keys = self.altered.take();
         if std::mem::take(&mut self.is_all_altered) { Altered::All } else { Altered::Keys(keys) }
+    }
+
+    /// The removed keys that are not announced, which the caller announces now.
+    pub fn announce_expired(&mut self) -> &[Removed] {
+        let from = std::mem::replace(&mut self.announced, self.expired.len());
+        self.expired.get(from..).unwrap_or_default()
     }
 
     pub(crate) fn note_all_altered(&mut self) {

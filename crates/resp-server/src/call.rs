@@ -58,6 +58,7 @@ impl<'a> Call<'a, '_> {
     /// Notes a change of a key, and announces it.
     pub(crate) fn changed(&mut self, key: &[u8], class: Class, event: &str) {
         self.hold.changed(key);
+        self.announce_expired();
         for Removed { database, key } in self.hold.news.new.take() {
             let Server { publishing, clients, .. } = self.server;
             publishing.announce(clients, (database, &key), Class::New, "new");
@@ -67,8 +68,15 @@ impl<'a> Call<'a, '_> {
 
     /// Announces an event of a key.
     pub(crate) fn announce(&mut self, key: &[u8], class: Class, event: &str) {
+        self.announce_expired();
         let Server { publishing, clients, .. } = self.server;
         publishing.announce(clients, (self.hold.database, key), class, event);
+    }
+
+    /// Announces the keys that the hold has removed because their time was past: before the events
+    /// of what has taken their place.
+    fn announce_expired(&mut self) {
+        self.server.announce_expired(self.hold.news.announce_expired());
     }
 
     /// Announces that a key is gone with its last element.

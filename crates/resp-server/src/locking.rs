@@ -62,14 +62,14 @@ impl Server {
     pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
         let position = self.log.append(&mut hold);
         self.tracking.invalidate(&self.clients, &mut hold);
-        let Removals { created, expired } = Removals::of(&mut hold);
+        let Removals { created, expired, announced } = Removals::of(&mut hold);
         let changes = hold.changes;
         drop(hold);
         if changes > 0 {
             self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
         }
         if !expired.is_empty() {
-            self.announce_expired(&expired);
+            self.tell_expired(&expired, announced);
         }
         if !created.is_empty() {
             serve(self, created);
@@ -77,26 +77,36 @@ impl Server {
         position
     }
 
+    /// Tells of keys that were removed because their time was past, so many of which are announced
+    /// already.
+    pub(crate) fn tell_expired(&self, expired: &[Removed], announced: usize) {
+        self.tracking.invalidate_removed(&self.clients, expired);
+        let count = u64::try_from(expired.len()).unwrap_or(u64::MAX);
+        self.statistics.expired.fetch_add(count, Ordering::Relaxed);
+        self.announce_expired(expired.get(announced..).unwrap_or_default());
+    }
+
     /// Announces keys that were removed because their time was past.
     pub(crate) fn announce_expired(&self, expired: &[Removed]) {
-        self.tracking.invalidate_removed(&self.clients, expired);
         for Removed { database, key } in expired {
-            self.statistics.expired.fetch_add(1, Ordering::Relaxed);
             self.publishing.announce(&self.clients, (*database, key), Class::Expired, "expired");
         }
     }
 }
 
 /// What a hold has noted.
-struct Removals {
-    created: Vec<Removed>,
-    expired: Vec<Removed>,
+pub(crate) struct Removals {
+    pub(crate) created: Vec<Removed>,
+    pub(crate) expired: Vec<Removed>,
+    /// Number of the expired ones that are announced.
+    pub(crate) announced: usize,
 }
 
 impl Removals {
-    fn of(hold: &mut Hold) -> Removals {
+    pub(crate) fn of(hold: &mut Hold) -> Removals {
         let created = hold.news.filled.take();
-        Removals { created, expired: std::mem::take(&mut hold.news.expired) }
+        let expired = std::mem::take(&mut hold.news.expired);
+        Removals { created, expired, announced: std::mem::take(&mut hold.news.announced) }
     }
 }
 

@@ -147,14 +147,18 @@ fn move_one(
         let Some(list) = call.hold.write::<List>(source)? else { return Ok(None) };
         let Some(element) = from.pop(list) else { return Ok(None) };
         to.push(list, element.clone());
-        call.announce(source, Class::List, from.pop_event());
         call.changed(target, Class::List, to.push_event());
+        call.announce(source, Class::List, from.pop_event());
         return Ok(Some(element));
     }
-    let taken = take(call, source, from, 1)?.unwrap_or_default();
-    let Some(element) = taken.into_iter().next() else { return Ok(None) };
+    let Some(list) = call.hold.write::<List>(source)? else { return Ok(None) };
+    let Some(element) = from.pop(list) else { return Ok(None) };
     to.push(call.hold.make::<List>(target)?, element.clone());
+    // The stock server announces the push first.
     call.changed(target, Class::List, to.push_event());
+    call.changed(source, Class::List, from.pop_event());
+    let is_gone = call.hold.remove_if_empty::<List>(source);
+    call.announce_if_gone(source, is_gone);
     // Both together are one change.
     call.hold.changes -= 1;
     Ok(Some(element))
