@@ -1,6 +1,7 @@
 //! Sessions over pipes: what clients are answered, in which order, and what becomes of those that
 //! go.
 
+mod answers;
 mod events;
 mod monitoring;
 

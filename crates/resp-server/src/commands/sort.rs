@@ -109,17 +109,22 @@ fn elements(call: &Call, order: &Order) -> Result<(Vec<Word>, bool), Fail> {
     let Some(entry) = call.hold.entry(call.word(1)) else { return Ok((Vec::new(), false)) };
     call.hold.note_use(entry);
     match entry.value() {
-        ValueRef::List(list) => Ok((list.0.iter().cloned().collect(), false)),
+        ValueRef::List(list) => Ok((in_order(order, list.0.iter().cloned().collect()), false)),
         ValueRef::Set(set) => Ok((set.iter().cloned().collect(), true)),
         ValueRef::SortedSet(set) => {
-            let mut members: Vec<Word> = set.upwards(0).map(|(member, _)| member.into()).collect();
-            if order.keeps() && order.is_descending {
-                members.reverse();
-            }
-            Ok((members, false))
+            let members = set.upwards(0).map(|(member, _)| member.into()).collect();
+            Ok((in_order(order, members), false))
         }
         _ => Err(WRONG_TYPE),
     }
+}
+
+/// Elements that have an order of their own, in the direction that is asked for.
+fn in_order(order: &Order, mut elements: Vec<Word>) -> Vec<Word> {
+    if order.keeps() && order.is_descending {
+        elements.reverse();
+    }
+    elements
 }
 
 fn sorted(hold: &Hold, order: &Order, elements: Vec<Word>) -> Result<Vec<Word>, Fail> {
