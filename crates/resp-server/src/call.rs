@@ -32,8 +32,8 @@ pub(crate) enum Blocking {
     Never,
     /// It may wait, or waits already and is tried again.
     May,
-    /// It is to wait for so many seconds, 0 for ever. `is_array` is the kind of its null.
-    Waits { seconds: f64, is_array: bool },
+    /// It is to wait for so many seconds, 0 for ever.
+    Waits { seconds: f64 },
 }
 
 impl<'a> Call<'a, '_> {
@@ -86,12 +86,13 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Waits for something to take, or answers null. `is_array` is the kind of that null.
+    /// Waits for something to take, or answers null. `is_array` is the kind of that null; that of a
+    /// command that has waited in vain is always an array's.
     pub(crate) fn wait(&mut self, seconds: f64, is_array: bool) {
         match (self.blocking, is_array) {
             (Blocking::Never, true) => self.reply.null_array(),
             (Blocking::Never, false) => self.reply.null(),
-            _ => self.blocking = Blocking::Waits { seconds, is_array },
+            _ => self.blocking = Blocking::Waits { seconds },
         }
     }
 }

@@ -189,9 +189,9 @@ fn run_data(
         instead: Instead::default(),
     };
     let outcome = call.execute(command, run);
-    if let Blocking::Waits { seconds, is_array } = call.blocking {
+    if let Blocking::Waits { seconds } = call.blocking {
         let shared = std::sync::Arc::clone(&client.shared);
-        let waiter = server.waiting.enter(&call, shared, command, stripes, is_array);
+        let waiter = server.waiting.enter(&call, shared, command, stripes);
         local.begin_wait(client, waiter, seconds);
     }
     if command.has(flags::READONLY) {

@@ -215,17 +215,16 @@ impl LocalServer {
     /// Ends a client's waiting without a result, if it waits and was not served.
     fn give_up(&self, client: &Client, is_error: bool) {
         let waiter = client.waiter.borrow().clone();
-        let Some(waiter) = waiter.filter(|waiter| self.server.waiting.leave(waiter)) else {
+        if !waiter.is_some_and(|waiter| self.server.waiting.leave(&waiter)) {
             return;
-        };
+        }
         let mut buffer = BytesMut::new();
         let mut reply = Reply::to_buffer(&mut buffer, client.version.get());
-        match (is_error, waiter.is_array) {
-            (true, _) => {
+        match is_error {
+            true => {
                 reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
             }
-            (false, true) => reply.null_array(),
-            (false, false) => reply.null(),
+            false => reply.null_array(),
         }
         self.end_wait(client.id(), &buffer, 0);
     }

@@ -32,8 +32,6 @@ pub(crate) struct Waiter {
     command: &'static Command,
     request: OwnedRequest,
     stripes: Stripes,
-    /// Whether its null is that of arrays.
-    pub(crate) is_array: bool,
     /// Whether it is served, or its client has given up. Locked after the stripes.
     is_over: Mutex<bool>,
 }
@@ -70,7 +68,6 @@ impl Waiting {
         client: Arc<ClientShared>,
         command: &'static Command,
         stripes: Stripes,
-        is_array: bool,
     ) -> Arc<Waiter> {
         let waiter = Arc::new(Waiter {
             number: self.number.fetch_add(1, Ordering::Relaxed) + 1,
@@ -80,7 +77,6 @@ impl Waiting {
             command,
             request: call.waits_as.clone().unwrap_or_else(|| call.arguments.to_request()),
             stripes,
-            is_array,
             is_over: Mutex::new(false),
         });
         self.count.fetch_add(1, Ordering::Relaxed);

@@ -17,3 +17,15 @@ fn a_list_that_is_not_sorted_is_answered_backwards() {
         .await;
     });
 }
+
+#[test]
+fn a_move_that_waits_in_vain_is_answered_as_a_pop_is() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        for request in ["BLMOVE a b LEFT LEFT 0.001", "BRPOPLPUSH a b 0.001", "BLPOP a 0.001"] {
+            assert_eq!(peer.ask(request).await, "*-1", "{request}");
+        }
+        let transaction = "MULTI\r\nBLMOVE a b LEFT LEFT 1\r\nBLPOP a 1\r\nEXEC";
+        assert_eq!(peer.ask(transaction).await, "+OK +QUEUED +QUEUED *2 $-1 *-1");
+    });
+}
