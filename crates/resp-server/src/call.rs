@@ -66,6 +66,12 @@ impl<'a> Call<'a, '_> {
         self.announce(key, class, event);
     }
 
+    /// Notes a change of the groups of a stream, and announces it.
+    pub(crate) fn changed_groups(&mut self, key: &[u8], event: &str) {
+        self.hold.changed_beside(key);
+        self.announce(key, Class::Stream, event);
+    }
+
     /// Announces an event of a key.
     pub(crate) fn announce(&mut self, key: &[u8], class: Class, event: &str) {
         self.announce_expired();

@@ -42,7 +42,12 @@ pub(super) fn setbit(call: &mut Call) -> Outcome {
         b"1" => true,
         _ => return Err(Fail::fixed("ERR bit is not an integer or out of range")),
     };
-    let old = read(call.hold, key)?.is_some_and(|text| bit(&text, offset));
+    let text = read(call.hold, key)?;
+    let old = text.as_ref().is_some_and(|text| bit(text, offset));
+    if old == is_set && text.is_some_and(|text| offset / 8 < text.len()) {
+        call.reply.flag(old);
+        return Ok(());
+    }
     change(call, key, |bytes| {
         bytes.resize(bytes.len().max(offset / 8 + 1), 0);
         set_bit(bytes, offset, is_set);

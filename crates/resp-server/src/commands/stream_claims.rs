@@ -188,7 +188,7 @@ fn work<T: Default>(
     if is_new {
         call.announce(key, Class::Stream, "xgroup-createconsumer");
     }
-    call.hold.changed(key);
+    call.hold.changed_beside(key);
     Ok(result)
 }
 

@@ -65,9 +65,13 @@ pub(super) fn create(call: &mut Call) -> Outcome {
     if stream.is_some_and(|stream| stream.groups.contains_key(name)) {
         return Err(Fail::fixed("BUSYGROUP Consumer Group name already exists"));
     }
+    let is_new = stream.is_none();
     let group = Group { last, read: start.read, ..Group::default() };
     call.hold.make::<Stream>(key)?.groups.insert(name.into(), group);
-    call.changed(key, Class::Stream, "xgroup-create");
+    match is_new {
+        true => call.changed(key, Class::Stream, "xgroup-create"),
+        false => call.changed_groups(key, "xgroup-create"),
+    }
     call.reply.ok();
     Ok(())
 }
@@ -92,7 +96,7 @@ pub(super) fn set_id(call: &mut Call) -> Outcome {
     let last = from_id(call.word(4), stream);
     let group = group(call)?;
     (group.last, group.read) = (last?, start.read);
-    call.changed(key, Class::Stream, "xgroup-setid");
+    call.changed_groups(key, "xgroup-setid");
     call.reply.ok();
     Ok(())
 }
@@ -102,7 +106,7 @@ pub(super) fn destroy(call: &mut Call) -> Outcome {
     let stream = call.hold.write::<Stream>(key)?.ok_or(NO_STREAM)?;
     let was_there = stream.groups.remove(name).is_some();
     if was_there {
-        call.changed(key, Class::Stream, "xgroup-destroy");
+        call.changed_groups(key, "xgroup-destroy");
     }
     call.reply.flag(was_there);
     Ok(())
@@ -114,7 +118,7 @@ pub(super) fn create_consumer(call: &mut Call) -> Outcome {
     let is_new = !group.consumers.contains_key(consumer);
     if is_new {
         group.see(consumer, now);
-        call.changed(key, Class::Stream, "xgroup-createconsumer");
+        call.changed_groups(key, "xgroup-createconsumer");
     }
     call.reply.flag(is_new);
     Ok(())
@@ -127,7 +131,7 @@ pub(super) fn delete_consumer(call: &mut Call) -> Outcome {
     group.pending.retain(|_, pending| *pending.consumer != *consumer);
     let was_there = group.consumers.remove(consumer).is_some();
     if was_there {
-        call.changed(key, Class::Stream, "xgroup-delconsumer");
+        call.changed_groups(key, "xgroup-delconsumer");
     }
     call.reply.count(pending);
     Ok(())
@@ -144,7 +148,7 @@ pub(super) fn xack(call: &mut Call) -> Outcome {
     };
     let acknowledged = ids?.iter().filter(|id| group.pending.remove(id).is_some()).count();
     if acknowledged > 0 {
-        call.hold.changed(key);
+        call.hold.changed_beside(key);
     }
     call.reply.count(acknowledged);
     Ok(())

@@ -8,7 +8,6 @@ use zodium_resp::{OwnedRequest, parse_integer};
 use super::after_streams;
 use super::stream_options::{answer_entry, count, id, no_group};
 use crate::call::{Call, Options, is};
-use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 
 /// A command's options.
@@ -228,7 +227,7 @@ fn see(call: &mut Call, key: &[u8], (group, consumer): (&[u8], &[u8])) -> Outcom
     let stream = call.hold.write::<Stream>(key)?;
     let found = stream.and_then(|stream| stream.groups.get_mut(group));
     if found.is_some_and(|group| group.see(consumer, now)) {
-        call.changed(key, Class::Stream, "xgroup-createconsumer");
+        call.changed_groups(key, "xgroup-createconsumer");
     }
     Ok(())
 }
@@ -259,7 +258,7 @@ fn take_new(
     }
     stream.groups.insert(group.0, group.1);
     if !ids.is_empty() {
-        call.hold.changed(key);
+        call.hold.changed_beside(key);
     }
     Ok(ids)
 }

@@ -29,3 +29,32 @@ fn a_move_that_waits_in_vain_is_answered_as_a_pop_is() {
         assert_eq!(peer.ask(transaction).await, "+OK +QUEUED +QUEUED *2 $-1 *-1");
     });
 }
+
+#[test]
+fn a_watched_key_has_not_changed_with_its_groups_or_with_the_same_bit() {
+    served(|running| async move {
+        let (mut peer, mut other) = (running.connect(), running.connect());
+        other.ask("XADD w 1-1 a b\r\nSETBIT bits 5 1").await;
+        for (request, is_changed) in [
+            ("XGROUP CREATE w g 0", false),
+            ("XGROUP CREATECONSUMER w g c", false),
+            ("XREADGROUP GROUP g c STREAMS w >", false),
+            ("XCLAIM w g d 0 1-1", false),
+            ("XACK w g 1-1", false),
+            ("XGROUP SETID w g 0", false),
+            ("XGROUP DESTROY w g", false),
+            ("XADD w 2-1 a b", true),
+            ("SETBIT bits 5 1", false),
+            ("SETBIT bits 3 0", false),
+            ("SETBIT bits 8 0", true),
+            ("SETBIT bits 5 0", true),
+            ("XGROUP CREATE none g 0 MKSTREAM", true),
+        ] {
+            assert_eq!(peer.ask("WATCH w bits none").await, "+OK");
+            assert!(!other.ask(request).await.starts_with('-'), "{request}");
+            let expected = if is_changed { "*-1" } else { "*1 +PONG" };
+            let answer = peer.ask("MULTI\r\nPING\r\nEXEC").await;
+            assert_eq!(answer, format!("+OK +QUEUED {expected}"), "{request}");
+        }
+    });
+}
