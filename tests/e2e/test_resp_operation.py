@@ -222,7 +222,8 @@ def test_new_keys_are_announced(client):
     client.set("key", 1)
     client.set("key", 2)
     client.incr("other")
-    got = [subscriber.get_message(timeout=5) for _ in range(5)]
+    client.restore("key", 0, client.dump("other"), replace=True)
+    got = [subscriber.get_message(timeout=5) for _ in range(7)]
     names = [(each["channel"].rpartition(":")[2], each["data"]) for each in got]
     assert names == [
         ("new", "key"),
@@ -230,6 +231,8 @@ def test_new_keys_are_announced(client):
         ("set", "key"),
         ("new", "other"),
         ("incrby", "other"),
+        ("new", "key"),
+        ("restore", "key"),
     ]
     client.config_set("notify-keyspace-events", "")
     subscriber.close()

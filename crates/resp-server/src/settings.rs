@@ -67,20 +67,20 @@ const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
 /// The values of `maxmemory-policy`.
 const POLICIES: [&str; 8] = [
-    "noeviction",
-    "allkeys-lru",
     "volatile-lru",
-    "allkeys-lfu",
     "volatile-lfu",
-    "allkeys-random",
     "volatile-random",
     "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
 ];
 
 static SETTINGS: [Setting; 44] = [
     setting("save", "", Kind::Fixed),
     setting("appendonly", "no", Kind::Fixed),
-    setting("appendfsync", "everysec", Kind::Choice(&["always", "everysec", "no"])),
+    setting("appendfsync", "everysec", Kind::Choice(&["everysec", "always", "no"])),
     setting("appendfilename", "", Kind::Immutable),
     setting("dir", "", Kind::Immutable),
     setting("auto-aof-rewrite-percentage", "100", Kind::Integer(0, i32::MAX as i64)),
@@ -264,7 +264,7 @@ impl Setting {
             }
             Kind::Choice(choices) => {
                 let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));
-                let all = || choices.join("', '");
+                let all = || choices.join(", ");
                 match (found, choices) {
                     (Some(choice), _) => Ok((*choice).to_owned()),
                     (None, ["yes", "no"]) => Err("argument must be 'yes' or 'no'".to_owned()),

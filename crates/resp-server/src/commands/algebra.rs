@@ -44,11 +44,10 @@ fn answer(call: &mut Call, operation: Operation) -> Outcome {
 fn store(call: &mut Call, operation: Operation, event: &str) -> Outcome {
     let set = operation(call, call.arguments.from(2))?;
     let (target, length) = (call.word(1), set.len());
-    let old = call.hold.take(target);
     if length > 0 {
         call.hold.put(target, Entry::new(set.into_value()));
         call.changed(target, Class::Set, event);
-    } else if old.is_some() {
+    } else if call.hold.take(target).is_some() {
         call.changed(target, Class::Generic, "del");
     }
     call.reply.count(length);

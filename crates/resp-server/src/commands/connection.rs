@@ -237,16 +237,21 @@ pub(super) fn client_info(call: &mut Call) -> Outcome {
     Ok(())
 }
 
+/// A kind of clients, in lower case.
+fn client_kind(word: &[u8]) -> Result<String, Fail> {
+    let name = String::from_utf8_lossy(word).to_ascii_lowercase();
+    match ["normal", "master", "primary", "replica", "slave", "pubsub"].contains(&&*name) {
+        true => Ok(name),
+        false => Err(Fail::text(format!("ERR Unknown client type '{name}'"))),
+    }
+}
+
 pub(super) fn client_list(call: &mut Call) -> Outcome {
     let mut options = Options::from(call.arguments, 2);
     let (mut kind, mut ids) = (None, None);
     while let Some(word) = options.next() {
         if is(word, "type") {
-            let name = String::from_utf8_lossy(options.value()?).to_ascii_lowercase();
-            if !["normal", "master", "primary", "replica", "slave", "pubsub"].contains(&&*name) {
-                return Err(Fail::text(format!("ERR Unknown client type '{name}'")));
-            }
-            kind = Some(name);
+            kind = Some(client_kind(options.value()?)?);
         } else if is(word, "id") {
             let words = std::iter::from_fn(|| options.next());
             let parsed: Option<Vec<i64>> = words.map(parse_integer).collect();
@@ -300,7 +305,7 @@ fn victims(call: &Call) -> Result<Victims, Fail> {
         } else if is(word, "addr") || is(word, "laddr") {
             victims.address = Some(text(value));
         } else if is(word, "type") {
-            victims.kind = Some(text(value).to_ascii_lowercase());
+            victims.kind = Some(client_kind(value)?);
         } else if is(word, "user") {
             victims.user = Some(text(value));
         } else if is(word, "maxage") {

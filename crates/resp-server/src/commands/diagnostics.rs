@@ -1,9 +1,11 @@
 //! Diagnosis that clients and tools ask for: `SLOWLOG`, `LATENCY`, `MODULE`. There is nothing to
 //! tell, so that their answers are empty.
 
+use zodium_resp::parse_integer;
+
 use super::introspection::help;
 use crate::call::Call;
-use crate::fail::Outcome;
+use crate::fail::{Fail, Outcome};
 
 pub(super) fn empty(call: &mut Call) -> Outcome {
     call.reply.array(0);
@@ -18,6 +20,19 @@ pub(super) fn zero(call: &mut Call) -> Outcome {
 pub(super) fn ok(call: &mut Call) -> Outcome {
     call.reply.ok();
     Ok(())
+}
+
+pub(super) fn slowlog_get(call: &mut Call) -> Outcome {
+    let count = (call.len() > 2).then(|| parse_integer(call.word(2)));
+    if call.len() > 3 {
+        return Err(Fail::fixed(
+            "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
+        ));
+    }
+    if count.is_some_and(|count| count.is_none_or(|count| count < -1)) {
+        return Err(Fail::fixed("ERR count should be greater than or equal to -1"));
+    }
+    empty(call)
 }
 
 pub(super) fn slowlog_help(call: &mut Call) -> Outcome {

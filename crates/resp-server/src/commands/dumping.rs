@@ -56,10 +56,10 @@ fn options(call: &Call) -> Result<RestoreOptions, Fail> {
             found.replaces = true;
         } else if is(word, "absttl") {
             found.is_absolute = true;
-        } else if is(word, "idletime") && options.left() > 0 {
+        } else if is(word, "idletime") && options.left() > 0 && found.frequency.is_none() {
             let seconds = crate::call::integer(options.value()?)?;
             found.idle = Some(u64::try_from(seconds).map_err(|_| WRONG_IDLE_TIME)?);
-        } else if is(word, "freq") && options.left() > 0 {
+        } else if is(word, "freq") && options.left() > 0 && found.idle.is_none() {
             let frequency = crate::call::integer(options.value()?)?;
             found.frequency = Some(u8::try_from(frequency).map_err(|_| WRONG_FREQUENCY)?);
         } else {
@@ -95,6 +95,8 @@ pub(super) fn restore(call: &mut Call) -> Outcome {
             call.changed(key, Class::Generic, "del");
         }
     } else {
+        // To listeners it is a new key, whatever was there.
+        call.hold.take(key);
         call.hold.put(key, Entry::new(read).expiring(expires_at));
         let now = call.hold.now / 1000;
         call.hold.set_use(

@@ -27,6 +27,11 @@ impl ExpiryOption<'_> {
         ExpiryOption { unit_ms: self.unit_ms, is_relative: self.is_relative, value }
     }
 
+    /// Whether both have the same name.
+    pub(super) fn is_like(&self, other: &ExpiryOption) -> bool {
+        (self.unit_ms, self.is_relative) == (other.unit_ms, other.is_relative)
+    }
+
     /// The time in milliseconds since 1970. It must be positive.
     pub(super) fn at(&self, now: u64, command: &str) -> Result<u64, Fail> {
         match self.is_relative {

@@ -2,7 +2,7 @@
 
 use zodium_resp::OwnedRequest;
 
-use super::{Command, Keys, all, find, flags, groups, named};
+use super::{Command, Keys, all, find, flags, groups, named, sort};
 use crate::call::{Call, is};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::glob;
@@ -104,7 +104,10 @@ pub(super) fn command_getkeys(call: &mut Call) -> Outcome {
     if matches!(command.keys, Keys::None | Keys::All | Keys::Watched) {
         return Err(Fail::fixed("ERR The command has no key arguments"));
     }
-    let keys: Vec<&[u8]> = command.keys_of(arguments).collect();
+    let mut keys: Vec<&[u8]> = command.keys_of(arguments).collect();
+    if command.name == "sort" {
+        keys.extend(sort::target(arguments));
+    }
     if keys.is_empty() && !command.is_script() {
         return Err(Fail::fixed("ERR Invalid arguments specified for command"));
     }

@@ -93,13 +93,21 @@ pub(super) fn wait(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn shutdown(call: &mut Call) -> Outcome {
-    let options = ["nosave", "now", "force", "safe", "failover"];
+    let options = ["save", "nosave", "now", "force", "safe", "failover"];
     let mut words = call.arguments.from(1).iter();
-    if words.clone().any(|word| is(word, "save")) {
-        return Err(Fail::fixed("ERR SHUTDOWN SAVE is refused: nothing is saved to disk"));
+    let has = |name: &str| call.arguments.from(1).iter().any(|word| is(word, name));
+    if call.len() == 2 && has("abort") {
+        return Err(Fail::fixed("ERR No shutdown in progress."));
     }
     if words.any(|word| !options.iter().any(|option| is(word, option))) {
         return Err(SYNTAX);
+    }
+    match (has("save"), has("nosave")) {
+        (true, true) => return Err(SYNTAX),
+        (true, false) => {
+            return Err(Fail::fixed("ERR SHUTDOWN SAVE is refused: nothing is saved to disk"));
+        }
+        (false, _) => {}
     }
     if !call.server.settings.may_shut_down {
         return Err(Fail::fixed(

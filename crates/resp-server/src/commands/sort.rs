@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use zodium_keyspace::{Entry, Hash, Hold, List, Value, ValueRef, Word};
-use zodium_resp::parse_double;
+use zodium_resp::{Arguments, parse_double};
 
 use super::strings::read;
 use crate::call::{Blocking, Call, Options, integer, is};
@@ -51,6 +51,26 @@ impl<'a> Order<'a> {
     fn keeps(&self) -> bool {
         self.by.is_some_and(|by| !by.contains(&b'*'))
     }
+}
+
+/// The key that a request stores its answer at.
+pub(super) fn target(arguments: Arguments<'_>) -> Option<&[u8]> {
+    let (mut options, mut target) = (Options::from(arguments, 2), None);
+    while let Some(word) = options.next() {
+        let values = match () {
+            () if is(word, "limit") => 2,
+            () if is(word, "by") || is(word, "get") => 1,
+            () if is(word, "store") => {
+                target = options.next().or(target);
+                0
+            }
+            () => 0,
+        };
+        for _ in 0..values {
+            options.next();
+        }
+    }
+    target
 }
 
 /// What an element is compared by.
@@ -187,7 +207,6 @@ fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
         }
     } else {
         let words = answers.into_iter().map(|answer| answer.unwrap_or_default().into());
-        call.hold.take(target);
         call.hold.put(target, Entry::new(Value::List(Box::new(List(words.collect())))));
         call.changed(target, Class::List, "sortstore");
     }

@@ -29,9 +29,9 @@ fn full(call: &Call) -> Result<Option<usize>, Fail> {
 }
 
 pub(super) fn stream(call: &mut Call) -> Outcome {
-    let full = full(call)?;
     let now = call.hold.now;
     let stream = call.hold.read::<Stream>(call.word(2))?.ok_or(NO_KEY)?;
+    let full = full(call)?;
     let reply = &mut call.reply;
     reply.map(if full.is_some() { 9 } else { 10 });
     number(reply, "length", stream.len() as u64);

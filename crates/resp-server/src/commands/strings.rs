@@ -53,22 +53,25 @@ fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
     let mut found = SetOptions::default();
     let mut options = Options::from(call.arguments, 3);
     while let Some(word) = options.next() {
-        let has_condition = found.only_new || found.only_old || found.only_equal.is_some();
-        let has_time = found.keeps_time || found.expiry.is_some();
-        if is(word, "nx") && !has_condition {
+        // An option may come again, but not beside one that contradicts it.
+        let has_equal = found.only_equal.is_some();
+        if is(word, "nx") && !found.only_old && !has_equal {
             found.only_new = true;
-        } else if is(word, "xx") && !has_condition {
+        } else if is(word, "xx") && !found.only_new && !has_equal {
             found.only_old = true;
-        } else if is(word, "ifeq") && !has_condition {
+        } else if is(word, "ifeq") && !found.only_new && !found.only_old {
             found.only_equal = Some(options.value()?);
         } else if is(word, "get") {
             found.gets = true;
         } else if is(word, "tie") && found.tie.is_none() {
             found.tie = Some(tying::wish(&call.server.beside, call.identity(), &mut options)?);
-        } else if is(word, "keepttl") && !has_time {
+        } else if is(word, "keepttl") && found.expiry.is_none() {
             found.keeps_time = true;
         } else {
-            let option = expiry_option(word).filter(|_| !has_time).ok_or(SYNTAX)?;
+            let fits = |option: &ExpiryOption| {
+                !found.keeps_time && found.expiry.as_ref().is_none_or(|had| had.is_like(option))
+            };
+            let option = expiry_option(word).filter(fits).ok_or(SYNTAX)?;
             found.expiry = Some(option.of(options.value()?));
         }
     }
@@ -183,15 +186,15 @@ pub(super) fn getdel(call: &mut Call) -> Outcome {
 pub(super) fn getex(call: &mut Call) -> Outcome {
     let key = call.word(1);
     let mut options = Options::from(call.arguments, 2);
-    let (mut persists, mut expiry) = (false, None);
+    let (mut persists, mut expiry) = (false, None::<ExpiryOption>);
     while let Some(word) = options.next() {
-        if persists || expiry.is_some() {
-            return Err(SYNTAX);
-        }
-        if is(word, "persist") {
+        if is(word, "persist") && expiry.is_none() {
             persists = true;
         } else {
-            let option = expiry_option(word).ok_or(SYNTAX)?;
+            let fits = |option: &ExpiryOption| {
+                !persists && expiry.as_ref().is_none_or(|had| had.is_like(option))
+            };
+            let option = expiry_option(word).filter(fits).ok_or(SYNTAX)?;
             expiry = Some(option.of(options.value()?));
         }
     }

@@ -434,7 +434,7 @@ const OF_COMMAND: &[Row] = &[
 ];
 
 const OF_SLOWLOG: &[Row] = &[
-    row("get", -2, ALWAYS | ADMIN, None, Data(diagnostics::empty)),
+    row("get", -2, ALWAYS | ADMIN, None, Data(diagnostics::slowlog_get)),
     row("len", 2, ALWAYS | ADMIN, None, Data(diagnostics::zero)),
     row("reset", 2, ALWAYS | ADMIN, None, Data(diagnostics::ok)),
     row("help", 2, ALWAYS, None, Data(diagnostics::slowlog_help)),

@@ -58,3 +58,51 @@ fn a_watched_key_has_not_changed_with_its_groups_or_with_the_same_bit() {
         }
     });
 }
+
+#[test]
+fn options_are_checked_as_by_the_stock_server() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let syntax = "-ERR syntax error";
+        let subcommand = "-ERR unknown subcommand or wrong number of arguments for";
+        let (slow_count, slow, stream) = (
+            "-ERR count should be greater than or equal to -1",
+            format!("{subcommand} 'GET'. Try SLOWLOG HELP."),
+            format!("{subcommand} 'STREAM'. Try XINFO HELP."),
+        );
+        let policies = "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - \
+                        argument(s) must be one of the following: volatile-lru, volatile-lfu, \
+                        volatile-random, volatile-ttl, allkeys-lru, allkeys-lfu, allkeys-random, \
+                        noeviction";
+        peer.expect(&[
+            ("COMMAND GETKEYS SORT a BY STORE LIMIT 0 1 STORE b STORE c", "*2 $1 a $1 c"),
+            ("COMMAND GETKEYS SORT a GET STORE", "*1 $1 a"),
+            ("CLIENT KILL TYPE foo", "-ERR Unknown client type 'foo'"),
+            ("CLIENT KILL TYPE pubsub", ":0"),
+            ("SET k v EX 10 EX 20", "+OK"),
+            ("TTL k", ":20"),
+            ("SET k v EX 10 PX 20", syntax),
+            ("SET k v EX 10 KEEPTTL", syntax),
+            ("SET k v XX XX KEEPTTL KEEPTTL", "+OK"),
+            ("SET k v NX XX", syntax),
+            ("GETEX k EX 10 EX 30", "$1 v"),
+            ("TTL k", ":30"),
+            ("GETEX k EX 10 PERSIST", syntax),
+            ("GETEX k PERSIST EX 10", syntax),
+            ("SHUTDOWN NOSAVE SAVE", syntax),
+            ("SHUTDOWN ABORT NOW", syntax),
+            ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
+            ("RESTORE q 0 x FREQ 1 IDLETIME 1", syntax),
+            ("RESTORE q 0 x IDLETIME 1 FREQ 1", syntax),
+            ("CONFIG SET maxmemory-policy foo", policies),
+            ("SLOWLOG GET x", slow_count),
+            ("SLOWLOG GET -2", slow_count),
+            ("SLOWLOG GET -1", "*0"),
+            ("SLOWLOG GET 1 2", &slow),
+            ("XINFO STREAM none FOO", "-ERR no such key"),
+            ("XADD s 1-1 a b", "$3 1-1"),
+            ("XINFO STREAM s FOO", &stream),
+        ])
+        .await;
+    });
+}

@@ -76,3 +76,22 @@ fn a_list_that_is_moved_from_announces_after_the_other_one() {
         assert_eq!(events(&mut listener).await, expected);
     });
 }
+
+#[test]
+fn a_key_whose_value_is_replaced_is_not_announced_as_new() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.ask("SADD s a\r\nSADD old x\r\nRPUSH l 1").await;
+        let mut listener = listener(running.connect()).await;
+        for (request, expected) in [
+            ("SDIFFSTORE old s", "sdiffstore old"),
+            ("SUNIONSTORE old s l2", "sunionstore old"),
+            ("SORT l STORE old", "sortstore old"),
+            ("SORT l STORE fresh", "new fresh, sortstore fresh"),
+            ("SINTERSTORE old s none", "del old"),
+        ] {
+            peer.ask(request).await;
+            assert_eq!(events(&mut listener).await, expected, "{request}");
+        }
+    });
+}
