@@ -284,8 +284,8 @@ impl<'a> Hold<'a> {
         self.changed_beside(key);
     }
 
-    /// Notes a change of what a key has beside its value: the groups of a stream. Clients that watch
-    /// the key are not told.
+    /// Notes a change of what a key has beside its value: the groups of a stream. Clients that
+    /// watch the key are not told.
     pub fn changed_beside(&mut self, key: &[u8]) {
         self.changes += 1;
         let Place { stripe: number, hash } = self.keyspace.place(key);

@@ -18,7 +18,6 @@ use crate::call::{Blocking, Call};
 use crate::client::ClientShared;
 use crate::commands::{Awaits, Command, Run};
 use crate::durability::Instead;
-use crate::locking::Removals;
 use crate::reply::Reply;
 use crate::{Letter, Server};
 
@@ -204,7 +203,8 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     // After the answer, for the client itself.
     server.tracking.invalidate(&server.clients, &mut hold);
     let is_there = hold.has(&key.key);
-    let Removals { created, expired, announced } = Removals::of(&mut hold);
+    let (created, expired) = (hold.news.filled.take(), std::mem::take(&mut hold.news.expired));
+    let announced = hold.news.announced;
     server.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
     drop(hold);
     server.tell_expired(&expired, announced);
