@@ -86,10 +86,10 @@ impl Model {
         for client in self.waiting.clone() {
             let session = self.session(client);
             let is_past = |(_, end): &mut (Request, Option<u64>)| end.is_some_and(|end| end <= now);
-            if let Some((request, _)) = session.waits.take_if(is_past) {
+            if session.waits.take_if(is_past).is_some() {
                 self.waiting.retain(|other| *other != client);
                 self.happened.push("timed out");
-                self.answer(client, nothing(&request));
+                self.answer(client, null_array());
             }
         }
     }
@@ -148,7 +148,7 @@ impl Model {
         session.watched.clear();
         if is_dirty {
             self.happened.push("transaction of changed keys");
-            return self.answer(client, b"*-1\r\n".to_vec());
+            return self.answer(client, null_array());
         }
         self.happened.push("transaction");
         let mut bytes = format!("*{}\r\n", queue.len()).into_bytes();
@@ -396,11 +396,11 @@ fn waits_for(request: &Request) -> &[Vec<u8>] {
     }
 }
 
-/// The answer to a request that has waited in vain.
+/// The answer to a request that finds nothing in a transaction, where it does not wait.
 fn nothing(request: &Request) -> Vec<u8> {
     match &*request[0] {
         b"BLMOVE" => null(),
-        _ => b"*-1\r\n".to_vec(),
+        _ => null_array(),
     }
 }
 
@@ -410,6 +410,10 @@ fn simple(text: &str) -> Vec<u8> {
 
 fn number(number: i64) -> Vec<u8> {
     format!(":{number}\r\n").into_bytes()
+}
+
+fn null_array() -> Vec<u8> {
+    b"*-1\r\n".to_vec()
 }
 
 fn null() -> Vec<u8> {
