@@ -24,6 +24,9 @@ pub(crate) struct Established {
     pub(crate) has_chunks: bool,
 }
 
+/// The reason before the first attempt to connect has come to anything.
+const NOT_ATTEMPTED: &str = "no connection was attempted yet";
+
 /// State of the connection.
 #[derive(Clone)]
 pub(crate) enum Phase {
@@ -128,7 +131,10 @@ impl Standing {
             "{address} accepted the connection, but has not answered as a ZEO server{advice}"
         );
         let mut phase = self.phase.lock();
-        if let Phase::Connecting(reason) = &mut *phase {
+        // The error of an attempt that was answered says more.
+        if let Phase::Connecting(reason) = &mut *phase
+            && **reason == *NOT_ATTEMPTED
+        {
             *reason = text.into();
         }
     }
@@ -153,7 +159,7 @@ impl Default for Standing {
         Standing {
             connection: ArcSwapOption::empty(),
             is_handshaking: AtomicBool::new(false),
-            phase: Mutex::new(Phase::Connecting("no connection was attempted yet".into())),
+            phase: Mutex::new(Phase::Connecting(NOT_ATTEMPTED.into())),
             phase_changed: Condvar::new(),
         }
     }
