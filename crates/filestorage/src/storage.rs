@@ -139,7 +139,8 @@ impl FileStorage {
     }
 
     /// Takes in what other programs have appended to a file that is open for reading only. `false`
-    /// if the path has another file by now, as after a pack: it must be opened anew.
+    /// if the path has another file by now, as after a pack, or the file another content, as an
+    /// older copy and commits to it: it must be opened anew.
     ///
     /// # Errors
     /// [`FileStorageError::Corrupt`] for bytes that are no transaction. A writer may be in the

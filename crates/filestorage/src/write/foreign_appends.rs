@@ -15,7 +15,7 @@ const WINDOW_BYTES: usize = 64 << 10;
 
 impl Appender {
     /// Takes transactions into the index that another program has appended. `false` if the path has
-    /// another file by now, as after a pack.
+    /// another file by now, as after a pack, or the file another content.
     ///
     /// # Errors
     /// `Corrupt` for bytes that are no transaction. The writer may be in the middle of them, so a
@@ -41,6 +41,12 @@ impl Appender {
             return Ok(true);
         }
         let mut scan = Scan::with_window(path, Arc::clone(&log.file), length, WINDOW_BYTES);
+        // Another content may have been written into the same file: an older copy, and commits.
+        let last_tid = self.state.lock().last_tid;
+        let before = scan.transaction_before(position);
+        if !before.is_ok_and(|before| before.map_or(Tid::ZERO, |one| one.tid()) == last_tid) {
+            return Ok(false);
+        }
         while let Step::Transaction(entry) = scan.transaction(position)? {
             let mut records = Vec::new();
             scan.each_record(&entry, |record| records.push((record.header.oid, record.position)))?;

@@ -70,6 +70,20 @@ fn a_reader_waits_for_the_rest_of_a_transaction_and_names_bytes_that_are_none() 
 }
 
 #[test]
+fn a_reader_says_that_its_file_has_another_content() {
+    let (disk, writer, _) = both();
+    let earlier = data_of(&disk);
+    commit(&writer, stores(tid(2), &[(1, b"b")])).unwrap();
+    let disk = disk_of(&data_of(&disk));
+    let reader = open_read_only(disk.clone()).unwrap();
+    // An older copy in the same file, with a longer commit.
+    let other = disk_of(&earlier);
+    commit(&open(other.clone()), stores(tid(3), &[(1, &[1; 1000])])).unwrap();
+    overwrite(&disk, data_file(), &data_of(&other));
+    assert!(!reader.refresh().unwrap());
+}
+
+#[test]
 fn a_reader_says_that_its_file_is_another_one_or_shorter() {
     let (disk, writer, reader) = both();
     commit(&writer, stores(tid(2), &[(1, b"b")])).unwrap();
