@@ -6,6 +6,7 @@ ZODIUM_TEST_LARGE=1    200 kills of the archiver, 200 restores, 1,000 flipped bi
 import contextlib
 import hashlib
 import os
+import signal
 import threading
 import time
 
@@ -178,6 +179,34 @@ def test_a_served_file_is_followed_over_a_pack(run, archive, site, tmp_path):
     data, _ = restore(run, tmp_path / "backups", tmp_path / "packed.fs")
     assert run("cmp", site.path, tmp_path / "packed.fs")[0] == 0
     assert len(data) < size
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_roll_back_leaves_nothing_undone_in_the_archive(run, archive, site, tmp_path, is_served):
+    """An earlier copy is put back, and gets more than the file had before the archiver looks."""
+    options = [] if is_served else ["--blob-dir", site.blobs]
+    archiver = archive(site.url if is_served else site.path, *options)
+    archiver.wait_for_tid(site.commit(3))
+    site.close()
+    site.server.stop()
+    earlier = site.path.read_bytes()
+    site.restart()
+    archiver.wait_for_tid(site.commit(3))
+    archiver.wait_until_reread()
+    archiver.process.send_signal(signal.SIGSTOP)
+    site.close()
+    site.server.stop()
+    site.path.write_bytes(earlier)
+    site.restart()
+    tid = site.commit(12)
+    archiver.process.send_signal(signal.SIGCONT)
+    archiver.wait_for_tid(tid)
+    archiver.wait_until_reread()
+    assert archiver.stop() == 0
+    assert "all of it is read again" in archiver.log()
+    site.server.stop()
+    restored, _ = restore(run, tmp_path / "backups", tmp_path / "out.fs")
+    assert restored == site.path.read_bytes()
 
 
 def test_commits_come_fast_and_all_is_killed(run, archive, site, tmp_path):

@@ -5,6 +5,7 @@
 //! From time to time a complete point takes the place of the points that it covers.
 
 use rustc_hash::FxHashSet;
+use zodium_storage::Read;
 use zodium_types::Tid;
 
 use super::backup::{Backup, BackupSummary, write};
@@ -116,7 +117,21 @@ impl<'r> Archiver<'r> {
         Ok(Step { transactions, is_caught_up: read? })
     }
 
-    /// Has [`Archiver::reread`] read the storage from its beginning: it may have been packed.
+    /// Whether the storage still has the last transaction that is archived. Otherwise an older
+    /// copy has taken its place, or a pack has removed the transaction.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub fn is_continued_by(&self, storage: &dyn Read) -> Result<bool, BackupError> {
+        let last = self.newest.last();
+        if [Tid::ZERO, storage.last_tid()].contains(&last) {
+            return Ok(true);
+        }
+        Ok(storage.iterate(Some(last), Some(last))?.step()?.is_some())
+    }
+
+    /// Has [`Archiver::reread`] read the storage from its beginning: it may have been packed, or
+    /// an older copy may have taken its place.
     pub fn begin_rereading(&mut self) {
         self.rereading = Some(self.writer.starting_over(self.repository.store()));
     }

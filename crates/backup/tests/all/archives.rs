@@ -118,6 +118,32 @@ fn what_is_being_read_again_keeps_its_chunks() {
     assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
 }
 
+/// An older copy takes the place of the storage, and is committed to before the archiver looks.
+#[test]
+fn what_a_roll_back_has_undone_is_not_in_the_next_complete_point() {
+    let (memory, storage, copy) = (Memory::default(), MemoryStorage::new(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    for storage in [&storage, &copy] {
+        write(storage, Tid(1), TransactionStatus::Normal, &[(Oid(0), object_of(10))]);
+    }
+    let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    assert!(archiver.is_continued_by(&storage).unwrap());
+    commit(&storage, 1, &object_of(20));
+    assert!(archiver.is_continued_by(&storage).unwrap());
+    archiver.step(&source(&storage), 1).unwrap();
+
+    let later = Tid(storage.last_tid().0 + 1);
+    assert!(!archiver.is_continued_by(&copy).unwrap());
+    write(&copy, later, TransactionStatus::Normal, &[(Oid(2), object_of(30))]);
+    assert!(!archiver.is_continued_by(&copy).unwrap());
+    archiver.begin_rereading();
+    archiver.step(&source(&copy), 1).unwrap();
+    while !archiver.reread(&source(&copy), 1).unwrap() {}
+    assert!(archiver.is_continued_by(&copy).unwrap());
+    verify(&repository, false).unwrap();
+    assert_eq!(restored(&repository, None), log(&copy, Tid::MAX));
+}
+
 /// What happens to an archive.
 #[derive(Clone, Debug)]
 enum Event {

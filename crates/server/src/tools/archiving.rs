@@ -17,6 +17,8 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use zodium_backup::BackupError;
 use zodium_backup::repository::{Archiver, Backup, BackupSummary, Repository};
+use zodium_storage::Read;
+use zodium_types::Tid;
 
 use super::archive_status::{Status, StatusFile};
 use super::following::Followed;
@@ -71,7 +73,7 @@ pub(super) struct Task<'t> {
 pub(super) fn run(task: &Task<'_>) -> Result<ExitCode> {
     let end = signals()?;
     let status = StatusFile::new(task.arguments.status_file.clone());
-    let mut watch = Watch { task, end, status, trouble: Trouble::default() };
+    let mut watch = Watch { task, end, status, trouble: Trouble::default(), lost: None };
     let Some(mut followed) = watch.opened()? else { return Ok(ExitCode::SUCCESS) };
     let Some(mut archiver) = watch.started(&followed)? else { return Ok(ExitCode::SUCCESS) };
     if !task.quick {
@@ -111,6 +113,8 @@ struct Watch<'w> {
     end: Receiver<End>,
     status: StatusFile,
     trouble: Trouble,
+    /// The last archived transaction for which all was read again.
+    lost: Option<Tid>,
 }
 
 impl<'w> Watch<'w> {
@@ -193,11 +197,12 @@ impl<'w> Watch<'w> {
         is_rereading: &mut bool,
     ) -> Result<bool> {
         archiver.check()?;
-        if followed.refresh(self.task.how, self.task.name)? {
+        let was_packed = followed.refresh(self.task.how, self.task.name)?;
+        let storage = followed.storage()?;
+        if was_packed || self.was_replaced(archiver, &*storage)? {
             archiver.begin_rereading();
             *is_rereading = true;
         }
-        let storage = followed.storage()?;
         let source = followed.source(&storage, &|_| ());
         let seconds = now();
         let step = archiver.step(&source, seconds)?;
@@ -212,6 +217,22 @@ impl<'w> Watch<'w> {
             is_rereading: *is_rereading,
         });
         Ok(step.is_caught_up)
+    }
+
+    /// Whether the storage has lost the last transaction that is archived: once for each such
+    /// transaction.
+    fn was_replaced(&mut self, archiver: &Archiver<'_>, storage: &dyn Read) -> Result<bool> {
+        let last = archiver.newest().last();
+        if self.lost == Some(last) || archiver.is_continued_by(storage)? {
+            return Ok(false);
+        }
+        self.lost = Some(last);
+        complain!(
+            "zodium: {} does not have transaction {last} any more, which is archived: an older \
+             copy was put in its place, or a pack removed it; all of it is read again",
+            storage.name()
+        );
+        Ok(true)
     }
 
     /// Leaves one complete point.
