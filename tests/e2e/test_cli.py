@@ -138,6 +138,8 @@ def test_serve_says_where_what_and_how_to_connect(tmp_path, start_server):
 
 def test_the_greeting_names_a_storage_that_is_not_the_usual_one(tmp_path, start_server):
     server = start_server(tmp_path / "Data.fs", "--storage-name", "main")
+    # It listens before it greets.
+    assert server.stop() == 0
     assert f"ZEO.DB(('127.0.0.1', {server.port}), storage='main')" in server.log()
 
 
