@@ -279,17 +279,23 @@ impl<'a> Hold<'a> {
     /// Notes a change of a key, for those that watch it.
     pub fn changed(&mut self, key: &[u8]) {
         self.news.altered.note(|| key.into());
-        let Place { stripe, .. } = self.keyspace.place(key);
-        self.guards.stripe_mut(stripe).mark(self.database, key);
-        self.changed_beside(key);
+        self.note_change(key, true);
     }
 
     /// Notes a change of what a key has beside its value: the groups of a stream. Clients that
     /// watch the key are not told.
     pub fn changed_beside(&mut self, key: &[u8]) {
+        self.note_change(key, false);
+    }
+
+    fn note_change(&mut self, key: &[u8], is_seen_by_watchers: bool) {
         self.changes += 1;
         let Place { stripe: number, hash } = self.keyspace.place(key);
-        self.guards.stripe_mut(number).databases[self.database].measure(hash, key);
+        let stripe = self.guards.stripe_mut(number);
+        if is_seen_by_watchers {
+            stripe.mark(self.database, key);
+        }
+        stripe.databases[self.database].measure(hash, key);
     }
 
     /// Removes a key if its time is past, or a tie of it was cut.

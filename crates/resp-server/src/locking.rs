@@ -95,15 +95,15 @@ impl Server {
 }
 
 /// What a hold has noted.
-pub(crate) struct Removals {
-    pub(crate) created: Vec<Removed>,
-    pub(crate) expired: Vec<Removed>,
+struct Removals {
+    created: Vec<Removed>,
+    expired: Vec<Removed>,
     /// Number of the expired ones that are announced.
-    pub(crate) announced: usize,
+    announced: usize,
 }
 
 impl Removals {
-    pub(crate) fn of(hold: &mut Hold) -> Removals {
+    fn of(hold: &mut Hold) -> Removals {
         let created = hold.news.filled.take();
         let expired = std::mem::take(&mut hold.news.expired);
         Removals { created, expired, announced: std::mem::take(&mut hold.news.announced) }
