@@ -47,23 +47,24 @@ pub fn restored_point(repository: &Repository, at: Option<Tid>) -> Result<Point,
     Ok(point.clone())
 }
 
-/// Restores what was there after transaction `at`, or else at the last point. Blobs come before
-/// their transactions. Gives the point, and the number of transactions.
+/// Restores what was there after transaction `at`, or else all of `point`, which is the
+/// [`restored_point`] of `at`. Blobs come before their transactions. Gives the number of
+/// transactions.
 ///
 /// # Errors
-/// Those of [`restored_point`]; `Damaged`; those of the targets.
+/// `Damaged`; those of the targets.
 pub fn restore(
     repository: &Repository,
+    point: &Point,
     at: Option<Tid>,
     target: &mut dyn RestoreTarget,
     blobs: Option<&dyn BlobTarget>,
     progress: &dyn Fn(u64, u64),
-) -> Result<(Point, u64), BackupError> {
-    let point = restored_point(repository, at)?;
+) -> Result<u64, BackupError> {
     let store = repository.store();
     let until = at.unwrap_or(Tid::MAX);
     let (mut transactions, mut done) = (0, 0);
-    for chunk in chunks_of(repository, &point)? {
+    for chunk in chunks_of(repository, point)? {
         if tid_of(&chunk.first) > until {
             break;
         }
@@ -83,7 +84,7 @@ pub fn restore(
         done += chunk.bytes;
         progress(done, point.bytes);
     }
-    Ok((point, transactions))
+    Ok(transactions)
 }
 
 /// Applies the items of a chunk; the number of its transactions. `None` for bytes that are no

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use zodium_backup::BackupError;
 use zodium_backup::places::{Claim, Listed, Place};
-use zodium_backup::repository::{Backup, Key, Repository, RestoreTarget, Source, restore};
+use zodium_backup::repository::{
+    Backup, Key, Repository, RestoreTarget, Source, restore, restored_point,
+};
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{Applier, LogItem, Read, Write};
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -145,7 +147,8 @@ impl RestoreTarget for Target<'_> {
 pub(crate) fn restored(repository: &Repository, at: Option<Tid>) -> Vec<String> {
     let storage = MemoryStorage::new();
     let mut target = Target(Applier::new(&storage as &dyn Write));
-    restore(repository, at, &mut target, None, &|_, _| ()).unwrap();
+    let point = restored_point(repository, at).unwrap();
+    restore(repository, &point, at, &mut target, None, &|_, _| ()).unwrap();
     target.0.finish().unwrap();
     log(&storage, Tid::MAX)
 }

@@ -93,7 +93,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
         bail!("{} exists already; restore to another path", options.output);
     }
     let repository = options.repository.open(&options.source)?;
-    let python_2 = restored_point(&repository, at)?.python_2;
+    let point = restored_point(&repository, at)?;
     let part = Part::begin(&name)?;
     let blobs = match options.blob_dir.as_deref().map(BlobPart::begin).transpose() {
         Ok(blobs) => blobs,
@@ -102,7 +102,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
             return Err(error);
         }
     };
-    let (point, transactions, last) = match write(options, &repository, at, &part.name, python_2) {
+    let (transactions, last) = match write(options, &repository, (&point, at), &part.name) {
         Ok(written) => {
             // A storage that is there has its blobs.
             blobs.map_or(Ok(()), BlobPart::finish)?;
@@ -131,15 +131,14 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Restores into a new storage; the point, the number of transactions, and the last one.
+/// Restores into a new storage; the number of transactions, and the last one.
 fn write(
     options: &RestoreOptions,
     repository: &Repository,
-    at: Option<Tid>,
+    (point, at): (&Point, Option<Tid>),
     name: &StorageName,
-    python_2: bool,
-) -> Result<(Point, u64, Tid)> {
-    if python_2 {
+) -> Result<(u64, Tid)> {
+    if point.python_2 {
         name.begin_for_python_2()?;
     }
     let Writable::Local(storage) = OpenArguments::default().write(name, true)? else {
@@ -151,7 +150,7 @@ fn write(
     let mut target = Target { target, cached: Cached::of(name), bytes: 0 };
     let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
     let report = |done, total| progress.report(done, total);
-    let restored = restore(repository, at, &mut target, blobs, &report);
+    let restored = restore(repository, point, at, &mut target, blobs, &report);
     let finished = match &restored {
         Ok(_) => Box::new(target.target).finish(),
         Err(_) => Ok(Tid::ZERO),
@@ -160,10 +159,10 @@ fn write(
         folder.finish();
     }
     let closed = storage.close();
-    let (point, transactions) = restored?;
+    let transactions = restored?;
     let last = finished?;
     closed?;
-    Ok((point, transactions, last))
+    Ok((transactions, last))
 }
 
 /// Writes what is restored into a storage of this process.
