@@ -60,10 +60,11 @@ impl NativeClient {
     }
 
     fn last_tid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        if self.backend.last_tid().is_none() {
-            self.wait(py)?;
-        }
-        Ok(PyBytes::new(py, &self.backend.last_tid().unwrap_or_default().to_bytes()))
+        let last_tid = match self.backend.last_tid_at_once() {
+            Some(last_tid) => last_tid,
+            None => py.detach(|| self.backend.last_tid()).map_err(|error| raised(py, &error))?,
+        };
+        Ok(PyBytes::new(py, &last_tid.to_bytes()))
     }
 
     fn load_before<'py>(

@@ -101,8 +101,16 @@ impl Client {
 
     /// The last transaction whose invalidations the client has received. A load before
     /// [`Tid::next`] of it is repeatable: later commits do not change the answer.
+    ///
+    /// Waits while the watcher is being told of another one, except in the watcher. So a part of
+    /// the application that the watcher knows before this call misses no later transaction.
     pub fn last_tid(&self) -> Tid {
-        self.shared.load().last_tid()
+        self.shared.load().told.wait()
+    }
+
+    /// Like [`Client::last_tid`], but `None` instead of waiting.
+    pub fn last_tid_at_once(&self) -> Option<Tid> {
+        self.shared.load().told.at_once()
     }
 
     /// Waits until the client has received the invalidations of everything that the server has

@@ -230,19 +230,19 @@ fn catch_up(
     last_tid: Tid,
 ) -> Result<Tid, ClientError> {
     let Some(stream) = delivery.stream.get() else { return Ok(last_tid) };
-    let (told, cached) = (shared.last_tid(), shared.cache.last_tid());
+    let (told, cached) = (shared.told.so_far(), shared.cache.last_tid());
     // A commit that a watcher panicked at is in the cache already, and has to be told again.
     let known = if told == Tid::ZERO { cached } else { told };
     let newest = told.max(cached);
     if known == Tid::ZERO || known == last_tid && newest == last_tid {
         shared.cache.verified(*stream, last_tid, []);
-        shared.advance(last_tid);
+        shared.told.advance(last_tid);
         return Ok(last_tid);
     }
     if newest > last_tid && told == Tid::ZERO {
         warn!(%known, %last_tid, "the saved cache is ahead of the server; dropping it");
         shared.cache.clear(*stream, last_tid);
-        shared.advance(last_tid);
+        shared.told.advance(last_tid);
         return Ok(last_tid);
     }
     if newest > last_tid {
@@ -257,24 +257,21 @@ fn catch_up(
         Some([tid, oids]) => tid.as_tid().zip(oids_of(oids)),
         _ => None,
     };
-    let watcher = shared.options.watcher.as_ref();
-    let tid = match missed {
+    let tid = match &missed {
         Some((tid, oids)) => {
-            shared.cache.verified(*stream, tid, oids.iter().copied());
-            if let Some(watcher) = watcher {
-                watcher.invalidated(tid, &oids);
-            }
-            tid
+            shared.cache.verified(*stream, *tid, oids.iter().copied());
+            *tid
         }
         None => {
             warn!("the server no longer knows what has changed; dropping the cache");
             shared.cache.clear(*stream, last_tid);
-            if let Some(watcher) = watcher {
-                watcher.all_invalidated();
-            }
             last_tid
         }
     };
-    shared.advance(tid);
+    shared.told.tell(tid, || match (&shared.options.watcher, &missed) {
+        (Some(watcher), Some((tid, oids))) => watcher.invalidated(*tid, oids),
+        (Some(watcher), None) => watcher.all_invalidated(),
+        (None, _) => {}
+    });
     Ok(tid)
 }

@@ -48,7 +48,7 @@ impl Client {
     /// object of all. Reads the following objects ahead.
     pub fn next_object(&self, from: Option<Oid>) -> Result<CurrentObject, ClientError> {
         let shared = self.shared();
-        if let Some(known) = shared.objects_ahead.lock().take(from, shared.last_tid()) {
+        if let Some(known) = shared.objects_ahead.lock().take(from, shared.told.so_far()) {
             return Ok(known);
         }
         let current = shared.established()?;
@@ -57,7 +57,7 @@ impl Client {
             let answer = connection.call("record_iternext", &Value::tuple([from.into()]))?;
             return CurrentObject::from_answer(answer);
         }
-        let (known, bytes) = (shared.last_tid(), shared.objects_ahead.lock().bytes());
+        let (known, bytes) = (shared.told.so_far(), shared.objects_ahead.lock().bytes());
         let arguments = Value::tuple([from.into(), Value::Int(bytes as i128)]);
         let answer = connection.call(READ_OBJECTS, &arguments)?;
         let mut objects = objects_of(bytes_of(answer, READ_OBJECTS)?)?;

@@ -1,6 +1,5 @@
 //! The state that all threads of a client share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -22,7 +21,7 @@ use crate::objects::ObjectsAhead;
 use crate::options::{Access, Options};
 use crate::standing::{Established, Phase, Standing};
 use crate::warm_up::WarmUp;
-use crate::{ClientError, Revision};
+use crate::{ClientError, LastTold, Revision};
 
 pub(crate) struct Shared {
     pub(crate) options: Options,
@@ -37,9 +36,9 @@ pub(crate) struct Shared {
     /// The objects that are loaded first, for the next run.
     pub(crate) warm_up: WarmUp,
     pub(crate) standing: Standing,
-    /// The last transaction that watchers were told of, written by the reading thread. Release
-    /// pairs with Acquire: a reader of it sees the cache as of that transaction.
-    last_tid: AtomicU64,
+    /// The last transaction that the watcher was told of. A reader of it sees the cache as of that
+    /// transaction.
+    pub(crate) told: LastTold,
     /// The server's answer to `get_info`: a dict.
     info: Mutex<Value<'static>>,
     /// Unused oids from the server, the next one last.
@@ -71,7 +70,7 @@ impl Shared {
             options,
             tls,
             standing: Standing::default(),
-            last_tid: AtomicU64::new(0),
+            told: LastTold::default(),
             info: Mutex::new(Value::Dict(Vec::new())),
             oids: Mutex::default(),
             objects_ahead: Mutex::default(),
@@ -95,7 +94,7 @@ impl Shared {
         let revision = self.cache.lookup(oid, before)?;
         let is_sure = if before == Tid::MAX {
             // A revision whose invalidation is being delivered becomes visible after the delivery.
-            revision.serial <= self.last_tid()
+            revision.serial <= self.told.so_far()
         } else {
             // Only the server knows about the time after the last transaction heard of.
             revision.end.is_some() || before <= self.cache.last_tid().next()
@@ -124,14 +123,6 @@ impl Shared {
     /// Identifies the storage and its servers of now.
     fn source(&self) -> String {
         source(&self.options.storage, &self.addresses.load())
-    }
-
-    pub(crate) fn last_tid(&self) -> Tid {
-        Tid(self.last_tid.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn advance(&self, tid: Tid) {
-        self.last_tid.fetch_max(tid.0, Ordering::AcqRel);
     }
 
     pub(crate) fn info(&self) -> Value<'static> {
@@ -206,10 +197,11 @@ impl Receiver for Delivery {
         if let Some(stream) = self.stream.get() {
             self.shared.cache.invalidate(*stream, tid, oids.iter().copied());
         }
-        if let Some(watcher) = &self.shared.options.watcher {
-            watcher.invalidated(tid, oids);
-        }
-        self.shared.advance(tid);
+        self.shared.told.tell(tid, || {
+            if let Some(watcher) = &self.shared.options.watcher {
+                watcher.invalidated(tid, oids);
+            }
+        });
     }
 
     fn info(&self, info: &Value<'_>) {

@@ -286,12 +286,13 @@ impl Transaction {
             // Locked during delivery, so that a caller that stops waiting sees the commit reported
             // exactly once.
             let has_left = has_left.lock();
-            if !*has_left {
-                then(tid);
-            } else if let Some(watcher) = &shared.options.watcher {
-                watcher.invalidated(tid, &written.keys().copied().collect::<Vec<_>>());
-            }
-            shared.advance(tid);
+            shared.told.tell(tid, || {
+                if !*has_left {
+                    then(tid);
+                } else if let Some(watcher) = &shared.options.watcher {
+                    watcher.invalidated(tid, &written.keys().copied().collect::<Vec<_>>());
+                }
+            });
             drop(has_left);
             drop(turn);
         }

@@ -58,7 +58,7 @@ impl EmbeddedClient {
         let events = Arc::new(Events::new(watcher));
         let mailbox: Arc<dyn Mailbox> = Arc::<Events>::clone(&events);
         let last_tid = database.subscribers().add(Arc::clone(&mailbox));
-        events.begin(last_tid);
+        events.told.advance(last_tid);
         Ok(EmbeddedClient {
             shared: Arc::new(Shared { database, events, mailbox, interrupt, wait }),
         })
@@ -82,9 +82,15 @@ impl EmbeddedClient {
         self.shared.database.reader().is_read_only()
     }
 
-    /// The last transaction that the watcher was told of.
+    /// The last transaction that the watcher was told of. Waits while the watcher is being told of
+    /// another one, except in the watcher.
     pub fn last_tid(&self) -> Tid {
-        self.shared.events.last_tid()
+        self.shared.events.told.wait()
+    }
+
+    /// Like [`EmbeddedClient::last_tid`], but `None` instead of waiting.
+    pub fn last_tid_at_once(&self) -> Option<Tid> {
+        self.shared.events.told.at_once()
     }
 
     /// Loads from memory, as [`EmbeddedClient::load_before`]. Does not wait.

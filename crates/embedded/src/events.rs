@@ -4,11 +4,11 @@
 //! told in their order. Nothing here may wait for the storage.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
-use zodium_client::{ClientError, Outcome, Watcher};
+use zodium_client::{ClientError, LastTold, Outcome, Watcher};
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Mailbox, Notice};
 use zodium_storage::StorageError;
@@ -23,8 +23,7 @@ pub(crate) type Then = Box<dyn FnOnce(Tid) + Send>;
 /// The events of a storage.
 pub(crate) struct Events {
     watcher: Option<Arc<dyn Watcher>>,
-    /// Stored with Release after the watcher was told, loaded with Acquire.
-    last_tid: AtomicU64,
+    pub(crate) told: LastTold,
     own: Mutex<FxHashMap<TransactionNumber, Arc<Own>>>,
     is_closed: AtomicBool,
 }
@@ -46,16 +45,7 @@ struct State {
 impl Events {
     pub(crate) fn new(watcher: Option<Arc<dyn Watcher>>) -> Events {
         let (own, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Events { watcher, last_tid: AtomicU64::new(0), own, is_closed }
-    }
-
-    /// Notes the last transaction before the first event.
-    pub(crate) fn begin(&self, last_tid: Tid) {
-        self.last_tid.fetch_max(last_tid.0, Ordering::AcqRel);
-    }
-
-    pub(crate) fn last_tid(&self) -> Tid {
-        Tid(self.last_tid.load(Ordering::Acquire))
+        Events { watcher, told: LastTold::default(), own, is_closed }
     }
 
     /// What becomes of a vote. Its first event may be there already.
@@ -81,15 +71,12 @@ impl Events {
 
     fn committed(&self, number: TransactionNumber, tid: Tid, oids: &[Oid]) {
         let own = self.own.lock().remove(&number);
-        match own.as_ref().and_then(|own| own.state.lock().then.take()) {
-            Some(then) => then(tid),
-            None => {
-                if let Some(watcher) = &self.watcher {
-                    watcher.invalidated(tid, oids);
-                }
-            }
-        }
-        self.last_tid.store(tid.0, Ordering::Release);
+        let then = own.as_ref().and_then(|own| own.state.lock().then.take());
+        self.told.tell(tid, || match (then, &self.watcher) {
+            (Some(then), _) => then(tid),
+            (None, Some(watcher)) => watcher.invalidated(tid, oids),
+            (None, None) => {}
+        });
         if let Some(own) = own {
             own.end(Ok(tid));
         }

@@ -35,8 +35,11 @@ pub(crate) trait Backend: Send + Sync {
     fn is_read_only(&self) -> bool;
     /// Forgets the revisions in memory.
     fn clear_cache(&self);
-    /// The last transaction that Python was told of; `None` before [`Backend::wait`].
-    fn last_tid(&self) -> Option<Tid>;
+    /// The last transaction that Python was told of. Waits for the storage, and while Python is
+    /// being told of another one.
+    fn last_tid(&self) -> Result<Tid, ClientError>;
+    /// Like [`Backend::last_tid`], but `None` instead of waiting.
+    fn last_tid_at_once(&self) -> Option<Tid>;
     /// Loads from memory. Does not wait, whichever locks other threads hold.
     fn load_cached(&self, oid: Oid, before: Tid) -> Option<Revision>;
     /// Loads what is not in memory.

@@ -143,8 +143,12 @@ impl Backend for NeoBackend {
         }
     }
 
-    fn last_tid(&self) -> Option<Tid> {
-        self.opened.load().as_ref().map(|opened| opened.client.last_tid())
+    fn last_tid(&self) -> Result<Tid, ClientError> {
+        Ok(self.opened()?.client.last_tid())
+    }
+
+    fn last_tid_at_once(&self) -> Option<Tid> {
+        self.opened.load().as_ref()?.client.last_tid_at_once()
     }
 
     fn load_cached(&self, oid: Oid, before: Tid) -> Option<Revision> {

@@ -37,8 +37,12 @@ impl Backend for Client {
         Client::clear_cache(self);
     }
 
-    fn last_tid(&self) -> Option<Tid> {
-        Some(Client::last_tid(self))
+    fn last_tid(&self) -> Result<Tid, ClientError> {
+        Ok(Client::last_tid(self))
+    }
+
+    fn last_tid_at_once(&self) -> Option<Tid> {
+        Client::last_tid_at_once(self)
     }
 
     fn load_cached(&self, oid: Oid, before: Tid) -> Option<Revision> {

@@ -45,7 +45,7 @@ fn run(shared: &Shared, connection: &crate::connection::Connection, oids: &[Oid]
         if cache.bytes > cache.bytes_max / CACHE_SHARE {
             break;
         }
-        let before = shared.last_tid().next();
+        let before = shared.told.so_far().next();
         let keys: Vec<LoadKey> = batch.iter().map(|oid| (*oid, before)).collect();
         let is_known = |(oid, before): &LoadKey| shared.cache.knows(*oid, *before);
         let Ok(promises) = connection.start_loads(&keys, is_known) else { break };

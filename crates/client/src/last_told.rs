@@ -1,0 +1,94 @@
+//! The last transaction that the listeners of a storage were told of.
+//!
+//! Key decision: a thread that asks for it waits while a commit is being told. Otherwise a listener
+//! that is added in that time, such as a new connection of ZODB, could miss the commit for ever. It
+//! would be added too late to be told, and would begin with a transaction from before the commit.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::ReentrantMutex;
+use zodium_types::Tid;
+
+/// The last transaction that was told, and whether another one is being told.
+#[derive(Debug, Default)]
+pub struct LastTold {
+    /// Stored with Release after a transaction was told, loaded with Acquire.
+    tid: AtomicU64,
+    /// Set with `turn` locked. A panicking listener leaves it set, so that readers take the lock.
+    is_telling: AtomicBool,
+    /// Locked while a transaction is told. Reentrant: a listener may ask for the last transaction.
+    turn: ReentrantMutex<()>,
+}
+
+impl LastTold {
+    /// Tells of a transaction: calls `tell`, and notes `tid` after it.
+    pub fn tell(&self, tid: Tid, tell: impl FnOnce()) {
+        let _turn = self.turn.lock();
+        self.is_telling.store(true, Ordering::Release);
+        tell();
+        self.advance(tid);
+        self.is_telling.store(false, Ordering::Release);
+    }
+
+    /// Notes a transaction that no listener has to be told of.
+    pub fn advance(&self, tid: Tid) {
+        self.tid.fetch_max(tid.0, Ordering::AcqRel);
+    }
+
+    /// The last transaction that was told. Waits while another one is being told, except in its
+    /// listeners.
+    pub fn wait(&self) -> Tid {
+        self.at_once().unwrap_or_else(|| {
+            let _turn = self.turn.lock();
+            self.so_far()
+        })
+    }
+
+    /// The last transaction that was told; `None` while another one is being told.
+    pub fn at_once(&self) -> Option<Tid> {
+        (!self.is_telling.load(Ordering::Acquire)).then(|| self.so_far())
+    }
+
+    /// The last transaction whose telling has ended.
+    pub fn so_far(&self) -> Tid {
+        Tid(self.tid.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn others_wait_for_the_end_of_the_telling_and_its_listeners_do_not() {
+        let told = LastTold::default();
+        told.advance(Tid(3));
+        let (answers, answer) = mpsc::channel();
+        thread::scope(|scope| {
+            told.tell(Tid(4), || {
+                assert_eq!((told.wait(), told.at_once(), told.so_far()), (Tid(3), None, Tid(3)));
+                scope.spawn(|| answers.send(told.wait()));
+                let early = answer.recv_timeout(Duration::from_millis(100));
+                assert_eq!(early, Err(RecvTimeoutError::Timeout));
+            });
+            assert_eq!(answer.recv(), Ok(Tid(4)));
+        });
+        assert_eq!((told.wait(), told.at_once()), (Tid(4), Some(Tid(4))));
+    }
+
+    #[test]
+    fn a_listener_that_panics_stops_nobody() {
+        let told = LastTold::default();
+        let panicked =
+            catch_unwind(AssertUnwindSafe(|| told.tell(Tid(4), || panic!("a listener"))));
+        assert!(panicked.is_err());
+        assert_eq!((told.wait(), told.at_once()), (Tid::ZERO, None));
+        told.tell(Tid(5), || ());
+        assert_eq!(told.at_once(), Some(Tid(5)));
+    }
+}
