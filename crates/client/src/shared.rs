@@ -91,13 +91,15 @@ impl Shared {
     /// The cached answer to a load, if it is certainly correct.
     pub(crate) fn cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
         self.warm_up.note(oid);
+        // Read before the lookup: a commit that is applied after it may have ended the revision.
+        let cached_until = self.cache.last_tid();
         let revision = self.cache.lookup(oid, before)?;
         let is_sure = if before == Tid::MAX {
             // A revision whose invalidation is being delivered becomes visible after the delivery.
             revision.serial <= self.told.so_far()
         } else {
             // Only the server knows about the time after the last transaction heard of.
-            revision.end.is_some() || before <= self.cache.last_tid().next()
+            revision.end.is_some() || before <= cached_until.next()
         };
         is_sure.then_some(revision)
     }
@@ -209,5 +211,32 @@ impl Receiver for Delivery {
         if let Some(watcher) = &self.shared.options.watcher {
             watcher.info(info);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_load_as_of_a_commit_that_is_being_applied_never_finds_what_it_replaces() {
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
+        let shared = &Shared::new(Options::new(address), None);
+        let (oid, stream) = (Oid(1), shared.cache.begin_stream());
+        shared.cache.finish(stream, Tid(1), [(oid, Some(&b"data"[..]))]);
+        thread::scope(|scope| {
+            for tid in (2..20_000).map(Tid) {
+                let reader = scope.spawn(move || {
+                    // Until the commit is applied, only the server knows.
+                    let found = || shared.cached(oid, tid.next());
+                    let serial = std::iter::repeat_with(found).flatten().next().unwrap().serial;
+                    assert_eq!(serial, tid);
+                });
+                shared.cache.finish(stream, tid, [(oid, Some(&b"data"[..]))]);
+                reader.join().unwrap();
+            }
+        });
     }
 }
