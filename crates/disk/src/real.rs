@@ -38,8 +38,14 @@ impl Disk for RealDisk {
             OpenMode::CreateNew => options.write(true).create_new(true),
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
-        let file = options.open(path).map_err(|error| explain_denied(error, path))?;
-        Ok(Arc::new(RealFile { file: Arc::new(file) }))
+        match options.open(path) {
+            Ok(file) => Ok(Arc::new(RealFile { file: Arc::new(file) })),
+            // So that a data file with a long name is without side files, rather than unreadable.
+            Err(error) if is_absent(&error) && matches!(mode, OpenMode::Read | OpenMode::Write) => {
+                Err(io::ErrorKind::NotFound.into())
+            }
+            Err(error) => Err(explain_denied(error, path)),
+        }
     }
 
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
@@ -47,13 +53,16 @@ impl Disk for RealDisk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        path.try_exists()
+        match path.try_exists() {
+            Err(error) if is_absent(&error) => Ok(false),
+            exists => exists,
+        }
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
         match std::fs::symlink_metadata(path) {
             Ok(metadata) => Ok(Some(kind_of(metadata.file_type()))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -61,7 +70,7 @@ impl Disk for RealDisk {
     fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(status_of(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -234,6 +243,11 @@ impl DiskFile for RealFile {
     }
 }
 
+/// Whether there is no such file. No file has a name that the file system finds too long.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
+}
+
 fn kind_of(file_type: FileType) -> EntryKind {
     if file_type.is_file() {
         EntryKind::File
@@ -338,6 +352,19 @@ mod tests {
         }
         drop(first);
         RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_whose_name_is_too_long_is_absent_and_cannot_be_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("n".repeat(256));
+        assert!(!RealDisk.exists(&path).unwrap());
+        assert_eq!(RealDisk.kind(&path).unwrap(), None);
+        assert_eq!(RealDisk.status(&path).unwrap(), None);
+        let error = |mode| RealDisk.open(&path, mode).unwrap_err().kind();
+        assert_eq!(error(OpenMode::Read), io::ErrorKind::NotFound);
+        assert_eq!(error(OpenMode::Write), io::ErrorKind::NotFound);
+        assert_eq!(error(OpenMode::Create), io::ErrorKind::InvalidFilename);
     }
 
     #[test]
