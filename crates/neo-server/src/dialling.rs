@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, warn};
 use zodium_neo::{Address, ConnectionId};
 
 use crate::links::{KEEPALIVE, Links};
@@ -45,13 +45,23 @@ impl Links {
         };
         match tls.connect(stream).await {
             Ok(stream) => {
+                self.tls_failures.borrow_mut().remove(address);
                 self.begin(connection);
                 self.host.run(stream, &peer, None, limits).await;
             }
             Err(error) => {
-                debug!(%address, %error, "no TLS connection");
+                self.note_tls_failure(address, error.to_string());
                 self.lost(connection);
             }
+        }
+    }
+
+    /// Logs why TLS failed. The node tries again each second, so the same reason is logged once.
+    fn note_tls_failure(&self, address: &Address, reason: String) {
+        let mut failures = self.tls_failures.borrow_mut();
+        if failures.get(address) != Some(&reason) {
+            warn!(%address, reason, "cannot make a TLS connection; trying again");
+            failures.insert(address.clone(), reason);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use tokio::task::AbortHandle;
-use zodium_neo::{ConnectionId, LinkTask, Packet};
+use zodium_neo::{Address, ConnectionId, LinkTask, Packet};
 use zodium_net::{CloseReason, Host, Keepalive, Limits, Link, LinkMetrics};
 
 use crate::session::{Connections, Sessions};
@@ -47,6 +47,8 @@ pub(crate) struct Links {
     /// The connection whose session is opened next, if the node knows it.
     pub(crate) opening: Cell<Option<ConnectionId>>,
     pub(crate) tls: Option<NodeTls>,
+    /// Why peers have refused TLS, or we them: each reason is a warning once.
+    pub(crate) tls_failures: RefCell<FxHashMap<Address, String>>,
     pub(crate) limits: Limits,
     pub(crate) host: Host<Sessions>,
 }
@@ -67,6 +69,7 @@ impl Links {
                 dialling: RefCell::default(),
                 opening: Cell::new(None),
                 tls,
+                tls_failures: RefCell::default(),
                 limits: Limits::default(),
                 host: Host::new(Sessions::new(connections), metrics, None),
             }

@@ -1,0 +1,38 @@
+"""A node of ours whose certificates do not fit says so, and says it once."""
+
+import time
+
+import pytest
+from harness.certificates import Authority
+from harness.neo import OwnCluster, wait_for
+
+pytestmark = pytest.mark.zodium
+
+WARNING = "cannot make a TLS connection"
+
+
+def files(folder, name):
+    """An authority of its own, and a node's certificate and key."""
+    authority = Authority(name)
+    path = folder / f"{name}-ca.pem"
+    path.write_bytes(authority.pem)
+    return [str(path), *map(str, authority.issue("node").write(folder, name))]
+
+
+def test_a_storage_with_certificates_of_another_authority_warns_once(tmp_path):
+    cluster = OwnCluster(tmp_path, tls=files(tmp_path, "one"))
+    cluster.tls = files(tmp_path, "another")
+    [master], storage = cluster.master_nodes, cluster.storage_node(1)
+    try:
+        master.start()
+        wait_for(lambda: "starting a master" in master.log(), "the master")
+        storage.start()
+        wait_for(lambda: WARNING in storage.log(), "the warning")
+        # It tries again about each second.
+        time.sleep(3)
+        [line] = [line for line in storage.log().splitlines() if WARNING in line]
+        assert "WARN" in line and cluster.masters in line and "UnknownIssuer" in line
+    finally:
+        for node in [master, storage]:
+            if node.is_running():
+                node.kill()
