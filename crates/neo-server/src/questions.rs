@@ -1,10 +1,12 @@
 //! Questions to an admin, one after the other, as commands ask them.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 use zodium_neo::messages::{Ping, Pong};
 use zodium_neo::{
     Address, DecodeError, ErrorCode, GREETING, Greeting, GreetingError, Kind, Message, MessageIds,
@@ -16,6 +18,8 @@ use crate::tls::NodeTls;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 16 << 10;
+/// Longest silence while an answer is due. An admin answers at once, but asks the primary master.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A connection to an admin, for a command.
 pub struct AdminConnection {
@@ -66,6 +70,16 @@ pub enum AskError {
         address: Address,
         /// Why.
         source: io::Error,
+    },
+    /// It says nothing.
+    #[error(
+        "the admin at {address} has not answered within {} s: it is stopped or overloaded, or the \
+         primary master is, which it asks. A command may still be carried out",
+        SILENCE_MAX.as_secs()
+    )]
+    Silent {
+        /// Its address.
+        address: Address,
     },
     /// An answer that cannot be read.
     #[error("the admin has sent what is no message")]
@@ -182,8 +196,9 @@ impl AdminConnection {
 
     async fn receive(&mut self) -> Result<(), AskError> {
         self.received.reserve(READ_BYTES);
-        let read = self.stream.read_buf(&mut self.received).await;
+        let read = timeout(SILENCE_MAX, self.stream.read_buf(&mut self.received)).await;
         let address = self.address.clone();
+        let Ok(read) = read else { return Err(AskError::Silent { address }) };
         match read {
             Ok(0) => Err(AskError::Closed { address }),
             Ok(_) => Ok(()),
@@ -241,5 +256,28 @@ impl AdminConnection {
             let unexpected = AskError::Unexpected { message: message.name() };
             return refusal.map_or_else(|| take(&message).ok_or(unexpected), Err);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_neo::messages::AskClusterState;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_admin_is_left_after_a_while() {
+        let (stream, _admin) = tokio::io::duplex(READ_BYTES);
+        let mut connection = AdminConnection {
+            stream: Box::new(stream),
+            address: "127.0.0.1:9999".parse::<std::net::SocketAddr>().unwrap().into(),
+            received: BytesMut::new(),
+            scanner: Scanner::default(),
+            ids: MessageIds::default(),
+        };
+        let asked = connection.ask(AskClusterState {}, |_| Some(()));
+        let error = asked.await.unwrap_err();
+        assert!(matches!(error, AskError::Silent { .. }), "{error}");
+        assert!(error.to_string().contains("not answered within 60 s"), "{error}");
     }
 }
