@@ -2,6 +2,9 @@
 //!
 //! Key decision: only what is current is kept, and a commit takes its objects out before it is told
 //! of. So what is found here needs no comparison, and no second request for the next revision.
+//!
+//! A commit takes its objects out before it counts in `freshness`. A reader takes a number and then
+//! looks here: what it finds in spite of the commit has a number from before it.
 
 use std::ops::ControlFlow;
 
@@ -64,10 +67,10 @@ impl CurrentRevisions {
     /// Takes out what a commit has changed. From now on earlier answers are stale.
     pub(crate) fn note_commit(&self, oids: &[Oid]) {
         let _changing = self.changing.write();
-        self.freshness.note_commit(oids);
         if let Some(kept) = &self.kept {
             oids.iter().for_each(|oid| drop(kept.remove(oid)));
         }
+        self.freshness.note_commit(oids);
     }
 
     /// From now on earlier answers are stale. What is current stays so.
@@ -79,10 +82,10 @@ impl CurrentRevisions {
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         let _changing = self.changing.write();
-        self.freshness.note_pack();
         if let Some(kept) = &self.kept {
             kept.clear();
         }
+        self.freshness.note_pack();
     }
 
     /// Keeps an answer that said that it is current, if it still is. `number` is from before it was
@@ -125,6 +128,8 @@ impl ResidentRevisions for CurrentRevisions {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     fn current(serial: u64) -> Current {
@@ -149,6 +154,28 @@ mod tests {
         assert_eq!(serial(&cache, 3), Some(20));
         cache.clear();
         assert_eq!((serial(&cache, 2), serial(&cache, 3)), (None, None));
+    }
+
+    #[test]
+    fn what_is_found_beside_a_commit_is_stale_after_it() {
+        let last = Oid(9_999);
+        let oids: Vec<_> = (0..=last.0).map(Oid).collect();
+        for _ in 0..20 {
+            let cache = CurrentRevisions::new(100 << 20);
+            cache.insert(last, current(10), cache.now());
+            let number = thread::scope(|scope| {
+                scope.spawn(|| cache.note_commit(&oids));
+                let mut found = cache.now();
+                loop {
+                    let number = cache.now();
+                    if cache.find(last).is_none() {
+                        return found;
+                    }
+                    found = number;
+                }
+            });
+            assert!(!cache.is_current(last, number));
+        }
     }
 
     #[test]
