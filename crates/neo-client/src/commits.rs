@@ -107,8 +107,11 @@ impl Commits {
         std::mem::take(&mut self.state.lock().unresolved)
     }
 
-    /// Tells of what was missed up to `last`, own transactions among it, then of what was held.
-    /// From now on commits are told of as they come.
+    /// Tells of what was missed up to `last`, of own transactions, and of what was held after
+    /// `last`, in the order of their tids. From now on commits are told of as they come.
+    ///
+    /// An own transaction may be later than `last`, and what was held earlier than that one: the
+    /// master tells of it before it says with which tid the own one was committed.
     pub(crate) fn catch_up(
         &self,
         last: Tid,
@@ -117,8 +120,9 @@ impl Commits {
     ) {
         let mut state = self.state.lock();
         let held = state.held.take().unwrap_or_default();
+        let held = held.into_iter().filter(|one| one.tid > last);
         let mut missed: BTreeMap<Tid, Vec<Oid>> =
-            missed.into_iter().map(|one| (one.tid, one.oids)).collect();
+            missed.into_iter().chain(held).map(|one| (one.tid, one.oids)).collect();
         let mut own = own;
         // A transaction without metadata would be missing in the list.
         own.iter().for_each(|(tid, one)| {
@@ -132,11 +136,6 @@ impl Commits {
             }
         }
         self.last_tid.fetch_max(last.0, Ordering::AcqRel);
-        for committed in held {
-            if committed.tid > last {
-                self.tell(&state, committed);
-            }
-        }
     }
 
     /// Has a follower told of all commits after `since`; `missed` reads those that are there.
@@ -253,6 +252,20 @@ mod tests {
         assert_eq!(*told.lock(), [(11, false), (13, true), (14, false), (15, false)]);
         commits.invalidated(Tid(16), vec![]);
         assert_eq!(told.lock().last(), Some(&(16, false)));
+    }
+
+    #[test]
+    fn what_was_held_comes_before_a_later_own_one() {
+        let (commits, told) = following(10);
+        let before = commits.current.now();
+        commits.hold();
+        commits.invalidated(Tid(11), vec![Oid(1)]);
+        commits.unresolved(Unresolved { ttid: Tid(12), oids: vec![Oid(7)], done: done(&told) });
+        let own = commits.take_unresolved().into_iter().map(|one| (Tid(13), one)).collect();
+        commits.invalidated(Tid(15), vec![]);
+        commits.catch_up(Tid(10), vec![], own);
+        assert_eq!(*told.lock(), [(11, false), (13, true), (15, false)]);
+        assert!(!commits.current.is_current(Oid(1), before));
     }
 
     #[test]
