@@ -168,7 +168,7 @@ impl Verification {
             Step::LastIds => {
                 self.step = Step::Packs;
                 cluster.last_tid = self.last_tid;
-                self.last_oid.into_iter().for_each(|oid| transactions.note_oid(oid));
+                self.last_oid.into_iter().for_each(|oid| transactions.begin_after_oid(oid));
                 transactions.begin_after(self.last_tid);
                 self.ask_packs(cluster, links);
             }

@@ -1,6 +1,10 @@
 //! New oids, which the primary master hands out in stretches.
+//!
+//! Key decision: they are given up with the connection to the master. The next master knows only
+//! the oids that were committed, and hands out the others again.
 
 use std::ops::RangeInclusive;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use zodium_neo::Message;
@@ -9,6 +13,7 @@ use zodium_types::Oid;
 
 use crate::NeoError;
 use crate::cluster::Cluster;
+use crate::session::Session;
 
 /// Oids that are asked for at once.
 const STRETCH: u32 = 1000;
@@ -17,10 +22,17 @@ const COUNT_MAX: u32 = 1 << 20;
 
 /// Oids that no client of the cluster has used yet.
 #[derive(Default)]
-pub(super) struct OidStock(Mutex<Vec<RangeInclusive<u64>>>);
+pub(super) struct OidStock(Mutex<Stock>);
+
+#[derive(Default)]
+struct Stock {
+    oids: Vec<RangeInclusive<u64>>,
+    /// Where they come from.
+    session: Weak<Session>,
+}
 
 impl OidStock {
-    /// Takes `count` oids in a row. Blocking when the stock is used up.
+    /// Takes `count` oids in a row. Blocking when the stock is used up, or the master was lost.
     pub(super) fn take(
         &self,
         cluster: &Cluster,
@@ -28,22 +40,25 @@ impl OidStock {
     ) -> Result<RangeInclusive<u64>, NeoError> {
         // Held while the master is asked: others that wait need its answer too.
         let mut stock = self.0.lock();
-        if let Some(oids) = take(&mut stock, count) {
+        let session = cluster.session(cluster.deadline())?;
+        if stock.session.as_ptr() != Arc::as_ptr(&session) {
+            *stock = Stock { oids: Vec::new(), session: Arc::downgrade(&session) };
+        }
+        if let Some(oids) = take(&mut stock.oids, count) {
             return Ok(oids);
         }
         let asked = u32::try_from(count).ok().filter(|count| *count <= COUNT_MAX);
         let what = "a NEO cluster gives at most 1,048,576 new oids at once";
         let asked = asked.ok_or(NeoError::Unsupported { what })?.max(STRETCH);
-        let session = cluster.session(cluster.deadline())?;
         let asked = session.master.ask(AskNewOIDs { count: asked }, |answer| match answer {
             Message::AnswerNewOIDs(answer) => Some(answer.oids),
             _ => None,
         })?;
         let oids = asked.wait()?;
         oids.iter().for_each(|oid| cluster.commits.note_oid(*oid));
-        *stock = stretches(&oids);
+        stock.oids = stretches(&oids);
         let peer = session.master.peer();
-        take(&mut stock, count)
+        take(&mut stock.oids, count)
             .ok_or_else(|| NeoError::lost(peer, format!("it gave no {count} new oids in a row")))
     }
 }

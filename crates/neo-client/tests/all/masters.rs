@@ -102,6 +102,21 @@ fn transaction_of_a_lost_master_is_over() {
 }
 
 #[test]
+fn oids_of_a_lost_master_are_not_used_any_more() {
+    let model = Model::start(1);
+    let neo = open(&model);
+    assert_eq!(neo.new_oids(2), Some(1..=2));
+    assert_eq!(neo.new_oids(1), Some(3..=3));
+    // The next master knows only what was committed, and may have given more to others.
+    model.state.lock().next_oid = 5000;
+    model.lose_clients();
+    let begun = std::time::Instant::now();
+    while *neo.new_oids(1).unwrap().start() < 5000 {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
 fn truncated_cluster_is_not_served_any_more() {
     let model = Model::start(1);
     let neo = open(&model);

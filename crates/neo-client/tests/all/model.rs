@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) relocks: usize,
     pub(crate) aborts: usize,
     clients: Vec<Arc<Link>>,
-    next_oid: u64,
+    pub(crate) next_oid: u64,
 }
 
 /// A load that is not answered yet.

@@ -71,6 +71,9 @@ pub(crate) enum DelayedRequest {
     Vote(FailedVote),
 }
 
+/// Oids that clients may have of an earlier master: a thousand for each of a thousand clients.
+const LENT_OIDS_MAX: u64 = 1 << 20;
+
 /// All transactions.
 #[derive(Debug)]
 pub(crate) struct Transactions {
@@ -81,6 +84,8 @@ pub(crate) struct Transactions {
     delayed: VecDeque<Delayed>,
     tids: Tids,
     last_oid: Oid,
+    /// Whether clients may have oids of an earlier master, which none of them has committed yet.
+    may_be_lent: bool,
     first_tid: Tid,
     /// Commits since the start of this master.
     committed: u64,
@@ -94,6 +99,7 @@ impl Default for Transactions {
             delayed: VecDeque::new(),
             tids: Tids::default(),
             last_oid: Oid::ROOT,
+            may_be_lent: false,
             first_tid: Tid::MAX,
             committed: 0,
         }
@@ -149,12 +155,20 @@ impl Transactions {
         ttid.max(tid).map_or(committed, |last| last.max(committed))
     }
 
-    /// New oids.
+    /// New oids. The first ones of this master are far from the last one that was committed.
     pub(crate) fn new_oids(&mut self, count: u32) -> Vec<Oid> {
-        let first = self.last_oid.0.saturating_add(1);
+        let lent = if std::mem::take(&mut self.may_be_lent) { LENT_OIDS_MAX } else { 0 };
+        let first = self.last_oid.0.saturating_add(lent + 1);
         let end = first.saturating_add(count.into());
         self.last_oid = Oid(end - 1);
         (first..end).map(Oid).collect()
+    }
+
+    /// The largest oid of the database. Clients may still have later ones of an earlier master: a
+    /// client behind a gateway does not hear that the master has changed.
+    pub(crate) fn begin_after_oid(&mut self, last: Oid) {
+        self.note_oid(last);
+        self.may_be_lent = last > Oid::ROOT;
     }
 
     /// An oid is in use.

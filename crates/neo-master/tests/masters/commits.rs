@@ -2,7 +2,7 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{ErrorCode, Message};
-use zodium_types::Tid;
+use zodium_types::{Oid, Tid};
 
 use crate::support::*;
 
@@ -134,4 +134,21 @@ fn transactions_wait_while_a_storage_starts() {
     assert!(!bench.names(client).contains(&"AnswerBeginTransaction"));
     bench.tell(back, 99, NotifyReady {});
     assert!(bench.names(client).contains(&"AnswerBeginTransaction"));
+}
+
+#[test]
+fn the_first_oids_are_none_that_clients_may_have_of_an_earlier_master() {
+    let (mut bench, _) = Bench::running(1);
+    let client = bench.client();
+    let mut take = |count| {
+        bench.tell(client, 1, AskNewOIDs { count });
+        bench.take_with(client, "AnswerNewOIDs", |message| match message {
+            Message::AnswerNewOIDs(answer) => answer.oids.clone(),
+            _ => unreachable!(),
+        })
+    };
+    let [first, second] = take(2)[..] else { panic!("it gave another number of oids") };
+    // The storages have answered that the last one of the database is 50.
+    assert_eq!((first, second), (Oid(51 + (1 << 20)), Oid(52 + (1 << 20))));
+    assert_eq!(take(1), [Oid(53 + (1 << 20))]);
 }
