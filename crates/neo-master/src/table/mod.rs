@@ -63,6 +63,11 @@ impl Cell {
         Cell { given_after: before, ..Cell::new(node, state) }
     }
 
+    /// Whether its storage had it in this version of the table.
+    pub(crate) fn was_given_by(&self, table: Option<TableId>) -> bool {
+        self.given_after.is_none_or(|before| Some(before) < table)
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         self.state.is_readable()
     }

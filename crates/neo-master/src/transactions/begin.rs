@@ -6,7 +6,7 @@ use zodium_neo::messages::{AnswerBeginTransaction, Error as ErrorMessage, Failed
 use zodium_neo::{ErrorCode, NodeId};
 use zodium_types::Tid;
 
-use super::{Delayed, DelayedRequest, Transaction, Transactions};
+use super::{Audience, Delayed, DelayedRequest, Transaction, Transactions};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::peer::Links;
@@ -118,7 +118,7 @@ impl Transactions {
         };
         let transaction = Transaction {
             client: Some(client),
-            readiness: cluster.readiness.count(),
+            audience: Audience::of(cluster),
             failed: Vec::new(),
             waiting: Vec::new(),
             commit: None,
@@ -137,8 +137,8 @@ impl Transactions {
     ) -> Result<Option<ErrorCode>, Refusal> {
         let ttid = message.ttid;
         // The client does not know which storages do not get it in full anyway.
-        let since = self.transaction_of(client, ttid)?.readiness;
-        let failed = message.failed.iter().filter(|one| cluster.readiness.was_ready(**one, since));
+        let audience = self.transaction_of(client, ttid)?.audience;
+        let failed = message.failed.iter().filter(|one| audience.has_storage(cluster, **one));
         let failed: Vec<_> = failed.copied().collect();
         if failed.is_empty() {
             return Ok(Some(ErrorCode::Ack));

@@ -4,7 +4,7 @@ use zodium_neo::messages::{AskFinishTransaction, AskLockInformation, PackRequest
 use zodium_neo::{ConnectionId, NodeId, Partition, Request};
 use zodium_types::{Oid, Tid};
 
-use super::{Commit, Transactions};
+use super::{Audience, Commit, Transactions};
 use crate::cluster::Cluster;
 use crate::handling::Refusal;
 use crate::packs::Packs;
@@ -22,8 +22,7 @@ pub(crate) struct Finish {
     touched: Vec<Partition>,
     /// Storages that miss stores.
     failed: Vec<NodeId>,
-    /// Storages that became ready later do not get the transaction in full.
-    readiness: u64,
+    audience: Audience,
     pack: Option<PackRequest>,
 }
 
@@ -38,7 +37,8 @@ impl Finish {
     pub(crate) fn to_disconnect(&self, cluster: &Cluster) -> Vec<NodeId> {
         let has_cell = |storage: &NodeId| {
             let rows = self.touched.iter().map(|partition| cluster.table.row(*partition));
-            rows.flatten().any(|cell| cell.node == *storage)
+            let mut cells = rows.flatten().filter(|cell| cell.node == *storage);
+            cells.any(|cell| self.audience.has_cell(cluster, cell))
         };
         self.failed.iter().filter(|one| has_cell(one)).copied().collect()
     }
@@ -49,7 +49,7 @@ impl Finish {
         for partition in &self.touched {
             for cell in cluster.table.row(*partition) {
                 let is_known = involved.iter().any(|(storage, _)| *storage == cell.node);
-                if is_known || !cluster.readiness.was_ready(cell.node, self.readiness) {
+                if is_known || !self.audience.has_cell(cluster, cell) {
                     continue;
                 }
                 if let Some(connection) = cluster.members.connection_of(cell.node)
@@ -79,13 +79,13 @@ impl Transactions {
             return Err(Refusal::protocol("invalid pack time"));
         }
         let transaction = self.transaction_of(client, ttid)?;
-        let (failed, readiness) = (transaction.failed.clone(), transaction.readiness);
+        let (failed, audience) = (transaction.failed.clone(), transaction.audience);
         let partitions = oids.iter().filter_map(|oid| cluster.table.partition_of_oid(*oid));
         let partitions = sorted(partitions.chain(deleted).collect());
         let metadata = cluster.table.partition_of_tid(ttid);
         let touched = partitions.iter().copied().chain(checked).chain(metadata);
         let touched = sorted(touched.collect());
-        Ok(Finish { request, ttid, oids, partitions, touched, failed, readiness, pack })
+        Ok(Finish { request, ttid, oids, partitions, touched, failed, audience, pack })
     }
 
     /// Has storages lock a transaction with the next tid; `false` if there are none.

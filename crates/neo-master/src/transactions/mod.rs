@@ -12,18 +12,28 @@ mod outcome;
 use std::collections::{BTreeMap, VecDeque};
 
 use zodium_neo::messages::FailedVote;
-use zodium_neo::{NodeId, Partition, Request};
+use zodium_neo::{NodeId, Partition, Request, TableId};
 use zodium_types::{Oid, Tid};
 
+use crate::cluster::Cluster;
+use crate::table::Cell;
 use crate::tids::Tids;
+
+/// The storages and cells that are there when a transaction begins. Later ones do not get it in
+/// full: they replicate it when it is committed.
+#[derive(Clone, Copy, Debug)]
+struct Audience {
+    readiness: u64,
+    table: Option<TableId>,
+}
 
 /// A transaction that has begun.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     /// The client; `None` when it has left after it asked for the commit.
     client: Option<NodeId>,
-    /// Storages that became ready later do not get the transaction in full.
-    readiness: u64,
+    /// Which storages and cells get the transaction in full.
+    audience: Audience,
     /// Storages that miss stores, though they were ready.
     failed: Vec<NodeId>,
     /// Told when it is committed.
@@ -193,6 +203,23 @@ impl Transactions {
     fn remove(&mut self, ttid: Tid) -> Option<Transaction> {
         self.queue.retain(|queued| *queued != ttid);
         self.all.remove(&ttid)
+    }
+}
+
+impl Audience {
+    /// What is there now.
+    fn of(cluster: &Cluster) -> Audience {
+        Audience { readiness: cluster.readiness.count(), table: cluster.table.id() }
+    }
+
+    /// Whether a storage was ready then, and is still.
+    fn has_storage(self, cluster: &Cluster, storage: NodeId) -> bool {
+        cluster.readiness.was_ready(storage, self.readiness)
+    }
+
+    /// Whether a cell was there then, and its storage was ready.
+    fn has_cell(self, cluster: &Cluster, cell: &Cell) -> bool {
+        self.has_storage(cluster, cell.node) && cell.was_given_by(self.table)
     }
 }
 

@@ -42,3 +42,30 @@ fn a_storage_is_not_stopped_while_it_alone_could_start_the_cluster() {
     assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
     assert_eq!(bench.master.status().state, Some(ClusterState::Running));
 }
+
+#[test]
+fn a_cell_that_is_given_after_a_transaction_began_does_not_lock_it() {
+    let (mut bench, storages) = Bench::running(1);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    let second = bench.storage(2);
+    bench.tell(admin, 9, AddPendingNodes { ids: vec![storage(2)] });
+    bench.tell(second, 50, NotifyReady {});
+    let client = bench.client();
+    let (early, failed) = (bench.begin(client), bench.begin(client));
+    // The second storage gets the partition of the object that is committed, and does not know it.
+    bench.tell(admin, 10, TweakPartitionTable { dry_run: false, excluded: Vec::new() });
+    bench.acknowledge(storages[0]);
+    bench.acknowledge(second);
+    bench.finish(client, early);
+    bench.answer(storages[0], "AskLockInformation", AnswerInformationLocked { ttid: early });
+    assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
+    assert!(!bench.names(second).contains(&"AskLockInformation"));
+    // That it misses stores of such a transaction does no harm either.
+    bench.tell(client, 3, FailedVote { ttid: failed, failed: vec![storage(2)] });
+    bench.finish(client, failed);
+    bench.answer(storages[0], "AskLockInformation", AnswerInformationLocked { ttid: failed });
+    assert!(!bench.closed.contains(&second));
+    let late = bench.begin(client);
+    bench.finish(client, late);
+    assert!(bench.names(second).contains(&"AskLockInformation"));
+}
