@@ -29,7 +29,7 @@ const BATCH_LOADS: usize = 1000;
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 const CLOSE_POLL: Duration = Duration::from_micros(200);
 /// How often a load is retried on another connection.
-const LOAD_ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 3;
 
 /// A storage on a server, shared by all threads of a program.
 ///
@@ -114,9 +114,9 @@ impl Client {
     }
 
     /// Waits until the client has received the invalidations of everything that the server has
-    /// committed by now. Takes one round trip.
+    /// committed by now. Takes one round trip; a lost connection is waited for.
     pub fn sync(&self) -> Result<(), ClientError> {
-        self.call("ping", &Value::tuple([])).map(drop)
+        retried(|| self.call("ping", &Value::tuple([]))).map(drop)
     }
 
     /// Loads the newest revision of an object written before transaction `before`; `None` if the
@@ -331,14 +331,18 @@ fn tls_side(options: &TlsOptions) -> Result<TlsSide, ClientError> {
 
 /// Loads from the server, and retries on a new connection if the connection is lost.
 fn load(shared: &Shared, oid: Oid, before: Tid) -> Result<Loaded, ClientError> {
-    let mut answer = Err(ClientError::NoObject(oid));
-    for _ in 0..LOAD_ATTEMPTS {
-        answer = load_once(shared, (oid, before));
+    retried(|| load_once(shared, (oid, before)))
+}
+
+/// Repeats what changes nothing, as long as the connection is lost meanwhile.
+fn retried<T>(attempt: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    for _ in 1..ATTEMPTS {
+        let answer = attempt();
         if !matches!(&answer, Err(error) if error.is_disconnection()) {
-            break;
+            return answer;
         }
     }
-    answer
+    attempt()
 }
 
 fn load_once(shared: &Shared, key: LoadKey) -> Result<Loaded, ClientError> {

@@ -109,6 +109,8 @@ impl Client {
         }
         let SentStores(stores) = &transaction.stores;
         let Some((oid, upon, data)) = stores.first() else { return Ok(Outcome::Unknown) };
+        // The cache may not have heard of the commit: the connection was lost with the answer.
+        self.sync()?;
         let mut before = Tid::MAX;
         loop {
             let revision = match self.load_before(*oid, before) {

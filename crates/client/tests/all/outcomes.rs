@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use crate::common::peer::{Peer, play, play_with, wait_until};
+use crate::common::peer::{Peer, SILENCE, play, play_with, wait_until};
 use crate::common::switch::Switch;
 use bytes::Bytes;
 use zodium_client::{
@@ -49,6 +49,12 @@ enum Answer {
     Missing(&'static str),
 }
 
+/// Answers that all is told.
+fn pong(peer: &mut Peer) {
+    let ping = peer.expect("ping");
+    peer.reply(&ping, Value::None);
+}
+
 /// Accepts a client and its stores, and closes the connection at its finish.
 fn lose_finish(listener: &UnixListener) {
     let mut peer = Peer::admitted(listener, Tid(10));
@@ -87,6 +93,7 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
                 let missed = peer.expect("getInvalidations");
                 peer.reply(&missed, Value::None);
             });
+            pong(&mut peer);
             for answer in answers {
                 match answer {
                     Load(data, serial, end) => {
@@ -114,10 +121,44 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
 }
 
 #[test]
+fn a_cache_of_before_the_commit_does_not_tell_its_outcome() {
+    let (asked, is_asked) = mpsc::channel();
+    let script = move |listener: &UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        let load = peer.expect("loadBefore");
+        peer.reply_load(&load, b"older", BASE);
+        accept_stores(&mut peer);
+        peer.expect("tpc_finish");
+        drop(peer);
+        // The client has no connection while the outcome is asked for.
+        is_asked.recv().unwrap();
+        std::thread::sleep(SILENCE);
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(11), |peer| {
+            let missed = peer.expect("getInvalidations");
+            let oids = Value::list([Oid(1).into(), Oid(2).into()]);
+            peer.reply(&missed, Value::tuple([Tid(11).into(), oids]));
+        });
+        pong(&mut peer);
+        let load = peer.expect("loadBefore");
+        peer.reply_load(&load, b"one", Tid(11));
+        let load = peer.expect("loadSerial");
+        peer.reply(&load, b"two".as_slice().into());
+    };
+    play(script, |client, _| {
+        assert_eq!(client.load_current(Oid(1)).unwrap().serial, BASE);
+        let unfinished = unfinished(fail_to_finish(client));
+        asked.send(()).unwrap();
+        assert_eq!(client.outcome(&unfinished).unwrap(), Outcome::Committed(Tid(11)));
+    });
+}
+
+#[test]
 fn a_server_that_fails_while_it_is_asked_leaves_the_outcome_open() {
     let script = |listener: &UnixListener| {
         lose_finish(listener);
         let mut peer = Peer::admitted(listener, Tid(10));
+        pong(&mut peer);
         let load = peer.expect("loadBefore");
         peer.fail(&load, "builtins.OSError");
     };
