@@ -17,8 +17,15 @@ impl Client {
         let connection = shared.connection()?;
         let guard = shared.blob_locks.lock((oid, serial), || shared.patience.has_ended());
         let _guard = guard.ok_or(ClientError::Interrupted)?;
+        connection.wait_abandoned_blob(oid, serial)?;
         connection.expect_blob(oid, serial, file)?;
-        let answer = connection.call("sendBlob", &Value::tuple([oid.into(), serial.into()]));
+        let arguments = Value::tuple([oid.into(), serial.into()]);
+        let answer = connection.request("sendBlob", &arguments, None)?;
+        if let Err(error) = connection.wait(&answer) {
+            connection.abandon_blob(oid, serial, answer);
+            return Err(error);
+        }
+        let answer = connection.taken(&answer);
         let file = connection.take_blob(oid, serial);
         answer?;
         // The reading thread drops the file when a write to it fails.

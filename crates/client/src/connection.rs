@@ -263,6 +263,23 @@ impl Connection {
         self.table.lock().blobs.remove(&(oid, serial))
     }
 
+    /// Drops the file of a blob whose fetch is not waited for any more.
+    pub(crate) fn abandon_blob(&self, oid: Oid, serial: Tid, answer: Arc<Promise<Value<'static>>>) {
+        let mut table = self.table.lock();
+        table.blobs.remove(&(oid, serial));
+        table.abandoned_blobs.insert((oid, serial), answer);
+    }
+
+    /// Waits until no more chunks of an abandoned fetch of a blob can come.
+    pub(crate) fn wait_abandoned_blob(&self, oid: Oid, serial: Tid) -> Result<(), ClientError> {
+        let answer = self.table.lock().abandoned_blobs.get(&(oid, serial)).cloned();
+        if let Some(answer) = answer {
+            self.wait(&answer)?;
+            self.table.lock().abandoned_blobs.remove(&(oid, serial));
+        }
+        Ok(())
+    }
+
     /// Sends whole frames.
     pub(crate) fn send(&self, frames: &[u8]) -> Result<(), ClientError> {
         let _output = self.output.lock();

@@ -178,7 +178,10 @@ impl Connection {
         };
         // On failure the file is dropped, and only the fetch of this blob fails.
         if file.write_all(chunk).is_ok() {
-            self.table.lock().blobs.insert((oid, serial), file);
+            let mut table = self.table.lock();
+            if !table.abandoned_blobs.contains_key(&(oid, serial)) {
+                table.blobs.insert((oid, serial), file);
+            }
         }
         Ok(())
     }

@@ -30,6 +30,9 @@ pub(crate) struct Table {
     pub(crate) loads: FxHashMap<LoadKey, Arc<Promise<Loaded>>>,
     /// Destinations of blobs that are being fetched.
     pub(crate) blobs: FxHashMap<(Oid, Tid), File>,
+    /// Fetches whose callers have stopped waiting. Their chunks may still come, and name only the
+    /// blob: it is fetched again when the answer is here.
+    pub(crate) abandoned_blobs: FxHashMap<(Oid, Tid), Arc<Promise<Value<'static>>>>,
     /// No more requests are accepted.
     pub(crate) is_over: bool,
     last_id: u64,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod addresses;
+mod blobs;
 mod calls;
 mod client;
 mod commits;

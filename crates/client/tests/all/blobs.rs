@@ -1,0 +1,53 @@
+//! Blobs that are fetched, and callers that stop waiting for them.
+
+use std::io::{Read, Seek};
+use std::sync::{Arc, mpsc};
+
+use zodium_client::{ClientError, Interrupt, Options};
+use zodium_pickle::Value;
+use zodium_types::{Oid, Tid};
+
+use crate::common::peer::{Peer, SILENCE, play_with};
+use crate::common::switch::Switch;
+
+const OID: Oid = Oid(1);
+const SERIAL: Tid = Tid(5);
+
+fn send_chunk(peer: &mut Peer, chunk: &[u8]) {
+    peer.tell("receiveBlobChunk", &Value::tuple([OID.into(), SERIAL.into(), chunk.into()]));
+}
+
+#[test]
+fn a_blob_that_is_fetched_again_has_no_chunk_of_the_fetch_that_was_given_up() {
+    let (given_up, is_given_up) = mpsc::channel();
+    let script = move |listener: &std::os::unix::net::UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        let first = peer.expect("sendBlob");
+        send_chunk(&mut peer, b"AAAA");
+        is_given_up.recv().unwrap();
+        // The caller asks again, and waits for the answer to the first request.
+        std::thread::sleep(SILENCE);
+        send_chunk(&mut peer, b"BBBB");
+        peer.reply(&first, Value::None);
+        let second = peer.expect("sendBlob");
+        send_chunk(&mut peer, b"AAAA");
+        send_chunk(&mut peer, b"BBBB");
+        peer.reply(&second, Value::None);
+    };
+    let switch = Arc::new(Switch::default());
+    let interrupt = Some(Arc::clone(&switch) as Arc<dyn Interrupt>);
+    let options = |options| Options { interrupt, ..options };
+    play_with(options, script, |client, _| {
+        let fetch = || client.fetch_blob(OID, SERIAL, tempfile::tempfile().unwrap());
+        switch.set(true);
+        let error = fetch().unwrap_err();
+        assert!(matches!(error, ClientError::Interrupted), "{error:?}");
+        switch.set(false);
+        given_up.send(()).unwrap();
+        let mut file = fetch().unwrap();
+        let mut content = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "AAAABBBB");
+    });
+}
