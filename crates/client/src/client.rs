@@ -298,7 +298,9 @@ impl Client {
         let addresses = parents.addresses.load_full().to_vec();
         let (cache_path, warm_up) = (None, WarmUpList::Off);
         let options = Options { addresses, cache_path, warm_up, ..parents.options.clone() };
-        let shared = Arc::new(Shared::new(options, parents.tls.clone()));
+        let mut shared = Shared::new(options, parents.tls.clone());
+        shared.is_forked = true;
+        let shared = Arc::new(shared);
         let connector = start_connector(&shared)?;
         std::mem::forget(self.shared.swap(shared));
         std::mem::forget(parents);

@@ -236,7 +236,13 @@ fn catch_up(
     let newest = told.max(cached);
     if known == Tid::ZERO || known == last_tid && newest == last_tid {
         shared.cache.verified(*stream, last_tid, []);
-        shared.told.advance(last_tid);
+        shared.told.tell(last_tid, || {
+            // The application has objects of the parent, which may have missed commits.
+            let watcher = shared.options.watcher.as_ref().filter(|_| told == Tid::ZERO);
+            if let Some(watcher) = watcher.filter(|_| shared.is_forked) {
+                watcher.all_invalidated();
+            }
+        });
         return Ok(last_tid);
     }
     if newest > last_tid && told == Tid::ZERO {

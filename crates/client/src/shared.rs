@@ -26,6 +26,8 @@ use crate::{ClientError, LastTold, Revision};
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) tls: Option<TlsSide>,
+    /// Whether this is a forked child.
+    pub(crate) is_forked: bool,
     /// Whether waiting threads are interrupted.
     pub(crate) patience: Patience,
     /// Addresses of servers: those of the options until they are replaced.
@@ -69,6 +71,7 @@ impl Shared {
             addresses: ArcSwap::from_pointee(options.addresses.clone()),
             options,
             tls,
+            is_forked: false,
             standing: Standing::default(),
             told: LastTold::default(),
             info: Mutex::new(Value::Dict(Vec::new())),

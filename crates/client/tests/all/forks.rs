@@ -1,10 +1,32 @@
 //! A client in a forked child: [`Client::after_fork_in_child`] is called here without a fork, as if
 //! this process were the child.
 
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc;
+
+use crate::common::peer::{ALL, Peer, play, wait_until};
 use crate::common::{Server, commit, record};
 use zodium_client::{Client, Options, WarmUpList};
-use zodium_types::{Address, Oid};
+use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
+
+#[test]
+fn a_forked_child_is_told_that_objects_of_its_parent_may_be_stale_before_its_first_transaction() {
+    let (told, is_told) = mpsc::channel();
+    let script = move |listener: &UnixListener| {
+        let _parents = Peer::admitted(listener, Tid(10));
+        let mut peer = Peer::accept(listener);
+        peer.admit(Tid(12), |_| is_told.recv().unwrap());
+    };
+    play(script, |client, log| {
+        assert_eq!((client.last_tid(), log.0.lock().clone()), (Tid(10), vec![]));
+        client.after_fork_in_child().unwrap();
+        wait_until(|| client.last_tid() == Tid(12));
+        assert_eq!(*log.0.lock(), [(ALL, vec![])]);
+        told.send(()).unwrap();
+        client.wait().unwrap();
+    });
+}
 
 #[test]
 fn a_forked_child_has_a_connection_of_its_own_and_no_file_of_its_parent() {
