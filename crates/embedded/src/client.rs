@@ -163,9 +163,10 @@ impl EmbeddedClient {
 
     /// Ends the use of the storage. Open transactions fail.
     pub fn close(&self) {
-        self.shared.database.subscribers().remove(&self.shared.mailbox);
         // What it could not save at the end is logged by the storage.
         let _ = self.shared.database.close();
+        // Only now: what is committed until then is told to its callers.
+        self.shared.database.subscribers().remove(&self.shared.mailbox);
         self.shared.events.close();
     }
 }

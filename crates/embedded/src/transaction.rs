@@ -189,6 +189,10 @@ impl EmbeddedTransaction {
         }
         let waited = own.wait_end(patience(&self.shared));
         let reason = match waited {
+            // A client that is closed does not hear of the end any more.
+            Ok(Err(ClientError::Closed)) => {
+                return Err(unknown(&self.shared, own, &ClientError::Closed));
+            }
             Ok(end) => return end,
             Err(reason) => reason,
         };

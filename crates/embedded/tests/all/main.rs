@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use bytes::Bytes;
 use zodium_client::{ClientError, TransactionOptions, Watcher};
@@ -135,4 +136,42 @@ fn a_closed_client_says_so() {
     commit(&client, Tid::ZERO, "one");
     client.close();
     assert!(matches!(client.begin(&TransactionOptions::default()), Err(ClientError::Closed)));
+}
+
+#[test]
+fn a_commit_that_is_under_way_when_the_client_is_closed_is_not_called_failed() {
+    let (client, _) = start();
+    let client = &client;
+    let (begun, has_begun) = mpsc::channel();
+    let (closing, is_closing) = mpsc::channel();
+    let voted = |oid| {
+        let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+        transaction.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"data")).unwrap();
+        transaction.vote().unwrap();
+        transaction
+    };
+    std::thread::scope(|scope| {
+        let first = voted(1);
+        scope.spawn(move || {
+            first.finish(move |_| {
+                begun.send(()).unwrap();
+                is_closing.recv().unwrap();
+            })
+        });
+        has_begun.recv().unwrap();
+        // It is committed after the first one was told, when the client is being closed.
+        let second = voted(2);
+        let second = scope.spawn(move || second.finish(|_| ()));
+        std::thread::sleep(Duration::from_millis(50));
+        scope.spawn(|| client.close());
+        std::thread::sleep(Duration::from_millis(50));
+        closing.send(()).unwrap();
+        match second.join().unwrap() {
+            Ok(_) | Err(ClientError::OutcomeUnknown { .. }) => {}
+            Err(error) => {
+                let found = client.load_before(Oid(2), Tid::MAX);
+                assert!(found.is_err(), "it is committed, in spite of: {error}");
+            }
+        }
+    });
 }
