@@ -23,12 +23,16 @@ impl Interrupt for PythonSignals {
     }
 
     fn stops(&self) -> bool {
-        let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
-        let stops = raised.is_some();
-        if stops {
-            RAISED.set(raised);
-        }
-        stops
+        Python::try_attach(run_handlers);
+        RAISED.with_borrow(Option::is_some)
+    }
+}
+
+/// Runs pending signal handlers, if this is Python's main thread. The exception of one of them ends
+/// the wait of this thread, at its next look.
+pub(crate) fn run_handlers(py: Python<'_>) {
+    if let Err(raised) = py.check_signals() {
+        RAISED.set(Some(raised));
     }
 }
 

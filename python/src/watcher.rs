@@ -6,7 +6,11 @@ use zodium_client::Watcher;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
+use crate::interrupt::run_handlers;
 use crate::value::to_python;
+
+/// How often something is told that must not be missed.
+const ATTEMPTS: usize = 10;
 
 /// Calls the methods of a storage, on the thread that reads from the server.
 pub(crate) struct PythonWatcher {
@@ -20,33 +24,50 @@ impl PythonWatcher {
     }
 
     /// Calls a function with the storage, unless it or the interpreter no longer exists. Exceptions
-    /// are reported, and do not affect the connection.
-    fn tell(&self, with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>) {
-        // Without an interpreter there is no storage.
-        let _ = Python::try_attach(|py| {
+    /// are reported, and do not affect the connection. `false` after an exception.
+    fn tell(
+        &self,
+        with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>,
+    ) -> bool {
+        let told = Python::try_attach(|py| {
+            // Otherwise Python runs them within the call, and their exceptions end it.
+            run_handlers(py);
             let storage = self.storage.bind(py).call0();
             let told = storage.and_then(|storage| match storage.is_none() {
                 true => Ok(()),
                 false => with(py, &storage),
             });
-            if let Err(error) = told {
-                error.write_unraisable(py, Some(self.storage.bind(py)));
-            }
+            told.map_err(|error| error.write_unraisable(py, Some(self.storage.bind(py)))).is_ok()
         });
+        // Without an interpreter there is no storage.
+        told.unwrap_or(true)
+    }
+
+    /// Has the storage drop what it keeps. Tries again when a signal handler raises meanwhile.
+    fn drop_all(&self) {
+        for _ in 0..ATTEMPTS {
+            if self.tell(|_, storage| storage.call_method0("invalidateCache").map(drop)) {
+                return;
+            }
+        }
     }
 }
 
 impl Watcher for PythonWatcher {
     fn invalidated(&self, tid: Tid, oids: &[Oid]) {
-        self.tell(|py, storage| {
+        let is_told = self.tell(|py, storage| {
             let tid = PyBytes::new(py, &tid.to_bytes());
             let oids: Vec<_> = oids.iter().map(|oid| PyBytes::new(py, &oid.to_bytes())).collect();
             storage.call_method1("invalidateTransaction", (tid, oids)).map(drop)
         });
+        // Some of the connections may have missed the commit. Told before the client counts it.
+        if !is_told {
+            self.drop_all();
+        }
     }
 
     fn all_invalidated(&self) {
-        self.tell(|_, storage| storage.call_method0("invalidateCache").map(drop));
+        self.drop_all();
     }
 
     fn connected(&self, info: &Value<'_>) {

@@ -99,8 +99,18 @@ class Commits:
         transaction as failed. Local failures are logged and repaired.
         """
         pending = self._checked(txn, "tpc_finish")
+
+        def tell(tid):
+            try:
+                f(tid)
+            except BaseException:
+                # Connections of this process may have missed the commit. As after a lost
+                # connection, they load all objects again.
+                self.invalidateCache()
+                raise
+
         try:
-            tid, failure = pending.native.finish(f)
+            tid, failure = pending.native.finish(tell)
             self._after_commit(pending, tid, failure)
         finally:
             self._end(txn, pending)
@@ -110,8 +120,7 @@ class Commits:
         """Add the blobs to the cache; `failure` is an exception that `f` has raised."""
         try:
             if failure is not None:
-                # Connections of this process may have missed the commit. As after a lost
-                # connection, they load all objects again.
+                # A signal handler may have raised while the connections were told to.
                 self.invalidateCache()
             if pending.blobs:
                 self._blobs.committed(pending.blobs, tid)

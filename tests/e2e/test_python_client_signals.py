@@ -13,11 +13,13 @@ import threading
 import time
 
 import pytest
+import transaction
 import ZODB
 from harness import package
 from harness.process import HOST, free_port
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
+from ZODB.POSException import ConflictError
 from ZODB.utils import maxtid, p64, u64, z64
 
 package.use()
@@ -312,3 +314,46 @@ def test_a_handler_that_advances_the_iterator_of_its_own_thread_is_refused(eithe
 def test_a_wait_for_another_threads_read_of_an_iterator_ends(either_server, storage):
     tids = [one.tid.hex() for one in storage.iterator()]
     assert iterated(either_server, WAITED_FOR_BY_TWO_THREADS) == sorted([tids[0], "interrupted"])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_connections_miss_no_commit_when_a_handler_raises_while_they_are_told(
+    either_server, storage, open_native
+):
+    database = ZODB.DB(storage)
+    with database.transaction() as writing:
+        writing.root()["one"]["value"] = "old"
+    connection = database.open(transaction.TransactionManager())
+    one = connection.root()["one"]
+    assert one["value"] == "old"
+    (data, serial), oid = storage.load(one._p_oid), one._p_oid
+    other, theirs, ours = open_native(either_server.address), TransactionMetaData(), []
+    other.tpc_begin(theirs)
+    other.store(oid, serial, data.replace(b"old", b"new"), "", theirs)
+    other.tpc_vote(theirs)
+    tell, before = storage._db.invalidate, signal.signal(signal.SIGUSR1, raise_handled)
+
+    def tell_with_a_signal(tid, oids):
+        ours.append(threading.current_thread())
+        os.kill(os.getpid(), signal.SIGUSR1)
+        for _ in range(1000):
+            pass
+        tell(tid, oids)
+
+    storage._db.invalidate = tell_with_a_signal
+    finish = threading.Timer(0.3, other.tpc_finish, [theirs])
+    mine = TransactionMetaData()
+    storage.tpc_begin(mine)
+    storage.store(oid, serial, data, "", mine)
+    finish.start()
+    try:
+        # It waits for the other one, so this thread reads of its commit.
+        with pytest.raises(ConflictError):
+            storage.tpc_vote(mine)
+    finally:
+        finish.join()
+        signal.signal(signal.SIGUSR1, before)
+    storage.tpc_abort(mine)
+    assert ours == [threading.main_thread()]
+    connection.transaction_manager.begin()
+    assert one["value"] == "new"
