@@ -209,8 +209,7 @@ impl Storage {
                     voted.tid = Some(message.tid);
                     net.answer(end, wire, id, AnswerInformationLocked { ttid: message.ttid });
                 }
-                // As a node that was never told of it.
-                None => net.close(end, wire),
+                None => panic!("{} is to be locked, and was never stored", message.ttid),
             },
             Message::NotifyUnlockInformation(message) => {
                 if let Some(tid) = self.voted.get(&message.ttid).and_then(|voted| voted.tid) {
