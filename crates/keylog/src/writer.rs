@@ -2,7 +2,7 @@
 //!
 //! Invariant: it keeps all frames that are not synced, or not written if nothing is synced. When a
 //! write or a sync fails it writes them again at the same place, until that succeeds: after a
-//! failed sync the file may lack any of them.
+//! failed sync the file may lack any of them. The file that it writes is the one that has the name.
 
 use std::io;
 use std::sync::Arc;
@@ -36,6 +36,9 @@ pub(crate) struct Writer {
     written: usize,
     /// The position of their end, for callers.
     end: u64,
+    /// The position that a file had reached when it took the place of the log, if the folder is not
+    /// synced since then: a power cut could bring the old file back.
+    moved: Option<u64>,
     synced_at: Instant,
 }
 
@@ -50,6 +53,7 @@ impl Writer {
             kept: Vec::new(),
             written: 0,
             end: 0,
+            moved: None,
             synced_at: Instant::now(),
         }
     }
@@ -156,6 +160,12 @@ impl Writer {
 
     fn try_flush(&mut self, is_last: bool) -> io::Result<()> {
         let shared = &*self.shared;
+        if let Some(position) = self.moved {
+            shared.disk.sync_folder_of(&shared.path)?;
+            self.moved = None;
+            shared.written.store(position, Ordering::Release);
+            shared.synced.store(position, Ordering::Release);
+        }
         if self.written < self.kept.len() {
             let position = self.base + self.written as u64;
             self.file.write_all_at(&self.kept[self.written..], position)?;
@@ -193,13 +203,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a replacement in the place of the log.
+    /// Puts a replacement in the place of the log. The next flush makes that durable.
     fn replace(&mut self, mut replacement: Replacement, last: &[u8]) -> io::Result<()> {
         replacement.append_frames(last)?;
         replacement.sync()?;
         let shared = &*self.shared;
         shared.disk.copy_permissions(&shared.path, &replacement.path)?;
-        shared.disk.rename(&replacement.path, &shared.path)?;
+        shared.disk.move_file(&replacement.path, &shared.path)?;
+        // From here on the old file has no name: nothing may fail before the new one is taken over.
+        self.moved = Some(self.end);
         replacement.is_used = true;
         self.file = Arc::clone(&replacement.file);
         self.base = replacement.length();
@@ -209,8 +221,6 @@ impl Writer {
         shared.length.store(self.base, Ordering::Relaxed);
         shared.base_length.store(self.base, Ordering::Relaxed);
         shared.replacements.fetch_add(1, Ordering::Relaxed);
-        shared.written.store(self.end, Ordering::Release);
-        shared.synced.store(self.end, Ordering::Release);
         Ok(())
     }
 

@@ -127,6 +127,32 @@ fn a_replacement_that_fails_leaves_the_log() {
     assert_eq!(found, [b"one", b"two"]);
 }
 
+#[test]
+fn a_replacement_whose_folder_cannot_be_synced_takes_over_and_is_not_durable_before_it_is() {
+    let memory_disk = MemoryDisk::new();
+    let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
+    let (log, _) = open(&(Arc::clone(&disk) as Arc<dyn Disk>), Sync::Always).unwrap();
+    let first = log.append(b"one");
+    wait_until(|| log.has_reached(first, Reached::Synced));
+    let mut replacement = log.begin_replacement().unwrap();
+    replacement.append(b"copy").unwrap();
+    // The permissions and the move come before.
+    disk.fail_from(Operation::Folder, 3, ErrorKind::StorageFull);
+    let replaced = log.replace(replacement, &[]);
+    let last = log.append(b"two");
+    wait_until(|| disk.has_failed());
+    wait_until(|| log.failure().is_some() || log.has_reached(last, Reached::Synced));
+    assert!(!log.has_reached(replaced, Reached::Written));
+    disk.mend();
+    wait_until(|| log.has_reached(last, Reached::Synced));
+    let (_, found) =
+        open(&memory(&memory_disk.after_power_cut_with_names_lost()), Sync::Always).unwrap();
+    assert_eq!(found, [b"copy".to_vec(), b"two".to_vec()]);
+    drop(log);
+    let (_, found) = open(&memory(&memory_disk), Sync::Always).unwrap();
+    assert_eq!(found, [b"copy".to_vec(), b"two".to_vec()]);
+}
+
 /// A log of groups, synced one by one, and where each ends.
 fn groups() -> (Vec<u8>, Vec<usize>) {
     let disk = MemoryDisk::new();
