@@ -80,6 +80,7 @@ impl Log {
             length: AtomicU64::new(length),
             base_length: AtomicU64::new(length),
             replacements: AtomicU64::new(0),
+            has_replacement: Arc::default(),
             is_failed: AtomicBool::new(false),
             failure: Mutex::default(),
             progress: Mutex::new(None),
@@ -190,9 +191,17 @@ impl Log {
     /// Begins a file that is to replace the log.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// It cannot be created, or [there is one](Log::has_replacement).
     pub fn begin_replacement(&self) -> io::Result<Replacement> {
-        Replacement::begin(Arc::clone(&self.shared.disk), &self.shared.path)
+        let Shared { disk, path, has_replacement, .. } = &*self.shared;
+        Replacement::begin(Arc::clone(disk), path, has_replacement)
+    }
+
+    /// Whether a replacement was begun that has not taken the place of the log yet, and may still
+    /// do so.
+    #[must_use]
+    pub fn has_replacement(&self) -> bool {
+        self.shared.has_replacement.load(Ordering::Acquire)
     }
 
     /// Replaces the log. `last` are the last records of the replacement; with them it must mean
@@ -203,7 +212,8 @@ impl Log {
         last.iter().for_each(|body| record::write_record(&mut frames, body));
         let mut queue = self.shared.queue.lock();
         let at = queue.bytes.len();
-        queue.replacement = Some((replacement, frames, at));
+        // The writer of a closed log takes nothing any more: the replacement ends here then.
+        queue.replacement = (!queue.is_stopped).then_some((replacement, frames, at));
         // A position of its own: what was appended before may be written already.
         queue.end += 1;
         let end = queue.end;

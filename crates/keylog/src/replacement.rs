@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use zodium_disk::{Disk, DiskFile, OpenMode, with_suffix};
 
@@ -11,7 +12,7 @@ use crate::record;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A log that is being written, under another name.
+/// A log that is being written, under another name. There is one at a time, as there is one name.
 #[derive(Debug)]
 pub struct Replacement {
     pub(crate) file: Arc<dyn DiskFile>,
@@ -22,18 +23,26 @@ pub struct Replacement {
     buffer: Vec<u8>,
     /// Whether it takes the place of the log, so that its file stays.
     pub(crate) is_used: bool,
+    /// Whether there is a replacement of this log. Release at its end, Acquire by those that ask.
+    exists: Arc<AtomicBool>,
 }
 
 impl Replacement {
-    /// Begins a file beside `log`. One that a crash has left there is overwritten.
-    ///
-    /// # Errors
-    /// The file cannot be created.
-    pub fn begin(disk: Arc<dyn Disk>, log: &Path) -> io::Result<Replacement> {
+    /// Begins a file beside `log`, unless one `exists`. What a crash has left there is overwritten.
+    pub(crate) fn begin(
+        disk: Arc<dyn Disk>,
+        log: &Path,
+        exists: &Arc<AtomicBool>,
+    ) -> io::Result<Replacement> {
+        if exists.swap(true, Ordering::AcqRel) {
+            let message = "another compaction is not in place yet";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
         let path = with_suffix(log, ".new");
-        let file = disk.open(&path, OpenMode::Truncate)?;
-        let buffer = record::header().to_vec();
-        Ok(Replacement { file, path, disk, length: 0, buffer, is_used: false })
+        let opened = disk.open(&path, OpenMode::Truncate);
+        let file = opened.inspect_err(|_| exists.store(false, Ordering::Release))?;
+        let (buffer, exists) = (record::header().to_vec(), Arc::clone(exists));
+        Ok(Replacement { file, path, disk, length: 0, buffer, is_used: false, exists })
     }
 
     /// Appends a record.
@@ -83,5 +92,7 @@ impl Drop for Replacement {
             // What is left is overwritten by the next one.
             let _ = self.disk.remove(&self.path);
         }
+        // Last: the name is free from here on.
+        self.exists.store(false, Ordering::Release);
     }
 }

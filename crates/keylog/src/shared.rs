@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) base_length: AtomicU64,
     /// How often it was replaced.
     pub(crate) replacements: AtomicU64,
+    /// Whether there is a [`Replacement`], which notes its end here.
+    pub(crate) has_replacement: Arc<AtomicBool>,
     pub(crate) is_failed: AtomicBool,
     pub(crate) failure: Mutex<String>,
     /// Called when a position was reached, or a write has failed.

@@ -153,6 +153,40 @@ fn a_replacement_whose_folder_cannot_be_synced_takes_over_and_is_not_durable_bef
     assert_eq!(found, [b"copy".to_vec(), b"two".to_vec()]);
 }
 
+#[test]
+fn a_replacement_is_not_overwritten_by_another_while_the_log_cannot_be_written() {
+    let memory_disk = MemoryDisk::new();
+    let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
+    let (log, _) = open(&(Arc::clone(&disk) as Arc<dyn Disk>), Sync::Always).unwrap();
+    let mut replacement = log.begin_replacement().unwrap();
+    replacement.append(b"copy").unwrap();
+    replacement.sync().unwrap();
+    disk.fail_from(Operation::Write, 1, ErrorKind::StorageFull);
+    log.append(b"one");
+    wait_until(|| log.failure().is_some());
+    // The writer waits before it tries again, and takes the replacement then.
+    let replaced = log.replace(replacement, &[]);
+    disk.mend();
+    assert!(log.begin_replacement().is_err(), "the first one is not in place yet");
+    let last = log.append(b"two");
+    wait_until(|| log.has_reached(last, Reached::Synced));
+    assert!(log.has_reached(replaced, Reached::Synced) && !log.has_replacement());
+    drop(log.begin_replacement().unwrap());
+    drop(log);
+    let (_, found) = open(&memory(&memory_disk), Sync::Always).unwrap();
+    assert_eq!(found, [b"copy".to_vec(), b"two".to_vec()]);
+}
+
+#[test]
+fn a_replacement_that_comes_after_the_end_of_the_log_ends() {
+    let disk = MemoryDisk::new();
+    let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
+    let replacement = log.begin_replacement().unwrap();
+    log.close();
+    log.replace(replacement, &[]);
+    assert!(!log.has_replacement());
+}
+
 /// A log of groups, synced one by one, and where each ends.
 fn groups() -> (Vec<u8>, Vec<usize>) {
     let disk = MemoryDisk::new();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::LocalSet;
-use zodium_disk::{Disk, MemoryDisk};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use zodium_net::{Host, Limits};
 
 use crate::{KeeperOptions, Options, RespService, Server};
@@ -480,4 +480,25 @@ fn a_long_log_is_read_by_several_threads_as_it_was_written() {
     with(open(), |running| async move {
         assert_eq!(running.connect().ask(&all).await, *written.get().unwrap());
     });
+}
+
+#[test]
+fn a_compaction_ends_when_it_was_tried_also_while_the_log_cannot_be_written() {
+    let faulty = FaultyDisk::new(MemoryDisk::default());
+    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    let sync = "always".to_owned();
+    server.keep(&KeeperOptions { disk, path: "/keys".into(), sync }).unwrap();
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        faulty.fail(Operation::Sync, 1, std::io::ErrorKind::StorageFull);
+        peer.send("SET a 1").await;
+        peer.read().await;
+        while !faulty.has_failed() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    // The writer waits for 200 ms before it tries again.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(server.finish_import().unwrap(), 1);
 }

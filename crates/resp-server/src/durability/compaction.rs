@@ -6,8 +6,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use zodium_keylog::Replacement;
+use zodium_keylog::{Reached, Replacement};
 use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie};
 
 use super::items;
@@ -80,14 +81,15 @@ impl Compaction<'_> {
         self.keyspace.end_changes();
         let is_done = match outcome {
             Ok(position) => {
-                while !keeper.log.has_reached(position, zodium_keylog::Reached::Written)
-                    && keeper.log.failure().is_none()
-                {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
+                // Also while the log cannot be written: the writer tries to replace it anyway.
+                wait_while(|| keeper.log.has_replacement());
                 let (after, _) = keeper.log.lengths();
                 // The writer has said why if it failed.
                 let is_replaced = keeper.log.replacements() > replacements;
+                wait_while(|| {
+                    let is_durable = keeper.log.has_reached(position, Reached::Written);
+                    is_replaced && !is_durable && keeper.log.failure().is_none()
+                });
                 if is_replaced {
                     tracing::info!("compacted the log of keys from {before} to {after} bytes");
                 }
@@ -151,6 +153,12 @@ impl Compaction<'_> {
             last.extend(records);
             self.keeper.log.replace(copy.replacement, &last)
         }))
+    }
+}
+
+fn wait_while(is_so: impl Fn() -> bool) {
+    while is_so() {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
