@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use tracing::warn;
 use zodium_disk::with_suffix;
 
@@ -18,12 +19,15 @@ pub(crate) struct SessionName {
     file: Arc<DataFile>,
     /// Whether the lock file may name this session as one whose checksums have no gaps.
     may_be_named: AtomicBool,
+    /// Held from the look at the checksums until what it leads to is in the lock file. The upkeep
+    /// names the session while the log writer ends the naming: the later word must stay.
+    naming: Mutex<()>,
 }
 
 impl SessionName {
     /// The lock file does not name the session yet.
     pub(crate) fn new(file: Arc<DataFile>) -> SessionName {
-        SessionName { file, may_be_named: AtomicBool::new(false) }
+        SessionName { file, may_be_named: AtomicBool::new(false), naming: Mutex::default() }
     }
 
     /// Names this session in the lock file, as one without gaps if its checksums have none. Names
@@ -36,27 +40,33 @@ impl SessionName {
     }
 
     fn try_name(&self, all: Option<&Arc<Checksums>>) -> Result<(), FileStorageError> {
+        let _naming = self.naming.lock();
         let Some(checksums) = all.filter(|checksums| checksums.uncovered() == 0) else {
-            return self.unname(all);
+            return self.unname_locked(all);
         };
         // Set before the sync: an append after the sync reads this in `settle_announcement`.
         // Relaxed: both threads take the lock of the checksums' state, which orders the accesses.
         self.may_be_named.store(true, Ordering::Relaxed);
+        // An append before that may have left a gap, and not have read it.
+        if checksums.uncovered() > 0 {
+            return self.unname_locked(all);
+        }
         // After a power cut, checksums that were not durable would be missing.
         let synced = checksums.writing().sync();
         let Some(nonce) = synced.ok().and_then(|()| checksums.writing().nonce()) else {
-            return self.unname(all);
+            return self.unname_locked(all);
         };
         let writer = LastWriter { nonce, is_complete: true };
         let DataFile { disk, path, .. } = &*self.file;
         last_writer::write(disk.as_ref(), path, Some(writer)).or_else(|error| {
             warn!(file = %path.display(), %error, "the session cannot be noted in the lock file");
-            self.unname(all)
+            self.unname_locked(all)
         })
     }
 
     /// Removes the name: another program changed the file, so this session did not write all of it.
     pub(crate) fn disown(&self) {
+        let _naming = self.naming.lock();
         warn_of_name(self.write(None));
     }
 
@@ -108,6 +118,12 @@ impl SessionName {
         &self,
         checksums: Option<&Arc<Checksums>>,
     ) -> Result<(), FileStorageError> {
+        let _naming = self.naming.lock();
+        self.unname_locked(checksums)
+    }
+
+    /// As [`SessionName::unname`], for a caller that holds the lock of the naming.
+    fn unname_locked(&self, checksums: Option<&Arc<Checksums>>) -> Result<(), FileStorageError> {
         let DataFile { disk, path, .. } = &*self.file;
         let nonce = checksums.and_then(|checksums| checksums.writing().nonce());
         let writer = nonce.map(|nonce| LastWriter { nonce, is_complete: false });

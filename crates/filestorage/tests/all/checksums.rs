@@ -168,6 +168,42 @@ fn what_was_covered_meanwhile_gets_no_second_checksums() {
     assert_eq!((found.damages, found.uncovered), (0, 0));
 }
 
+/// The commit ends before the upkeep goes on, or must wait for it.
+#[test]
+fn a_commit_without_checksums_is_not_named_complete_by_an_upkeep_that_has_looked_before() {
+    let (disk, history) = written(&SmallRng::seed_from_u64(5), 2_000);
+    disk.remove(&companion(".checksums")).unwrap();
+    let disk = FaultyDisk::new(disk);
+    let storage = Arc::new(open(disk.clone()));
+    let (committed, commits) = std::sync::mpsc::channel();
+    let last = history.model.last_tid().next();
+    let (disk_then, storage_then) = (disk.clone(), Arc::clone(&storage));
+    // The first sync is that of all checksums, before the session is named.
+    disk.before_next(Operation::Sync, move || {
+        // The checksum of the commit cannot be written behind it.
+        disk_then.fail(Operation::Write, 2, std::io::ErrorKind::StorageFull);
+        let (done, ends) = std::sync::mpsc::channel();
+        let commit = std::thread::spawn(move || {
+            let result = commit(&storage_then, stores(last, &[(1, b"last")]));
+            _ = done.send(());
+            result
+        });
+        _ = ends.recv_timeout(std::time::Duration::from_millis(500));
+        committed.send(commit).unwrap();
+    });
+    assert!(storage.cover(1 << 20) > 0);
+    commits.recv().unwrap().join().unwrap().unwrap();
+    assert!(disk.has_failed());
+    let image = disk.files().after_power_cut();
+    let lock = String::from_utf8(image.bytes(&companion(".lock")).unwrap()).unwrap();
+    assert!(lock.ends_with(" gaps\n"), "{lock}");
+    assert_eq!(open(image).last_tid(), last);
+    // The next upkeep names it again.
+    storage.cover(1 << 20);
+    let lock = String::from_utf8(disk.files().bytes(&companion(".lock")).unwrap()).unwrap();
+    assert!(lock.contains("zodium ") && !lock.ends_with(" gaps\n"), "{lock}");
+}
+
 #[test]
 fn reading_stays_before_a_transaction_that_does_not_fit_its_checksum() {
     let disk = MemoryDisk::new();
