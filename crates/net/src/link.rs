@@ -76,6 +76,8 @@ struct LinkState {
     /// Pushed bytes in the output since it was last empty.
     push_bytes: Cell<usize>,
     closing: Cell<Option<CloseReason>>,
+    /// Output was dropped: what is appended later would follow a hole, so nothing is sent any more.
+    is_cut: Cell<bool>,
     /// The output may wait for the next answer.
     deferred: Cell<bool>,
     /// The link was woken since it last ran: its output must leave.
@@ -118,6 +120,7 @@ impl Link {
                 held,
                 push_bytes: Cell::new(0),
                 closing: Cell::new(None),
+                is_cut: Cell::new(false),
                 deferred: Cell::new(false),
                 is_woken: Cell::new(false),
                 is_flushing: Cell::new(false),
@@ -155,8 +158,12 @@ impl Link {
     }
 
     /// Counts bytes of a pushed message in the output, and ends the link above
-    /// [`Limits::push_bytes_max`].
+    /// [`Limits::push_bytes_max`]. Nothing is sent from then on.
     pub fn note_push(&self, bytes: usize) {
+        if self.state.is_cut.get() {
+            self.output().clear();
+            return;
+        }
         // Answers may keep the output from ever being empty, and may be most of it.
         let total = (self.state.push_bytes.get() + bytes).min(self.queued().len());
         self.state.push_bytes.set(total);
@@ -167,6 +174,7 @@ impl Link {
                 "the peer does not read its messages, disconnecting"
             );
             self.output().clear();
+            self.state.is_cut.set(true);
             self.close(CloseReason::Refused);
         }
     }
@@ -323,13 +331,17 @@ impl Link {
         }
     }
 
-    /// Takes the deferral: whether the output may still wait.
-    fn takes_deferred(&self) -> bool {
+    fn is_ending(&self) -> bool {
+        self.state.stopping.get() || self.state.closing.get().is_some()
+    }
+
+    /// Takes the deferral: the bytes of the output if it may still wait.
+    fn takes_deferred(&self) -> Option<usize> {
         let state = &self.state;
-        let is_ending = state.stopping.get() || state.closing.get().is_some();
-        let is_leaving = is_ending || state.is_moving.get() || state.is_flushing.get();
+        let is_leaving = self.is_ending() || state.is_moving.get() || state.is_flushing.get();
         let must_leave = state.is_woken.replace(false) || is_leaving;
-        state.deferred.replace(false) && !must_leave && !self.is_congested()
+        let may_wait = state.deferred.replace(false) && !must_leave && !self.is_congested();
+        may_wait.then(|| self.queued().len())
     }
 
     fn set_waker(&self, waker: &Waker) {
@@ -398,13 +410,13 @@ where
     T: AsyncRead + AsyncWrite,
 {
     let mut turn_bytes = 0;
-    let is_deferred = link.takes_deferred() && session.is_ready();
-    let deferred_bytes = is_deferred.then(|| link.queued().len());
+    let deferred_bytes = link.takes_deferred().filter(|_| session.is_ready());
     loop {
+        if link.state.is_cut.get() {
+            return Poll::Ready(Ok(None));
+        }
         // Until an answer is added, or the link ends.
-        let is_deferred = deferred_bytes == Some(link.queued().len())
-            && link.state.closing.get().is_none()
-            && !link.state.stopping.get();
+        let is_deferred = deferred_bytes == Some(link.queued().len()) && !link.is_ending();
         let flushed = if link.state.is_held.get() {
             Poll::Pending
         } else if is_deferred {
@@ -446,9 +458,11 @@ where
             Poll::Pending
                 if link.state.is_moving.get() && flushed.is_ready() && input.is_empty() =>
             {
-                return session
-                    .park()
-                    .map_or(Poll::Pending, |parked| Poll::Ready(Ok(Some(parked))));
+                let Some(parked) = session.park() else { return Poll::Pending };
+                // Its last messages may be too many: it must not go on elsewhere without them.
+                if link.state.closing.get().is_none() {
+                    return Poll::Ready(Ok(Some(parked)));
+                }
             }
             Poll::Pending => return Poll::Pending,
         }

@@ -57,8 +57,9 @@ pub trait Session: 'static {
     /// while it is at work, or if its kind never moves.
     ///
     /// Called when all that was received is handled, and all answers are sent. What it appends to
-    /// the output now is sent by the other worker. After `Some`, nothing of the session is called
-    /// any more.
+    /// the output now is sent by the other worker. After `Some`, the session gets nothing any more.
+    /// If it has ended its link meanwhile, what it returns is dropped, and it is
+    /// [closed](Session::closed).
     fn park(&mut self) -> Option<Parked> {
         None
     }

@@ -66,6 +66,13 @@ impl Session for Lines {
         false
     }
 
+    /// A commit comes at the last moment.
+    fn park(&mut self) -> Option<Parked> {
+        self.link.output().push(Bytes::from(vec![b'!'; 1000]));
+        self.link.note_push(1000);
+        Some(Box::new(()))
+    }
+
     fn closed(&mut self) {
         self.closed.set(true);
     }
@@ -215,6 +222,48 @@ fn a_peer_that_lets_pushed_messages_pile_up_is_disconnected() {
         let mut rest = Vec::new();
         running.peer.read_to_end(&mut rest).await.unwrap();
         assert!(rest.len() <= 4096);
+    });
+}
+
+#[test]
+fn nothing_is_sent_behind_pushed_messages_that_were_dropped() {
+    run_local(async {
+        let limits = Limits { push_bytes_max: 50_000, ..Limits::default() };
+        let mut running = start(0, limits);
+        settle().await;
+        let push = |byte, bytes| {
+            running.link.output().push(Bytes::from(vec![byte; bytes]));
+            running.link.note_push(bytes);
+            running.link.wake();
+        };
+        push(b'!', 10_000);
+        settle().await;
+        push(b'!', 60_000);
+        push(b'?', 100);
+        running.link.output().push(Bytes::from_static(b"an answer"));
+        running.link.wake();
+        let mut all = Vec::new();
+        running.peer.read_to_end(&mut all).await.unwrap();
+        assert!(running.closed.get());
+        let is_before = all.iter().all(|byte| *byte == b'!');
+        assert_eq!((all.len(), is_before), (4096, true), "what the pipe had taken before");
+    });
+}
+
+#[test]
+fn a_session_that_loses_messages_when_it_parks_is_closed_and_does_not_move() {
+    run_local(async {
+        for push_bytes_max in [500, 50_000] {
+            let limits = Limits { push_bytes_max, ..Limits::default() };
+            let mut running = start(0, limits);
+            settle().await;
+            running.link.set_moving(true);
+            settle().await;
+            let mut all = Vec::new();
+            running.peer.read_to_end(&mut all).await.unwrap();
+            assert!(all.is_empty(), "the other worker would send it");
+            assert_eq!(running.closed.get(), push_bytes_max == 500);
+        }
     });
 }
 
