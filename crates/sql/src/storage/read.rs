@@ -195,13 +195,21 @@ impl Read for SqlStorage {
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
-        let Some(oid) = self.first_object(from)? else { return Ok(None) };
-        // The largest number is no tid.
-        let Some(row) = self.database.load_before(oid, Tid::MAX)? else { return Ok(None) };
-        let serial = row.serial;
-        let data = reading::data_of(&self.database.place, oid, row)?;
-        let following = self.first_object(Oid(oid.0 + 1))?;
-        Ok(Some(ObjectStep { oid, serial, data, following }))
+        let mut from = from;
+        while let Some(oid) = self.first_object(from)? {
+            let following = Oid(oid.0 + 1);
+            // The largest number is no tid.
+            let Some(row) = self.database.load_before(oid, Tid::MAX)? else {
+                // It was packed meanwhile.
+                from = following;
+                continue;
+            };
+            let serial = row.serial;
+            let data = reading::data_of(&self.database.place, oid, row)?;
+            let following = self.first_object(following)?;
+            return Ok(Some(ObjectStep { oid, serial, data, following }));
+        }
+        Ok(None)
     }
 
     fn iterate(

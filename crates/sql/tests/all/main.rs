@@ -8,3 +8,4 @@ mod maria;
 mod neoppod;
 mod opening;
 mod support;
+mod walks;
