@@ -178,11 +178,14 @@ impl Appender {
         batch: Vec<(Tid, PreparedTransaction)>,
     ) -> Result<Vec<Appended>, FileStorageError> {
         let mut state = self.state.lock();
-        self.check_writable(&state)?;
-        let (start, identity) = (state.end, state.identity);
-        let buffer = std::mem::take(&mut state.buffer);
         // Used up in any case: a transaction that is not written releases its space.
         let promised: u64 = batch.iter().map(|(_, prepared)| prepared.bytes()).sum();
+        if let Err(refused) = self.check_writable(&state) {
+            state.promised = state.promised.saturating_sub(promised);
+            return Err(refused);
+        }
+        let (start, identity) = (state.end, state.identity);
+        let buffer = std::mem::take(&mut state.buffer);
         // The lock guards the numbers: votes go on while this thread waits for the device.
         drop(state);
 

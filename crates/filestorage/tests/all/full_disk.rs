@@ -183,6 +183,23 @@ fn promised_space_is_not_promised_again_while_it_is_being_written() {
 }
 
 #[test]
+fn space_of_a_transaction_that_is_refused_after_a_failure_is_given_back() {
+    let new = |n| stores(tid(n), &[(n, &[1; 100])]);
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let quota_bytes = Some(4 + 2 * file_bytes(&new(1)));
+    let options = OpenOptions { quota_bytes, ..OpenOptions::new(data_file()) };
+    let storage = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
+    let prepared = || [1, 2].map(|n| (tid(n), prepare(&storage, new(n).1).unwrap()));
+    let [first, second] = prepared();
+    disk.fail(Operation::Write, 1, ErrorKind::Other);
+    storage.append(vec![first]).unwrap_err();
+    let refused = storage.append(vec![second]);
+    assert!(matches!(refused, Err(FileStorageError::Failed { .. })), "{refused:?}");
+    storage.reopen().unwrap();
+    storage.append(prepared().into()).unwrap();
+}
+
+#[test]
 fn space_reserved_ahead_is_given_back_at_the_close() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
