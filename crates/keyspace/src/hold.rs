@@ -46,7 +46,7 @@ pub struct Hold<'a> {
 }
 
 /// A key of a database that was removed, or has come into being.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Removed {
     /// The database.
     pub database: usize,
@@ -79,7 +79,12 @@ impl<'a> Hold<'a> {
         let stripe = self.guards.stripe(number);
         self.seen.see(stripe.unsynced.of(hash, self.seen.safe));
         let database = &stripe.databases[self.database];
-        database.get(hash, key).filter(|entry| !self.is_gone(database, *entry))
+        let entry = database.get(hash, key).filter(|entry| !entry.is_expired(self.now))?;
+        if database.is_cut(key, self.moment) {
+            self.journal.note_hidden(self.database, key);
+            return None;
+        }
+        Some(entry)
     }
 
     /// Whether there is a key.
@@ -301,6 +306,17 @@ impl<'a> Hold<'a> {
     /// Removes a key if its time is past, or a tie of it was cut.
     pub fn remove_expired(&mut self, key: &[u8]) {
         self.fresh(key);
+    }
+
+    /// Removes the keys that were asked for and not seen, since a tie of theirs was cut. The log
+    /// tells times, but not moments of cuts: what is logged after this does not see them either.
+    pub fn remove_hidden(&mut self) {
+        let selected = self.database;
+        for Removed { database, key } in self.journal.take_hidden() {
+            self.database = database;
+            self.fresh(&key);
+        }
+        self.database = selected;
     }
 
     /// Whether ties were cut since the hold began: it sees their keys still.

@@ -1,5 +1,9 @@
 //! What a log gets of the changes of a hold, and which keys they are.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashSet;
+
 use crate::Removed;
 
 /// What the caller writes about a hold, and the keys that it has changed.
@@ -17,6 +21,8 @@ pub struct Journal {
     touched: Vec<Removed>,
     /// Whether whole databases were changed.
     is_whole_touched: bool,
+    /// Keys that were asked for and not seen, since a tie of theirs was cut.
+    hidden: RefCell<FxHashSet<Removed>>,
 }
 
 impl Journal {
@@ -43,6 +49,18 @@ impl Journal {
         if self.is_kept {
             self.touched.push(Removed { database, key: key.into() });
         }
+    }
+
+    /// Notes a key that was asked for and not seen, since a tie of it was cut.
+    pub(crate) fn note_hidden(&self, database: usize, key: &[u8]) {
+        if self.is_kept {
+            self.hidden.borrow_mut().insert(Removed { database, key: key.into() });
+        }
+    }
+
+    /// Takes these keys.
+    pub(crate) fn take_hidden(&mut self) -> FxHashSet<Removed> {
+        std::mem::take(self.hidden.get_mut())
     }
 
     /// Takes the noted keys, and whether whole databases were changed.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod events;
+mod log;
 mod monitoring;
 
 use std::rc::Rc;

@@ -64,6 +64,8 @@ impl Call<'_, '_> {
 
     fn note(&mut self, database: usize) {
         let hold = &mut *self.hold;
+        // The log has no cuts: without their removals this command would see such keys again.
+        hold.remove_hidden();
         note_removals(hold);
         begin(hold);
         let Instead { requests, ties } = std::mem::take(&mut self.instead);

@@ -1,0 +1,118 @@
+//! What is read from the log is what the clients had seen.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use zodium_disk::{Disk, MemoryDisk};
+use zodium_tls::PeerIdentity;
+use zodium_types::{Oid, Tid};
+
+use super::{Peer, with};
+use crate::{Commit, KeeperOptions, Loaded, Options, Server, Storages};
+
+/// The object that keys are tied to.
+const OBJECT: Oid = Oid(7);
+
+/// A storage whose objects were all written by its only transaction.
+struct OneCommit;
+
+impl Storages for OneCommit {
+    fn find(&self, name: &str) -> Option<usize> {
+        (name == "main").then_some(0)
+    }
+
+    fn name(&self, _: usize) -> &'static str {
+        "main"
+    }
+
+    fn admits(&self, _: usize, _: Option<&PeerIdentity>) -> bool {
+        true
+    }
+
+    fn last_tid(&self, _: usize) -> Tid {
+        Tid(1)
+    }
+
+    fn may_have_changed(&self, _: usize, _: Tid, _: &[Oid]) -> bool {
+        false
+    }
+
+    fn changed_at(&self, _: usize, _: Oid) -> Option<Tid> {
+        Some(Tid(1))
+    }
+
+    fn tokens_after(&self, _: usize, _: Tid, _: &mut dyn FnMut(Tid, &[u8])) {}
+
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn load(&self, _: usize, _: Oid, _: Tid, _: bool) -> Loaded {
+        Loaded::Missing
+    }
+}
+
+/// A server with the log on a disk, beside a storage.
+fn open(disk: &Arc<dyn Disk>) -> Arc<Server> {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    server.attach(Arc::new(OneCommit));
+    let (disk, sync) = (Arc::clone(disk), "no".to_owned());
+    server.keep(&KeeperOptions { disk, path: "/keys".into(), sync }).unwrap();
+    server
+}
+
+/// What a request is answered by a server that has executed `steps`, and by one that has read the
+/// log of the first.
+fn answers(steps: impl AsyncFn(&Server, &mut Peer), question: &str) -> [String; 2] {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
+    let ask = |server: Arc<Server>, are_there: bool| {
+        let (answer, steps) = (Rc::new(std::cell::OnceCell::new()), &steps);
+        let told = Rc::clone(&answer);
+        with(Arc::clone(&server), |running| async move {
+            let mut peer = running.connect();
+            if !are_there {
+                steps(&server, &mut peer).await;
+            }
+            told.set(peer.ask(question).await).unwrap();
+            server.close_log();
+        });
+        answer.get().unwrap().clone()
+    };
+    [ask(open(&disk), false), ask(open(&disk), true)]
+}
+
+#[test]
+fn keys_whose_ties_were_cut_are_not_seen_again_when_the_log_is_read() {
+    for (prepare, command, question, expected) in [
+        ("SADD tied a\r\nSADD s b", "SUNIONSTORE d s tied", "SMEMBERS d", "*1 $1 b"),
+        ("SADD tied a\r\nSADD s a", "SDIFFSTORE d s tied", "SMEMBERS d", "*1 $1 a"),
+        ("SADD tied a\r\nSADD s a\r\nSADD d x", "SINTERSTORE d s tied", "SMEMBERS d", "*0"),
+        ("ZADD tied 1 a\r\nZADD z 2 b", "ZUNIONSTORE d 2 tied z", "ZRANGE d 0 -1", "*1 $1 b"),
+        ("ZADD tied 1 a\r\nZADD d 2 b", "ZRANGESTORE d tied 0 -1", "ZRANGE d 0 -1", "*0"),
+        ("SET tied abc\r\nSET s d", "BITOP OR d s tied", "GET d", "$1 d"),
+        ("RPUSH l ed xx\r\nSET tied 3", "SORT l BY ti* STORE d", "LRANGE d 0 -1", "*2 $2 ed $2 xx"),
+        ("RPUSH l ed\r\nSET tied 3", "SORT l GET ti* ALPHA STORE d", "LRANGE d 0 -1", "*1 $0"),
+        (
+            "SADD tied a\r\nSADD s b",
+            "MULTI\r\nSUNIONSTORE d s tied\r\nSADD tied c\r\nEXEC",
+            "SMEMBERS d",
+            "*1 $1 b",
+        ),
+        ("SADD tied a\r\nSADD s b", "SUNIONSTORE tied s tied", "SMEMBERS tied", "*1 $1 b"),
+        (
+            "SADD tied a\r\nSADD s b",
+            "EVAL \"redis.call('SUNIONSTORE', 'd', 's', 'tied')\" 0",
+            "SMEMBERS d",
+            "*1 $1 b",
+        ),
+    ] {
+        let steps = async |server: &Server, peer: &mut Peer| {
+            peer.ask(prepare).await;
+            peer.expect(&[(&format!("ZTIE tied {:x}", OBJECT.0), ":1")]).await;
+            server.committed(0, &[Commit { tid: Tid(1), oids: &[OBJECT], number: 1 }]);
+            let answer = peer.ask(command).await;
+            assert!(!answer.contains("-ERR"), "{answer}");
+        };
+        assert_eq!(answers(steps, question), [expected, expected], "{command}");
+    }
+}
