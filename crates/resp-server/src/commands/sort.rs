@@ -98,7 +98,7 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
         (order.by, order.is_alphabetic) = (None, true);
     }
     if !order.keeps() {
-        elements = sorted(call.hold, &order, elements)?;
+        elements = sorted(call.hold, &order, (elements, is_unordered))?;
     }
     let count = i64::try_from(elements.len()).unwrap_or(i64::MAX);
     let (start, limit) = order.limit.unwrap_or((0, -1));
@@ -147,7 +147,13 @@ fn in_order(order: &Order, mut elements: Vec<Word>) -> Vec<Word> {
     elements
 }
 
-fn sorted(hold: &Hold, order: &Order, elements: Vec<Word>) -> Result<Vec<Word>, Fail> {
+/// Sorts elements. Those of a set are compared themselves where weights are equal: its own order
+/// is another one after a restart, so the log would store other elements.
+fn sorted(
+    hold: &Hold,
+    order: &Order,
+    (elements, is_unordered): (Vec<Word>, bool),
+) -> Result<Vec<Word>, Fail> {
     let mut weighted = Vec::with_capacity(elements.len());
     for element in elements {
         let text = match order.by {
@@ -166,6 +172,7 @@ fn sorted(hold: &Hold, order: &Order, elements: Vec<Word>) -> Result<Vec<Word>, 
     }
     weighted.sort_by(|one, other| {
         let found = compare(one, other, order.by.is_some());
+        let found = if is_unordered { found.then_with(|| one.1.cmp(&other.1)) } else { found };
         if order.is_descending { found.reverse() } else { found }
     });
     Ok(weighted.into_iter().map(|(_, element)| element).collect())

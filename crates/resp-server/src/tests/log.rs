@@ -116,3 +116,20 @@ fn keys_whose_ties_were_cut_are_not_seen_again_when_the_log_is_read() {
         assert_eq!(answers(steps, question), [expected, expected], "{command}");
     }
 }
+
+#[test]
+fn members_of_a_set_that_weigh_the_same_are_stored_in_one_order() {
+    let members: Vec<_> = (10..60).map(|number| number.to_string()).collect();
+    let add = format!("SADD s {}", members.join(" "));
+    for (sort, expected) in [
+        ("SORT s BY w_* ALPHA LIMIT 0 3 STORE d", "*3 $2 10 $2 11 $2 12"),
+        ("SORT s BY w_* ALPHA DESC LIMIT 0 3 STORE d", "*3 $2 59 $2 58 $2 57"),
+        ("SORT s BY w_* LIMIT 0 3 STORE d", "*3 $2 10 $2 11 $2 12"),
+        ("SORT s BY * LIMIT 0 3 STORE d", "*3 $2 10 $2 11 $2 12"),
+    ] {
+        let steps = async |_: &Server, peer: &mut Peer| {
+            peer.expect(&[(&add, ":50"), (sort, ":3")]).await;
+        };
+        assert_eq!(answers(steps, "LRANGE d 0 -1"), [expected, expected], "{sort}");
+    }
+}
