@@ -57,8 +57,8 @@ pub(crate) enum Letter {
     Invalidated(Invalidation),
     /// The client that gets the invalidations of this one has gone.
     RedirectBroken { client: u64 },
-    /// A client is not to wait any longer.
-    Unblock { client: u64, is_error: bool },
+    /// A client does not wait any longer: its command was taken from those that wait.
+    Unblocked { client: u64, is_error: bool },
 }
 
 impl LocalServer {
@@ -185,11 +185,7 @@ impl LocalServer {
                     client.note_broken_redirect();
                 }
             }
-            Letter::Unblock { client, is_error } => {
-                if let Some(client) = self.client(client) {
-                    self.give_up(&client, is_error);
-                }
-            }
+            Letter::Unblocked { client, is_error } => self.end_wait_in_vain(client, is_error),
         }
     }
 
@@ -201,23 +197,19 @@ impl LocalServer {
         if time.is_zero() {
             return;
         }
-        let (local, client) = (Rc::clone(self), Rc::downgrade(client));
+        let (local, client) = (Rc::clone(self), client.id());
         tokio::task::spawn_local(async move {
             tokio::time::sleep(time).await;
-            let Some(client) = client.upgrade() else { return };
-            let is_it = client.waiter.borrow().as_ref().is_some_and(|w| Arc::ptr_eq(w, &waiter));
-            if is_it {
-                local.give_up(&client, false);
+            if local.server.waiting.leave(&waiter) {
+                local.end_wait_in_vain(client, false);
             }
         });
     }
 
-    /// Ends a client's waiting without a result, if it waits and was not served.
-    fn give_up(&self, client: &Client, is_error: bool) {
-        let waiter = client.waiter.borrow().clone();
-        if !waiter.is_some_and(|waiter| self.server.waiting.leave(&waiter)) {
-            return;
-        }
+    /// Answers a client whose command has waited without a result. It has left those that wait, so
+    /// this client sends no other command before the answer.
+    fn end_wait_in_vain(&self, client: u64, is_error: bool) {
+        let Some(client) = self.client(client) else { return };
         let mut buffer = BytesMut::new();
         let mut reply = Reply::to_buffer(&mut buffer, client.version.get());
         match is_error {

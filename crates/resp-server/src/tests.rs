@@ -5,6 +5,7 @@ mod answers;
 mod events;
 mod log;
 mod monitoring;
+mod waiting;
 
 use std::rc::Rc;
 use std::sync::Arc;

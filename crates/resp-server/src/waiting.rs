@@ -38,7 +38,7 @@ pub(crate) struct Waiter {
 /// Commands that wait for a key, by their numbers.
 type InOrder = BTreeMap<u64, Arc<Waiter>>;
 
-/// All commands that wait, by key.
+/// All commands that wait.
 #[derive(Default)]
 pub(crate) struct Waiting {
     /// Number of them. Written under the stripes of their keys, so that a command that fills one
@@ -46,7 +46,14 @@ pub(crate) struct Waiting {
     count: AtomicUsize,
     number: AtomicU64,
     /// Locked last, and never while another lock is waited for.
-    keys: Mutex<FxHashMap<(usize, Word), InOrder>>,
+    index: Mutex<Index>,
+}
+
+#[derive(Default)]
+struct Index {
+    by_key: FxHashMap<(usize, Word), InOrder>,
+    /// A client waits with one command at a time.
+    by_client: FxHashMap<u64, Arc<Waiter>>,
 }
 
 impl Waiting {
@@ -79,9 +86,10 @@ impl Waiting {
             is_over: Mutex::new(false),
         });
         self.count.fetch_add(1, Ordering::Relaxed);
-        let mut keys = self.keys.lock();
+        let mut index = self.index.lock();
+        index.by_client.insert(waiter.client.id, Arc::clone(&waiter));
         for key in keys_waited_for(command, call.arguments) {
-            let waiters = keys.entry((waiter.database, key.into())).or_default();
+            let waiters = index.by_key.entry((waiter.database, key.into())).or_default();
             waiters.insert(waiter.number, Arc::clone(&waiter));
         }
         waiter
@@ -100,29 +108,35 @@ impl Waiting {
 
     fn remove(&self, waiter: &Waiter) {
         self.count.fetch_sub(1, Ordering::Relaxed);
-        let mut keys = self.keys.lock();
+        let mut index = self.index.lock();
+        index.by_client.remove(&waiter.client.id);
         for key in keys_waited_for(waiter.command, waiter.request.arguments()) {
             let place = (waiter.database, Word::from(key));
-            if let Some(waiters) = keys.get_mut(&place) {
+            if let Some(waiters) = index.by_key.get_mut(&place) {
                 waiters.remove(&waiter.number);
                 if waiters.is_empty() {
-                    keys.remove(&place);
+                    index.by_key.remove(&place);
                 }
             }
         }
     }
 
+    /// What a client waits with, if it waits.
+    pub(crate) fn of_client(&self, client: u64) -> Option<Arc<Waiter>> {
+        self.index.lock().by_client.get(&client).cloned()
+    }
+
     /// The first command that waits for a key, after those up to a number.
     fn after(&self, key: &Removed, number: u64) -> Option<Arc<Waiter>> {
-        let keys = self.keys.lock();
-        let waiters = keys.get(&(key.database, key.key.clone()))?;
+        let index = self.index.lock();
+        let waiters = index.by_key.get(&(key.database, key.key.clone()))?;
         waiters.range(number + 1..).next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
     /// All keys of a database that commands wait for.
     pub(crate) fn keys_of(&self, database: usize) -> Vec<Removed> {
-        let keys = self.keys.lock();
-        let of_database = keys.keys().filter(|(of, _)| *of == database);
+        let index = self.index.lock();
+        let of_database = index.by_key.keys().filter(|(of, _)| *of == database);
         of_database.map(|(_, key)| Removed { database, key: key.clone() }).collect()
     }
 }
@@ -173,7 +187,9 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     let mut buffer = BytesMut::new();
     let value = hold.entry(&key.key).map(EntryRef::value);
     let may_serve = may_serve(waiter.command, value);
-    let (Run::Data(run), false, true) = (waiter.command.run, *is_over, may_serve) else {
+    // The letter that ends the connection of a killed client may still be on its way.
+    let waits = !*is_over && !waiter.client.is_killed.load(Ordering::Relaxed);
+    let (Run::Data(run), true, true) = (waiter.command.run, waits, may_serve) else {
         return (hold.has(&key.key), Vec::new());
     };
     let mut call = Call {

@@ -370,12 +370,15 @@ pub(super) fn client_unblock(call: &mut Call) -> Outcome {
         }
     };
     let client = u64::try_from(id).ok().and_then(|id| call.server.clients.find(id));
-    let blocked = client.filter(|client| client.facts.lock().is_blocked);
-    if let Some(client) = &blocked {
+    // It leaves at once: commands after this one must not serve it any more.
+    let waiting = &call.server.waiting;
+    let left = client
+        .filter(|client| waiting.of_client(client.id).is_some_and(|waiter| waiting.leave(&waiter)));
+    if let Some(client) = &left {
         let worker = client.worker.load(Ordering::Relaxed);
-        call.server.clients.send(worker, Letter::Unblock { client: client.id, is_error });
+        call.server.clients.send(worker, Letter::Unblocked { client: client.id, is_error });
     }
-    call.reply.flag(blocked.is_some());
+    call.reply.flag(left.is_some());
     Ok(())
 }
 

@@ -1,0 +1,46 @@
+//! Clients that are told not to wait any longer, or are disconnected.
+
+use super::{Peer, served};
+
+async fn id_of(peer: &mut Peer) -> String {
+    peer.ask("CLIENT ID").await.trim_start_matches(':').to_owned()
+}
+
+#[test]
+fn a_client_that_was_killed_gets_no_element() {
+    served(|running| async move {
+        let mut pusher = running.connect();
+        let (mut gone, mut stays) = (running.connect(), running.connect());
+        let id = id_of(&mut gone).await;
+        assert_eq!(gone.ask("BLPOP list 0").await, "");
+        assert_eq!(stays.ask("BRPOP list 0").await, "");
+        // The worker takes the letter of the first request after the second one.
+        let answers = pusher.ask(&format!("CLIENT KILL ID {id}\r\nLPUSH list x")).await;
+        assert_eq!(answers, ":1 :1");
+        assert_eq!(gone.read().await, "(end)");
+        assert_eq!(stays.read().await, "*2 $4 list $1 x");
+        assert!(pusher.ask("INFO clients").await.contains("blocked_clients:0"));
+    });
+}
+
+#[test]
+fn a_client_that_was_unblocked_gets_no_element() {
+    served(|running| async move {
+        let (mut pusher, mut waits) = (running.connect(), running.connect());
+        let id = id_of(&mut waits).await;
+        for (how, answer) in
+            [("TIMEOUT", "*-1"), ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK")]
+        {
+            let unblock = format!("CLIENT UNBLOCK {id} {how}");
+            assert_eq!(pusher.ask(&unblock).await, ":0");
+            assert_eq!(waits.ask("BLPOP list 0").await, "");
+            let requests = [&unblock, "LPUSH list x", "EXISTS list", &unblock, "DEL list"];
+            assert_eq!(pusher.ask(&requests.join("\r\n")).await, ":1 :1 :1 :0 :1");
+            assert_eq!(waits.read().await, answer);
+            // Neither is its next command ended.
+            assert_eq!(waits.ask("BLPOP list 5").await, "");
+            pusher.expect(&[("LPUSH list y", ":1"), ("EXISTS list", ":0")]).await;
+            assert_eq!(waits.read().await, "*2 $4 list $1 y");
+        }
+    });
+}
