@@ -44,7 +44,7 @@ pub use journal::Journal;
 pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now};
 pub use kind::{Kind, WrongType};
 pub use locked_key::{ReadableKey, WritableKey};
-pub use news::{Altered, News, Noted};
+pub use news::{News, Noted};
 pub use place::Place;
 pub use random::random_below;
 pub use record::{PACKED_BYTES_MAX, Record};

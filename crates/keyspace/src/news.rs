@@ -20,21 +20,14 @@ pub struct News {
     pub changer: u64,
     /// Keys that were changed.
     pub altered: Noted<Word>,
+    /// Number of these that their readers were told of.
+    told: usize,
     /// Whether whole databases were changed, if changes are noted.
     is_all_altered: bool,
     /// Keys that were removed because their time is past, or a tie of theirs was cut.
     pub expired: Vec<Removed>,
     /// Number of these that are announced.
-    pub announced: usize,
-}
-
-/// What was changed of all keys.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Altered {
-    /// These.
-    Keys(Vec<Word>),
-    /// Whole databases.
-    All,
+    announced: usize,
 }
 
 impl<T> Noted<T> {
@@ -62,10 +55,29 @@ impl<T> Default for Noted<T> {
 }
 
 impl News {
-    /// Takes what was changed.
-    pub fn take_altered(&mut self) -> Altered {
-        let keys = self.altered.take();
-        if std::mem::take(&mut self.is_all_altered) { Altered::All } else { Altered::Keys(keys) }
+    /// The keys that were changed since this was called last, which the caller tells their readers
+    /// of now; `None` if whole databases were.
+    pub fn tell_altered(&mut self) -> Option<&[Word]> {
+        if std::mem::take(&mut self.is_all_altered) {
+            self.take_altered();
+            return None;
+        }
+        let from = std::mem::replace(&mut self.told, self.altered.items.len());
+        Some(self.altered.items.get(from..).unwrap_or_default())
+    }
+
+    /// Takes all keys that were changed.
+    pub fn take_altered(&mut self) -> Vec<Word> {
+        self.told = 0;
+        self.altered.take()
+    }
+
+    /// Takes the removed keys that are not announced.
+    pub fn take_expired(&mut self) -> Vec<Removed> {
+        let announced = std::mem::take(&mut self.announced);
+        let mut expired = std::mem::take(&mut self.expired);
+        expired.drain(..announced.min(expired.len()));
+        expired
     }
 
     /// The removed keys that are not announced, which the caller announces now.

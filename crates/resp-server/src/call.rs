@@ -58,7 +58,7 @@ impl<'a> Call<'a, '_> {
     /// Notes a change of a key, and announces it.
     pub(crate) fn changed(&mut self, key: &[u8], class: Class, event: &str) {
         self.hold.changed(key);
-        self.announce_expired();
+        self.tell_changes();
         for Removed { database, key } in self.hold.news.new.take() {
             let Server { publishing, clients, .. } = self.server;
             publishing.announce(clients, (database, &key), Class::New, "new");
@@ -74,15 +74,23 @@ impl<'a> Call<'a, '_> {
 
     /// Announces an event of a key.
     pub(crate) fn announce(&mut self, key: &[u8], class: Class, event: &str) {
-        self.announce_expired();
+        self.tell_changes();
         let Server { publishing, clients, .. } = self.server;
         publishing.announce(clients, (self.hold.database, key), class, event);
     }
 
-    /// Announces the keys that the hold has removed because their time was past: before the events
-    /// of what has taken their place.
-    fn announce_expired(&mut self) {
-        self.server.announce_expired(self.hold.news.announce_expired());
+    /// Tells others of what the hold has changed until now, before a message goes to them: clients
+    /// with caches that may read a key then, and listeners of keys whose time was past.
+    fn tell_changes(&mut self) {
+        if self.server.publishing.events().is_any() {
+            self.invalidate_readers();
+        }
+        self.server.tell_expired(self.hold.news.announce_expired());
+    }
+
+    /// Tells clients with caches of what the hold has changed until now.
+    pub(crate) fn invalidate_readers(&mut self) {
+        self.server.tracking.invalidate_readers(&self.server.clients, self.hold);
     }
 
     /// Announces that a key is gone with its last element.

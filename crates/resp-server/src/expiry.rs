@@ -32,7 +32,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
                 let log = |removed: &[_]| server.log.append_removed(removed, now);
                 server.keyspace.expire(now, KEYS_MAX, &mut removed, &log)
             };
-            server.tell_expired(&removed, 0);
+            server.tell_expired(&removed);
             let is_more = free_cut(&server, KEYS_MAX) || is_more;
             if !is_more {
                 break;

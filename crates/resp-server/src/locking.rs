@@ -62,51 +62,31 @@ impl Server {
     pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
         let position = self.log.append(&mut hold);
         self.tracking.invalidate(&self.clients, &mut hold);
-        let Removals { created, expired, announced } = Removals::of(&mut hold);
+        let (created, expired) = (hold.news.filled.take(), hold.news.take_expired());
         let changes = hold.changes;
         drop(hold);
         if changes > 0 {
             self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
         }
-        if !expired.is_empty() {
-            self.tell_expired(&expired, announced);
-        }
+        self.tell_expired(&expired);
         if !created.is_empty() {
             serve(self, created);
         }
         position
     }
 
-    /// Tells of keys that were removed because their time was past, so many of which are announced
-    /// already.
-    pub(crate) fn tell_expired(&self, expired: &[Removed], announced: usize) {
+    /// Tells of keys that were removed because their time was past: clients with caches first, as
+    /// those that get the events may read the keys then.
+    pub(crate) fn tell_expired(&self, expired: &[Removed]) {
+        if expired.is_empty() {
+            return;
+        }
         self.tracking.invalidate_removed(&self.clients, expired);
         let count = u64::try_from(expired.len()).unwrap_or(u64::MAX);
         self.statistics.expired.fetch_add(count, Ordering::Relaxed);
-        self.announce_expired(expired.get(announced..).unwrap_or_default());
-    }
-
-    /// Announces keys that were removed because their time was past.
-    pub(crate) fn announce_expired(&self, expired: &[Removed]) {
         for Removed { database, key } in expired {
             self.publishing.announce(&self.clients, (*database, key), Class::Expired, "expired");
         }
-    }
-}
-
-/// What a hold has noted.
-struct Removals {
-    created: Vec<Removed>,
-    expired: Vec<Removed>,
-    /// Number of the expired ones that are announced.
-    announced: usize,
-}
-
-impl Removals {
-    fn of(hold: &mut Hold) -> Removals {
-        let created = hold.news.filled.take();
-        let expired = std::mem::take(&mut hold.news.expired);
-        Removals { created, expired, announced: std::mem::take(&mut hold.news.announced) }
     }
 }
 

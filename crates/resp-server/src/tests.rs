@@ -2,6 +2,7 @@
 //! go.
 
 mod answers;
+mod caches;
 mod events;
 mod log;
 mod monitoring;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{Altered, Hold, Removed, Word};
+use zodium_keyspace::{Hold, Removed, Word};
 
 use crate::call::Call;
 use crate::clients::Clients;
@@ -118,10 +118,24 @@ impl Tracking {
 
     /// Tells clients of what a hold has changed. Its stripes are locked still.
     pub(crate) fn invalidate(&self, receivers: &Clients, hold: &mut Hold) {
-        match hold.news.take_altered() {
-            Altered::All => self.invalidate_all(receivers),
-            Altered::Keys(keys) if keys.is_empty() => {}
-            Altered::Keys(keys) => self.invalidate_keys(receivers, &keys, hold.news.changer),
+        self.invalidate_readers(receivers, hold);
+        let keys = hold.news.take_altered();
+        if !keys.is_empty() {
+            self.table.lock().tell_broadcast(receivers, &keys, hold.news.changer);
+        }
+    }
+
+    /// Tells the clients that have read what a hold has changed until now. As with the stock
+    /// server, those that are told of prefixes get one message for the whole hold.
+    pub(crate) fn invalidate_readers(&self, receivers: &Clients, hold: &mut Hold) {
+        let changer = hold.news.changer;
+        match hold.news.tell_altered() {
+            None => self.invalidate_all(receivers),
+            Some([]) => {}
+            Some(keys) => {
+                let mut table = self.table.lock();
+                keys.iter().for_each(|key| table.tell_readers(receivers, key, changer));
+            }
         }
     }
 
@@ -129,7 +143,9 @@ impl Tracking {
     pub(crate) fn invalidate_removed(&self, receivers: &Clients, removed: &[Removed]) {
         if !removed.is_empty() && self.is_any() {
             let keys: Vec<Word> = removed.iter().map(|removed| removed.key.clone()).collect();
-            self.invalidate_keys(receivers, &keys, 0);
+            let mut table = self.table.lock();
+            keys.iter().for_each(|key| table.tell_readers(receivers, key, 0));
+            table.tell_broadcast(receivers, &keys, 0);
         }
     }
 
@@ -145,14 +161,6 @@ impl Tracking {
         for key in forgotten {
             table.tell_readers(receivers, &key, 0);
         }
-    }
-
-    fn invalidate_keys(&self, receivers: &Clients, keys: &[Word], changer: u64) {
-        let mut table = self.table.lock();
-        for key in keys {
-            table.tell_readers(receivers, key, changer);
-        }
-        table.tell_broadcast(receivers, keys, changer);
     }
 
     /// Tells all clients that any key may have changed.

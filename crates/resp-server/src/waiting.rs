@@ -219,10 +219,9 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     // After the answer, for the client itself.
     server.tracking.invalidate(&server.clients, &mut hold);
     let is_there = hold.has(&key.key);
-    let (created, expired) = (hold.news.filled.take(), std::mem::take(&mut hold.news.expired));
-    let announced = hold.news.announced;
+    let (created, expired) = (hold.news.filled.take(), hold.news.take_expired());
     server.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
     drop(hold);
-    server.tell_expired(&expired, announced);
+    server.tell_expired(&expired);
     (is_there, created)
 }

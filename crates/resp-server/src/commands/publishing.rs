@@ -18,6 +18,8 @@ pub(super) fn publish(call: &mut Call) -> Outcome {
     if call.server.beside.is_stream(call.word(1)) {
         return Err(Fail::fixed("ERR channels that begin with 'zodb:' are those of storages"));
     }
+    // A receiver may read what was changed before.
+    call.invalidate_readers();
     let receivers =
         call.server.publishing.publish(&call.server.clients, call.word(1), call.word(2));
     call.reply.count(receivers);

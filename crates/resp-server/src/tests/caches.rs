@@ -1,0 +1,71 @@
+//! Clients with a cache of their own learn of a change before what comes of it.
+
+use super::{Peer, served};
+
+/// A client with a cache, told of changes in this way, which listens to a channel and to events.
+async fn listener(mut peer: Peer, way: &str) -> Peer {
+    assert!(peer.ask("HELLO 3").await.starts_with('%'));
+    peer.expect(&[
+        ("CONFIG SET notify-keyspace-events E$lx", "+OK"),
+        (&format!("CLIENT TRACKING ON {way}"), "+OK"),
+    ])
+    .await;
+    assert!(peer.ask("SUBSCRIBE ch").await.contains(" subscribe "));
+    assert!(peer.ask("PSUBSCRIBE __keyevent@0__:*").await.contains(" psubscribe "));
+    peer
+}
+
+/// What kinds of messages have come, with their last words.
+async fn messages(listener: &mut Peer) -> String {
+    let all = listener.read().await;
+    let message = |part: &str| {
+        let words: Vec<&str> = part.split(' ').collect();
+        Some(format!("{} {}", words.get(2)?, words.last()?))
+    };
+    all.split('>').filter_map(|part| message(part.trim_end())).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_client_that_gets_a_message_has_been_told_of_the_changes_before_it() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let mut listener = listener(running.connect(), "").await;
+        for (request, expected) in [
+            ("SET k 2", "invalidate k, pmessage k"),
+            ("MULTI\r\nSET k 2\r\nPUBLISH ch x\r\nEXEC", { "invalidate k, pmessage k, message x" }),
+            ("MULTI\r\nPUBLISH ch x\r\nSET k 2\r\nEXEC", { "message x, invalidate k, pmessage k" }),
+            // A change without an event.
+            ("MULTI\r\nDEL k\r\nPUBLISH ch x\r\nSET k 1\r\nEXEC", {
+                "invalidate k, message x, pmessage k"
+            }),
+            ("EVAL \"redis.call('DEL','k') redis.call('PUBLISH','ch','x')\" 0", {
+                "invalidate k, message x"
+            }),
+            ("MULTI\r\nFLUSHALL\r\nPUBLISH ch x\r\nEXEC", "invalidate _, message x"),
+        ] {
+            peer.ask("SET k 1").await;
+            listener.ask("GET k").await;
+            peer.ask(request).await;
+            assert_eq!(messages(&mut listener).await, expected, "{request}");
+        }
+        // A key whose time is past.
+        peer.ask("SET k 1 PX 5").await;
+        listener.ask("GET k").await;
+        std::thread::sleep(std::time::Duration::from_millis(8));
+        peer.ask("RPUSH k 1").await;
+        let expected = "invalidate k, pmessage k, pmessage k";
+        assert_eq!(messages(&mut listener).await, expected);
+    });
+}
+
+#[test]
+fn clients_of_prefixes_get_one_message_for_a_transaction() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let mut listener = listener(running.connect(), "BCAST").await;
+        peer.ask("MULTI\r\nSET a 1\r\nPUBLISH ch x\r\nSET b 2\r\nSET a 3\r\nEXEC").await;
+        let all = listener.read().await;
+        assert!(all.ends_with(" >2 $10 invalidate *2 $1 a $1 b"), "{all}");
+        assert_eq!(all.matches("invalidate").count(), 1, "{all}");
+    });
+}
