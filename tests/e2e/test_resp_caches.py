@@ -115,6 +115,33 @@ def test_a_value_depends_on_what_it_was_computed_from(database, keys):
     assert cache.get("plain") == b"no objects" and keys.ttl("cache:plain") > 90
 
 
+def test_a_value_is_not_newer_than_the_cached_ones_that_it_was_computed_from(database, keys):
+    cache = TiedCache(keys, "cache:")
+
+    def compute_inner():
+        assert cache.get("inner") is None
+        with database.transaction() as connection:
+            depends_on(connection.root()["c"])
+            assert cache.set("inner", b"inner")
+
+    def compute_outer(changes):
+        """The inner value is used before there is a view, and a commit comes in between."""
+        assert cache.get("outer") is None
+        assert cache.get("inner") == b"inner"
+        change(database, changes)
+        with database.transaction() as connection:
+            depends_on(connection.root()["a"])
+            return cache.set("outer", b"of inner")
+
+    compute_inner()
+    assert compute_outer(changes="b")
+    change(database, "c")
+    assert not keys.exists("cache:outer")
+    compute_inner()
+    assert not compute_outer(changes="c")
+    assert not keys.exists("cache:outer")
+
+
 def test_dogpile_computes_again_after_a_change(database, keys, port):
     dogpile_cache = pytest.importorskip("dogpile.cache")
     from zodium.redis.dogpile import depends_on

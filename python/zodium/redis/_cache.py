@@ -60,22 +60,36 @@ class TiedCache:
 
     def get_many(self, keys):
         """As get, for several keys, whose values will depend on the objects of all."""
-        answers = self.client.mget([self.prefix + key for key in keys]) if keys else []
         for key in keys:
             self.end(key)
-        values = [answer and self.used(answer) for answer in answers]
+        answers, limit = self.answers([self.prefix + key for key in keys])
+        values = [answer and self.used(answer, limit) for answer in answers]
         missing = {(self, key) for key, value in zip(keys, values) if value is None}
         if missing:
             RUNNING.computations.append(Computation(missing, self.storage))
             del RUNNING.computations[:-COMPUTATIONS_MAX]
         return values
 
-    def used(self, answer):
-        """Note that the values that are being computed depend on this one."""
+    def answers(self, names):
+        """Return what the server has for keys, and a transaction at which that was current.
+
+        The transaction is None if no value is being computed that may use the answers.
+        """
+        if not names or not RUNNING.computations:
+            return self.client.mget(names) if names else [], None
+        with self.client.pipeline(transaction=False) as pipe:
+            # In this order: a change after that transaction ends the values that use these.
+            pipe.execute_command("ZTID", *([self.storage] if self.storage else []))
+            last, answers = pipe.mget(names).execute()
+        return answers, bytes.fromhex(last if isinstance(last, str) else last.decode())
+
+    def used(self, answer, limit):
+        """Note that the values that are being computed depend on this one, current at `limit`."""
         head, _, value = answer.partition(b"\n")
-        for oid in head.decode().split():
+        oids = [bytes.fromhex(oid) for oid in head.decode().split()]
+        if oids:
             for each in RUNNING.computations:
-                each.ties.oids[bytes.fromhex(oid)] = None
+                each.ties.add_cached(oids, limit)
         return value
 
     def set(self, key, value):

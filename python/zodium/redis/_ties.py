@@ -24,6 +24,7 @@ class Ties:
     def __init__(self, objects=(), storage=None):
         self.oids = {}  # in the order of the objects
         self.view = None
+        self.limit = None  # the last transaction that the other cached values surely show
         self.storage = storage
         self.is_usable = True
         self.add(*objects)
@@ -47,7 +48,13 @@ class Ties:
 
     def words(self):
         """Return the words of the option TIE of SET."""
-        return ["TIE", *self.named(self.oids), "AT", self.view.hex()]
+        at = self.view if self.limit is None else min(self.view, self.limit)
+        return ["TIE", *self.named(self.oids), "AT", at.hex()]
+
+    def add_cached(self, oids, limit):
+        """Add the objects of another cached value, which was current at a transaction."""
+        self.oids.update(dict.fromkeys(oids))
+        self.limit = limit if self.limit is None else min(self.limit, limit)
 
     def named(self, oids):
         """Return the names of objects on the server."""
