@@ -1,4 +1,4 @@
-//! Removes keys whose time is past, ten times a second.
+//! What is done ten times a second: above all, keys whose time is past are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use zodium_keyspace::now;
 use crate::durability::compact_if_due;
 use crate::server::Server;
 use crate::ties::free_cut;
+use crate::waiting::serve_put_off;
 
 /// Interval between two removals.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -23,6 +24,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
             continue;
         }
         compact_if_due(&server);
+        serve_put_off(&server);
         let keys_max = server.settings.number("tracking-table-max-keys");
         server.tracking.limit(&server.clients, keys_max);
         loop {

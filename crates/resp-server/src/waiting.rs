@@ -6,17 +6,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{EntryRef, Removed, Stripes, ValueRef, Word, now};
+use zodium_keyspace::{DATABASES, EntryRef, Removed, Stripes, ValueRef, Word, now};
 use zodium_resp::{Arguments, OwnedRequest, Version};
 
 use crate::call::{Blocking, Call};
 use crate::client::ClientShared;
-use crate::commands::{Awaits, Command, Run};
+use crate::commands::{Awaits, Command, Run, flags};
 use crate::durability::Instead;
 use crate::reply::Reply;
 use crate::{Letter, Server};
@@ -45,6 +45,8 @@ pub(crate) struct Waiting {
     /// of these sees it.
     count: AtomicUsize,
     number: AtomicU64,
+    /// Whether any was not served since the log could not be written.
+    is_put_off: AtomicBool,
     /// Locked last, and never while another lock is waited for.
     index: Mutex<Index>,
 }
@@ -176,6 +178,17 @@ pub(crate) fn serve(server: &Server, created: Vec<Removed>) {
     }
 }
 
+/// Serves the commands that were not served while the log could not be written, once it can. The
+/// caller holds no stripes.
+pub(crate) fn serve_put_off(server: &Server) {
+    let is_put_off = &server.waiting.is_put_off;
+    if is_put_off.load(Ordering::Relaxed) && server.log.check().is_ok() {
+        // Another failure sets it again.
+        is_put_off.store(false, Ordering::Relaxed);
+        serve(server, (0..DATABASES).flat_map(|number| server.waiting.keys_of(number)).collect());
+    }
+}
+
 /// Executes a command that waits. Returns whether the key is still there, and keys that the
 /// command itself has filled.
 fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
@@ -192,6 +205,11 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     let (Run::Data(run), true, true) = (waiter.command.run, waits, may_serve) else {
         return (hold.has(&key.key), Vec::new());
     };
+    if waiter.command.has(flags::WRITE) && server.log.check().is_err() {
+        // As other commands that write. It would take what its client may not be told of.
+        server.waiting.is_put_off.store(true, Ordering::Relaxed);
+        return (true, Vec::new());
+    }
     let mut call = Call {
         server,
         client: None,

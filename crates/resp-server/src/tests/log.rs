@@ -54,9 +54,13 @@ impl Storages for OneCommit {
 
 /// A server with the log on a disk, beside a storage.
 fn open(disk: &Arc<dyn Disk>) -> Arc<Server> {
+    open_with(disk, "no")
+}
+
+fn open_with(disk: &Arc<dyn Disk>, sync: &str) -> Arc<Server> {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
     server.attach(Arc::new(OneCommit));
-    let (disk, sync) = (Arc::clone(disk), "no".to_owned());
+    let (disk, sync) = (Arc::clone(disk), sync.to_owned());
     server.keep(&KeeperOptions { disk, path: "/keys".into(), sync }).unwrap();
     server
 }
@@ -132,4 +136,48 @@ fn members_of_a_set_that_weigh_the_same_are_stored_in_one_order() {
         };
         assert_eq!(answers(steps, "LRANGE d 0 -1"), [expected, expected], "{sort}");
     }
+}
+
+#[test]
+fn a_client_that_waits_is_not_served_before_the_log_can_be_written() {
+    let memory = Arc::new(MemoryDisk::default());
+    let disk: Arc<dyn Disk> = Arc::clone(&memory) as Arc<dyn Disk>;
+    let server = open_with(&disk, "always");
+    with(Arc::clone(&server), |running| async move {
+        let (mut peer, mut waits) = (running.connect(), running.connect());
+        let mut lost = running.connect();
+        assert_eq!(waits.ask("BLPOP list 0").await, "");
+        peer.send("MULTI\r\nRPUSH list x\r\nZEXEC token").await;
+        // The log has threads of its own, for which the time of the test does not wait.
+        let answer =
+            until(async || Some(peer.read().await).filter(|all| all.ends_with(":1"))).await;
+        assert_eq!(answer, "+OK +QUEUED :1");
+        memory.set_capacity(memory.used_bytes());
+        lost.send("SET a 1").await;
+        until(async || {
+            lost.read().await;
+            server.log.check().err()
+        })
+        .await;
+        // A commit cannot be refused any more.
+        assert_eq!(server.claim(0, 1, b"token"), Ok(true));
+        server.committed(0, &[Commit { tid: Tid(1), oids: &[], number: 1 }]);
+        assert_eq!(waits.read().await, "");
+        peer.expect(&[("LRANGE list 0 -1", "*1 $1 x")]).await;
+        memory.set_capacity(u64::MAX);
+        let answer = until(async || Some(waits.read().await).filter(|all| !all.is_empty())).await;
+        assert_eq!(answer, "*2 $4 list $1 x");
+        peer.expect(&[("EXISTS list", ":0")]).await;
+    });
+}
+
+/// What a thing becomes that depends on other threads.
+async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..2000 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("it does not happen");
 }
