@@ -261,23 +261,32 @@ impl Tracker {
 impl Call<'_, '_> {
     /// Enters the keys that a command has read, if the client is to be told of their changes.
     pub(crate) fn remember(&mut self, command: &Command) {
-        let Some(client) = self.client else { return };
+        if let Some(client) = self.client
+            && self.is_remembered(command)
+        {
+            self.remember_for(command, client.id());
+        }
+    }
+
+    /// Whether the client is to be told of changes of the keys that a command reads.
+    pub(crate) fn is_remembered(&self, command: &Command) -> bool {
+        let Some(client) = self.client else { return false };
         let tracked = client.tracked.borrow();
-        let Some(tracked) = &*tracked else { return };
-        let is_wanted = match tracked.reads {
-            Reads::All => true,
-            Reads::OptIn => client.is_caching.get(),
-            Reads::OptOut => !client.is_caching.get(),
-            Reads::Broadcast => false,
+        let is_wanted = match tracked.as_ref().map(|tracked| tracked.reads) {
+            Some(Reads::All) => true,
+            Some(Reads::OptIn) => client.is_caching.get(),
+            Some(Reads::OptOut) => !client.is_caching.get(),
+            Some(Reads::Broadcast) | None => false,
         };
         // The commands that a script calls enter their keys themselves.
-        let is_script = command.is_script();
-        if !is_wanted || is_script || !command.has(flags::READONLY) {
-            return;
-        }
+        is_wanted && !command.is_script() && command.has(flags::READONLY)
+    }
+
+    /// Enters the keys that a command has read for a client.
+    pub(crate) fn remember_for(&mut self, command: &Command, client: u64) {
         let mut table = self.server.tracking.table.lock();
         for key in command.keys_of(self.arguments) {
-            table.enter(key, client.id());
+            table.enter(key, client);
         }
         // A commit that has cut a tie meanwhile may have looked for readers before.
         if self.hold.misses_cuts() {

@@ -31,6 +31,8 @@ pub(crate) struct Waiter {
     command: &'static Command,
     request: OwnedRequest,
     stripes: Stripes,
+    /// Whether its client is told of changes of the keys that it reads.
+    is_remembered: bool,
     /// Whether it is served, or its client has given up. Locked after the stripes.
     is_over: Mutex<bool>,
 }
@@ -85,6 +87,7 @@ impl Waiting {
             command,
             request: call.waits_as.clone().unwrap_or_else(|| call.arguments.to_request()),
             stripes,
+            is_remembered: call.is_remembered(command),
             is_over: Mutex::new(false),
         });
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -224,6 +227,10 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     let still_waits = matches!(call.blocking, Blocking::Waits { .. });
     if let Err(fail) = outcome {
         call.reply.error(&fail.0);
+    }
+    if waiter.is_remembered && !still_waits {
+        // What was entered when it came has been told of the change that serves it.
+        call.remember_for(waiter.command, waiter.client.id);
     }
     let position = server.log.append(&mut hold);
     if !still_waits {

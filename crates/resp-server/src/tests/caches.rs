@@ -69,3 +69,29 @@ fn clients_of_prefixes_get_one_message_for_a_transaction() {
         assert_eq!(all.matches("invalidate").count(), 1, "{all}");
     });
 }
+
+#[test]
+fn a_client_that_has_waited_for_a_stream_is_told_of_the_next_change() {
+    served(|running| async move {
+        let (mut peer, mut reader) = (running.connect(), running.connect());
+        assert!(reader.ask("HELLO 3").await.starts_with('%'));
+        let told = ">2 $10 invalidate *1 $1 s";
+        for (caching, is_told) in [("", true), ("YES", true), ("NO", false)] {
+            let options = if caching == "YES" { "OPTIN" } else { "OPTOUT" };
+            reader.ask(&format!("CLIENT TRACKING ON {options}")).await;
+            if !caching.is_empty() {
+                reader.expect(&[(&format!("CLIENT CACHING {caching}"), "+OK")]).await;
+            }
+            assert_eq!(reader.ask("XREAD BLOCK 0 STREAMS s $").await, "");
+            peer.ask("XADD s * a b").await;
+            let served = reader.read().await;
+            assert!(served.contains(" $1 a $1 b"), "{served}");
+            assert_eq!(served.contains(told), is_told, "{served}");
+            peer.ask("XADD s * a b").await;
+            assert_eq!(reader.read().await, if is_told { told } else { "" });
+            peer.ask("XADD s * a b").await;
+            assert_eq!(reader.read().await, "");
+            reader.expect(&[("CLIENT TRACKING OFF", "+OK")]).await;
+        }
+    });
+}
