@@ -265,10 +265,16 @@ impl Client {
     pub fn close(&self) {
         let shared = self.shared();
         shared.close();
+        let mut is_read_here = false;
         if let Some(current) = &*shared.standing.current() {
             current.connection.end(ClientError::Closed);
+            is_read_here = current.connection.is_read_here();
         }
         let connector = self.connector.lock().take();
+        if is_read_here {
+            // The connector waits until this thread has read, and ends by itself.
+            return;
+        }
         let Some(connector) = connector.filter(|one| one.thread().id() != thread::current().id())
         else {
             return;

@@ -324,9 +324,12 @@ impl Connection {
     }
 
     /// Waits until a promise is complete; reads for all threads if there is no other leader. Fails
-    /// if the caller is told to stop waiting.
+    /// if the caller is told to stop waiting, or is called by the reader.
     pub(crate) fn wait<T>(&self, promise: &Promise<T>) -> Result<(), ClientError> {
-        Ok(self.turns.wait(self, promise, None)?)
+        match self.is_read_here() && !promise.is_complete() {
+            true => Err(ClientError::Nested),
+            false => Ok(self.turns.wait(self, promise, None)?),
+        }
     }
 
     /// Ends the connection and fails all pending requests; the first reason counts.

@@ -36,6 +36,12 @@ pub enum ClientError {
     /// is discarded when it arrives.
     #[error("interrupted while waiting for the server")]
     Interrupted,
+    /// The caller is told of a commit, and would wait for what itself has to read.
+    #[error(
+        "a function that is told of commits, or a signal handler within one, cannot wait for the \
+         server: its own thread reads the answer"
+    )]
+    Nested,
     /// The outcome of a finish is unknown: the connection ended before the reply, or the caller
     /// stopped waiting for it. [`crate::Client::outcome`] finds out, once there is a connection
     /// again.

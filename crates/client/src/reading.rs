@@ -1,5 +1,6 @@
 //! The leader's part: reads a connection and dispatches messages in stream order.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -19,12 +20,47 @@ use crate::{ClientError, Revision};
 /// The exception by which a server reports a missing object.
 const NO_OBJECT: &str = "ZODB.POSException.POSKeyError";
 
+thread_local! {
+    /// The address of the connection that this thread reads; 0 for none.
+    static READ_HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Notes that a thread reads a connection, until it is dropped.
+struct ReadHere {
+    before: usize,
+}
+
+impl ReadHere {
+    fn begin(connection: &Connection) -> ReadHere {
+        ReadHere { before: READ_HERE.replace(connection.place()) }
+    }
+}
+
+impl Drop for ReadHere {
+    fn drop(&mut self) {
+        READ_HERE.set(self.before);
+    }
+}
+
+impl Connection {
+    /// Whether the calling thread reads this connection: it is told of something just now, and must
+    /// not wait for a reply.
+    pub(crate) fn is_read_here(&self) -> bool {
+        READ_HERE.get() == self.place()
+    }
+
+    fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
 impl Reader for Connection {
     fn socket(&self) -> BorrowedFd<'_> {
         self.transport.handle()
     }
 
     fn read(&self, is_done: &dyn Fn() -> bool) {
+        let _here = ReadHere::begin(self);
         let result = self.read_until(&mut self.reading.lock(), is_done);
         if let Err(error) = result {
             self.end(ClientError::disconnected(error));

@@ -1,14 +1,16 @@
 //! What a client can ask a server for beside loads and commits.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::common::peer::{Peer, play, play_with};
 use crate::common::switch::Switch;
 use crate::common::{Server, commit, record};
-use zodium_client::{ClientError, Interrupt, Options};
+use zodium_client::{Client, ClientError, Interrupt, Options, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
-use zodium_zeo::codec::Encoding;
+use zodium_zeo::codec::{Encoding, MessageId};
 
 #[test]
 fn what_the_server_tells_of_itself_is_known_and_what_it_tells_later_is_added() {
@@ -78,4 +80,67 @@ fn a_load_that_is_interrupted_leaves_the_connection_usable() {
             assert_eq!(client.load_cached(Oid(1), Tid(11)).unwrap().data, b"late".as_slice());
         },
     );
+}
+
+/// Does something with the client when it is told of a commit.
+struct Caller<F> {
+    client: OnceLock<Arc<Client>>,
+    act: F,
+    answers: Mutex<Vec<Result<(), ClientError>>>,
+}
+
+impl<F: Fn(&Client) -> Result<(), ClientError> + Send + Sync> Watcher for Caller<F> {
+    fn invalidated(&self, _: Tid, _: &[Oid]) {
+        self.answers.lock().push((self.act)(self.client.get().unwrap()));
+    }
+}
+
+/// The script of a commit that comes while the client waits, and what the client does in its
+/// watcher.
+fn told_while_it_waits(
+    act: impl Fn(&Client) -> Result<(), ClientError> + Send + Sync + 'static,
+    script: impl FnOnce(&mut Peer, &MessageId) + Send,
+) -> (Result<(), ClientError>, Vec<Result<(), ClientError>>) {
+    let (client, answers) = (OnceLock::new(), Mutex::default());
+    let caller = Arc::new(Caller { client, act, answers });
+    let watcher: Arc<dyn Watcher> = Arc::<Caller<_>>::clone(&caller) as _;
+    let mut waited = Ok(());
+    play_with(
+        |options| Options { watcher: Some(watcher), ..options },
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let ping = peer.expect("ping");
+            peer.invalidate(Tid(11), &[Oid(1)]);
+            script(&mut peer, &ping);
+        },
+        |client, _| {
+            let _ = caller.client.set(Arc::clone(client));
+            waited = client.sync();
+        },
+    );
+    let answers = std::mem::take(&mut *caller.answers.lock());
+    (waited, answers)
+}
+
+#[test]
+fn a_call_within_a_watcher_fails_and_harms_nothing() {
+    let act = |client: &Client| client.sync();
+    let (waited, answers) = told_while_it_waits(act, |peer, ping| {
+        let nested = peer.expect("ping");
+        peer.reply(&nested, Value::None);
+        peer.reply(ping, Value::None);
+    });
+    assert!(waited.is_ok(), "{waited:?}");
+    assert!(matches!(answers[..], [Err(ClientError::Nested)]), "{answers:?}");
+}
+
+#[test]
+fn a_close_within_a_watcher_does_not_wait_for_its_own_thread() {
+    let act = |client: &Client| {
+        client.close();
+        Ok(())
+    };
+    let (waited, answers) = told_while_it_waits(act, |peer, _| peer.expect_end());
+    assert!(matches!(waited, Err(ClientError::Closed)), "{waited:?}");
+    assert_eq!(answers.len(), 1);
 }
