@@ -224,8 +224,13 @@ pub trait Reads {
     fn history(&self, oid: Oid, skip: u64, count: u64) -> ReadResult<Vec<HistoryRecord>>;
     /// What an undo of a record needs. `own` is the serial of the undoing transaction's record.
     fn undone(&self, oid: Oid, end: Tid, undone: Tid, own: Option<Tid>) -> ReadResult<Undone>;
-    /// Tids of partitions, newest first.
-    fn newest_tids(&self, partitions: &[Partition], skip: u64, count: u64) -> ReadResult<Vec<Tid>>;
+    /// Tids of partitions up to the last one, newest first: some are skipped, then so many follow.
+    fn newest_tids(
+        &self,
+        partitions: &[Partition],
+        last: Tid,
+        range: (u64, u64),
+    ) -> ReadResult<Vec<Tid>>;
     /// Tids of a partition, oldest first.
     fn tids(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<Vec<Tid>>;
     /// Living objects of a partition at a tid, and where to go on.

@@ -127,8 +127,15 @@ impl Reads for Model {
         }
     }
 
-    fn newest_tids(&self, of: &[Partition], skip: u64, count: u64) -> ReadResult<Vec<Tid>> {
-        let is_asked = |tid: &Tid| self.partition_of_tid(*tid).is_some_and(|one| of.contains(&one));
+    fn newest_tids(
+        &self,
+        of: &[Partition],
+        last: Tid,
+        (skip, count): (u64, u64),
+    ) -> ReadResult<Vec<Tid>> {
+        let is_asked = |tid: &Tid| {
+            *tid <= last && self.partition_of_tid(*tid).is_some_and(|one| of.contains(&one))
+        };
         let all = self.transactions.keys().rev().copied().filter(is_asked);
         Ok(all.skip(skip as usize).take(count as usize).collect())
     }

@@ -94,16 +94,16 @@ pub(super) fn newest_tids(
     cluster: &Cluster,
     from: (ConnectionId, u32),
     partitions: Vec<Partition>,
-    (skip, count): (u64, u64),
+    range: (u64, u64),
 ) {
+    // In the database: an answer with fewer than were asked for is the end of the list.
     let last = cluster.backup_tid().unwrap_or(Tid::MAX);
     let asked = partitions.clone();
     links.read_for(
         from,
-        move |database| database.newest_tids(&partitions, skip, count),
-        move |node, mut tids| {
+        move |database| database.newest_tids(&partitions, last, range),
+        move |node, tids| {
             asked.iter().try_for_each(|partition| node.cluster.check_readable(*partition))?;
-            tids.retain(|tid| *tid <= last);
             node.links.answer(from, AnswerTIDs { tids });
             Ok(())
         },

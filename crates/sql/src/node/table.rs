@@ -76,7 +76,9 @@ fn own_cell(
         Some((tid, _)) if tid >= 0 => tid,
         Some((state, _)) => {
             let state = u8::try_from(-state).ok().and_then(CellState::from_number);
-            match (state.is_some_and(CellState::is_readable), change.backup_tid) {
+            // A node that was killed gets the table before it knows that it is a backup.
+            let backup_tid = change.backup_tid.or(pending(connection)?.0);
+            match (state.is_some_and(CellState::is_readable), backup_tid) {
                 (false, _) => 0,
                 (true, Some(tid)) => number(tid.0),
                 (true, None) => number(last_tid(connection, partition)?.unwrap_or(Tid::ZERO).0),

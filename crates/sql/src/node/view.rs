@@ -114,15 +114,21 @@ impl Reads for View<'_> {
             .map_err(self.cannot("look for what an undo needs"))
     }
 
-    fn newest_tids(&self, partitions: &[Partition], skip: u64, count: u64) -> ReadResult<Vec<Tid>> {
+    fn newest_tids(
+        &self,
+        partitions: &[Partition],
+        last: Tid,
+        (skip, count): (u64, u64),
+    ) -> ReadResult<Vec<Tid>> {
         let partitions = rows::list(partitions.iter().map(|partition| partition.0));
         let find = format!(
-            "SELECT tid FROM trans WHERE partition IN ({partitions}) \
-             ORDER BY tid DESC LIMIT ?2 OFFSET ?1"
+            "SELECT tid FROM trans WHERE partition IN ({partitions}) AND tid <= ?1 \
+             ORDER BY tid DESC LIMIT ?3 OFFSET ?2"
         );
         let failed = self.cannot("list transactions");
         let mut find = self.connection.prepare(&find).map_err(&failed)?;
-        rows::tids(&mut find, params![number(skip), number(count)]).map_err(&failed)
+        let values = params![number(last.0), number(skip), number(count)];
+        rows::tids(&mut find, values).map_err(&failed)
     }
 
     fn tids(&self, partition: Partition, range: (Tid, Tid), count: u32) -> ReadResult<Vec<Tid>> {
