@@ -31,7 +31,8 @@ impl ObjectsAhead {
         from: Oid,
     ) -> Result<Option<(Oid, Option<Oid>)>, NeoError> {
         let mut ahead = self.0.lock();
-        if from >= ahead.from {
+        // A walk that begins where another one began must not see the list of that one.
+        if from > ahead.from {
             while ahead.oids.front().is_some_and(|oid| *oid < from) {
                 ahead.oids.pop_front();
             }
