@@ -128,8 +128,14 @@ impl BlobDirectory {
         if let Some(folder) = old.parent() {
             self.create_folders(folder)?;
         }
-        let moved = self.disk.move_file(path, &old);
-        moved.map_err(|error| BlobError::io(&old, "rename to", error))
+        match self.disk.move_file(path, &old) {
+            // The directory is a mount point of its own.
+            Err(error) if asks_for_copy(&error) => {
+                self.copy_into(path, &old)?;
+                self.remove(path)
+            }
+            moved => moved.map_err(|error| BlobError::io(&old, "rename to", error)),
+        }
     }
 
     /// Gives `.old` its own recorded lengths and sums: those here go on with the commits.
@@ -233,4 +239,54 @@ fn parse(text: &str) -> Option<PackedBlobs> {
     };
     let revisions = lines.map(revision).collect::<Option<_>>()?;
     Some(PackedBlobs { last_tid, boundary, keep_old, revisions })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
+
+    use super::*;
+    use crate::NewBlob;
+
+    /// For each operation on names: whether the removal of a blob that is kept in `.old` succeeds
+    /// although that operation fails.
+    fn outcomes(error: io::ErrorKind) -> Vec<bool> {
+        let mut outcomes = Vec::new();
+        for nth in 1.. {
+            let disk = FaultyDisk::new(MemoryDisk::new());
+            let opened = BlobDirectory::open(Arc::new(disk.clone()), Path::new("blobs"), false);
+            let directory = opened.unwrap();
+            let (oid, tid) = (Oid(1), Tid(1));
+            let mut blob = directory.temporary().unwrap();
+            blob.append(b"content").unwrap();
+            let mut staged = directory.stage(&[(oid, NewBlob::Sent(&blob))]).unwrap();
+            staged.commit(tid).unwrap();
+            staged.keep();
+            let revisions = vec![(oid, tid)];
+            let packed = PackedBlobs { keep_old: true, revisions, ..PackedBlobs::default() };
+            disk.fail(Operation::Folder, nth, error);
+            let removed = directory.remove_packed(&packed);
+            if !disk.has_failed() {
+                return outcomes;
+            }
+            let inside = directory.path_of(oid, tid);
+            let old = directory.old_path().join(inside.strip_prefix("blobs").unwrap());
+            if removed.is_ok() {
+                let is_there = |path: &Path| disk.exists(path).unwrap();
+                assert!(!is_there(&inside) && is_there(&old), "{nth}");
+            }
+            outcomes.push(removed.is_ok());
+        }
+        outcomes
+    }
+
+    #[test]
+    fn a_blob_that_cannot_be_renamed_to_old_is_copied_there() {
+        let (moved, failed) = (io::ErrorKind::CrossesDevices, io::ErrorKind::Other);
+        let count = |error| outcomes(error).into_iter().filter(|is_ok| *is_ok).count();
+        // The rename of the blob, and the link of the layout's name.
+        assert_eq!(count(moved), count(failed) + 2);
+    }
 }

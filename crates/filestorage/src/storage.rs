@@ -92,7 +92,11 @@ impl FileStorage {
         if let Some(blobs) = &self.blobs {
             blobs.clean_up(&self.reader)?;
         }
-        self.packer().resume_blob_removal()
+        // Those that are left take space, and are tried again at the next opening.
+        if let Err(error) = self.packer().resume_blob_removal() {
+            warn!(%error, "blobs of revisions that a pack had dropped could not be removed");
+        }
+        Ok(())
     }
 
     /// What reads it.
