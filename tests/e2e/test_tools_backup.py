@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import subprocess
 import time
 from collections import Counter
@@ -422,3 +423,44 @@ def test_a_restore_that_fails_or_is_killed_leaves_nothing_in_the_way(run, path, 
     code, _, said = run("restore", backups, tmp_path / "other.fs")
     assert code != 0 and "damaged" in said
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_point_is_not_written_over_when_a_kill_left_a_second_name_of_it(run, path, tmp_path):
+    repository = tmp_path / "repository"
+    assert run("backup", path, repository)[0] == 0
+    # A kill between link and unlink leaves this.
+    (point,) = (repository / "points").iterdir()
+    content = point.read_bytes()
+    (repository / "tmp.tmp").hardlink_to(point)
+    add_transactions(path, random.Random(1))
+    assert run("backup", path, repository)[0] == 0
+    assert point.read_bytes() == content
+    code, out, said = run("backup", "--verify", repository)
+    assert (code, said) == (0, "") and "2 restore points" in out
+
+
+def test_a_repozo_folder_is_left_alone_while_the_clock_is_before_its_backups(run, path, tmp_path):
+    folder = tmp_path / "folder"
+    assert run("backup", "--format", "repozo", path, folder)[0] == 0
+    for file in list(folder.iterdir()):
+        file.rename(folder / ("2999" + file.name[4:]))
+    add_transactions(path, random.Random(1))
+    files = sorted(folder.iterdir())
+    code, _, said = run("backup", path, folder)
+    assert code == 2 and "set the clock right" in said and "2999-" in said
+    assert sorted(folder.iterdir()) == files
+
+
+def test_blobs_that_are_not_there_are_told(run, tmp_path):
+    path, blobs = tmp_path / "Data.fs", tmp_path / "blobs"
+    database = ZODB.DB(FileStorage(str(path), blob_dir=str(blobs)))
+    with database.transaction() as connection:
+        connection.root()["blob"] = Blob(b"content")
+    database.close()
+    code, _, said = run("backup", path, tmp_path / "repository", "--blob-dir", tmp_path / "other")
+    assert code == 2 and "no such blob directory" in said
+    (blob,) = blobs.rglob("*.blob")
+    blob.unlink()
+    code, out, said = run("backup", path, tmp_path / "repository", "--blob-dir", blobs, "--json")
+    assert code == 0 and "1 blobs were not found" in said
+    assert json.loads(out)["missing_blobs"] == 1

@@ -20,7 +20,15 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// Begins the file `path`, under the name `temporary` in the same file system.
     pub(crate) fn create(path: &Path, temporary: &Path) -> Result<NewFile, BackupError> {
-        let file = File::create(temporary).map_err(BackupError::io("create it", temporary))?;
+        // What a kill has left there may be a second name of a file that was finished: written
+        // over, that one would be damaged.
+        match fs::remove_file(temporary) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(BackupError::io("remove it", temporary)(error));
+            }
+            _ => {}
+        }
+        let file = File::create_new(temporary).map_err(BackupError::io("create it", temporary))?;
         Ok(NewFile {
             out: LargeFile::new(file),
             temporary: temporary.to_owned(),

@@ -25,6 +25,8 @@ pub struct BackupSummary {
     pub is_new: bool,
     /// Bytes of new chunks and blobs, as they are stored.
     pub stored_bytes: u64,
+    /// Blobs that were not found, of those that were looked for. The point lacks them.
+    pub missing_blobs: u64,
 }
 
 /// Backs a storage up as it is now.
@@ -61,16 +63,16 @@ pub(super) fn write<'r>(
     let chunks = writer.all_chunks()?;
     repository.place().settle()?;
     claim.check()?;
-    let stored_bytes = writer.stored_bytes;
+    let (stored_bytes, missing_blobs) = (writer.stored_bytes, writer.missing_blobs);
     let unchanged = newest.as_ref().filter(|point| point.is_complete() && chunks == known);
     if let Some(point) = unchanged.filter(|_| !always) {
-        let summary = BackupSummary { point: point.clone(), is_new: false, stored_bytes };
-        return Ok((summary, writer));
+        let (point, is_new) = (point.clone(), false);
+        return Ok((BackupSummary { point, is_new, stored_bytes, missing_blobs }, writer));
     }
     let number = newest.map_or(1, |point| point.number + 1);
     let (store, python_2) = (repository.store(), source.storage.is_of_python_2());
     let point = Point::complete(&store, number, *seconds, python_2, &chunks)?;
     repository.place().settle()?;
     let point = point.prepare(repository)?.write(repository)?;
-    Ok((BackupSummary { point, is_new: true, stored_bytes }, writer))
+    Ok((BackupSummary { point, is_new: true, stored_bytes, missing_blobs }, writer))
 }

@@ -46,6 +46,8 @@ pub(super) struct Writer<'r> {
     /// The chunks that are whole.
     pub(super) chunks: Vec<Chunk>,
     pub(super) stored_bytes: u64,
+    /// Records of blobs whose blobs were not found.
+    pub(super) missing_blobs: u64,
     /// Chunks that have their end, and are to be stored.
     full: VecDeque<Filling>,
     /// The chunk that is being filled.
@@ -66,6 +68,7 @@ impl<'r> Writer<'r> {
             known_blobs: blobs.map(|blob| (blob.place(), blob.clone())).collect(),
             chunks: kept.to_vec(),
             stored_bytes: 0,
+            missing_blobs: 0,
             full: VecDeque::new(),
             open: Filling::default(),
             current: Transaction::default(),
@@ -183,6 +186,8 @@ impl<'r> Writer<'r> {
             self.stored_bytes += stored;
             self.known_blobs.insert((oid, tid), blob.clone());
             self.current.add_blob(blob);
+        } else {
+            self.missing_blobs += 1;
         }
         Ok(())
     }

@@ -60,7 +60,8 @@ pub enum Done {
 /// Backs `source` up to a folder, under the name of `date`.
 ///
 /// # Errors
-/// `Refused` when there is a backup of that second, and while another one is under way.
+/// `Refused` when there is a backup of that second or later, as after the clock was set back, and
+/// while another one is under way.
 pub fn backup(
     folder: &Path,
     source: &mut Source<'_>,
@@ -68,9 +69,17 @@ pub fn backup(
     date: &Date,
 ) -> Result<Done, BackupError> {
     let _lock = lock(folder)?;
-    if all_names(folder)?.iter().any(|name| name.date == *date) {
-        let what = format!("{}: there is a backup of {date} already", folder.display());
-        return Err(BackupError::Refused(what));
+    if let Some(newest) = all_names(folder)?.last().filter(|name| name.date >= *date) {
+        // A restore takes the files in the order of their dates.
+        let what = match newest.date == *date {
+            true => format!("there is a backup of {date} already"),
+            false => format!(
+                "the newest backup is of {}, which is later than now, {date}; set the clock right, \
+                 or begin a new folder",
+                newest.date
+            ),
+        };
+        return Err(BackupError::Refused(format!("{}: {what}", folder.display())));
     }
     let chain = if options.full { None } else { Chain::find(folder, None)? };
     let kept = match &chain {

@@ -26,6 +26,7 @@ use super::output::Output;
 use super::repositories::{RepositoryArguments, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
+use crate::streams::complain;
 
 /// Options of `zodium backup`.
 #[derive(Debug, Args)]
@@ -136,6 +137,14 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
             }
             let done = own_backup(options, &name, &repository)?;
             print_own(options.json, &done, &mut output)?;
+            if done.missing_blobs > 0 {
+                output.flush()?;
+                complain!(
+                    "zodium: {} blobs were not found, and are not in the backup: is the blob \
+                     directory the right one, and was the storage packed meanwhile?",
+                    done.missing_blobs
+                );
+            }
         }
     }
     output.flush()?;
@@ -157,7 +166,7 @@ fn print_repozo(json: bool, done: &Done, output: &mut Output) -> Result<()> {
 }
 
 fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()> {
-    let BackupSummary { point, is_new, stored_bytes } = done;
+    let BackupSummary { point, is_new, stored_bytes, missing_blobs } = done;
     output.line(match (json, is_new) {
         (true, _) => json!({
             "changed": is_new,
@@ -166,6 +175,7 @@ fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()
             "transactions": point.transactions,
             "bytes": point.bytes,
             "stored_bytes": stored_bytes,
+            "missing_blobs": missing_blobs,
         })
         .to_string(),
         (false, false) => "no changes".to_owned(),

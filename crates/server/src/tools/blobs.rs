@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{Result, bail};
 use zodium_backup::BackupError;
 use zodium_backup::repository::{BlobSource, BlobTarget, ReadBlob};
 use zodium_blobs::{BlobDirectory, BlobError, NewBlob, TemporaryBlob};
@@ -25,11 +26,17 @@ pub(super) enum Blobs {
 
 impl Blobs {
     /// Those of a storage that may be on a server, and of a directory that may be given.
+    ///
+    /// # Errors
+    /// When the directory is not there, as one that is not mounted.
     pub(super) fn of(
         client: Option<&Arc<Client>>,
         directory: Option<&Path>,
-    ) -> Result<Option<Blobs>, BlobError> {
+    ) -> Result<Option<Blobs>> {
         Ok(match (directory, client) {
+            (Some(path), _) if !path.is_dir() => {
+                bail!("{}: there is no such blob directory", path.display())
+            }
             (Some(path), _) => {
                 Some(Blobs::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?))
             }
