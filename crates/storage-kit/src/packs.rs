@@ -27,7 +27,7 @@ fn packable(tester: &Tester) -> bool {
 }
 
 /// A record of a persistent object that refers to others.
-fn referring(oid: u64, oids: &[u64]) -> NewRecord {
+pub fn referring(oid: u64, oids: &[u64]) -> NewRecord {
     let mut data = b"\x80\x03cmodule\nClass\nq\x00.\x80\x03]q\x01(".to_vec();
     for oid in oids {
         data.extend_from_slice(b"C\x08");

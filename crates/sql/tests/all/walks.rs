@@ -2,29 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use zodium_sql::SqlStorage;
-use zodium_storage::{NewBody, Read};
+use zodium_storage::Read;
+use zodium_storage_kit::packs::referring;
 use zodium_types::{Oid, Tid};
 
-use crate::support::{commit, options, pack, record};
+use crate::support::{commit, options, pack};
 
 /// The last object, the only one that is kept besides the root.
 const LAST: u64 = 120;
 const ROUNDS: u32 = 80;
 const WALKERS: u32 = 2;
-
-/// The data of an object that refers to others.
-fn referring(oids: impl Iterator<Item = u64>) -> NewBody {
-    let mut data = b"\x80\x03cpersistent.mapping\nPersistentMapping\nq\x00.\x80\x03]".to_vec();
-    for oid in oids {
-        data.extend_from_slice(b"C\x08");
-        data.extend_from_slice(&oid.to_be_bytes());
-        data.extend_from_slice(b"h\x00\x86Qa");
-    }
-    data.push(b'.');
-    NewBody::Data(Bytes::from(data))
-}
 
 /// The last object of a walk.
 fn last_of_walk(storage: &SqlStorage) -> Option<Oid> {
@@ -39,8 +27,8 @@ fn last_of_walk(storage: &SqlStorage) -> Option<Oid> {
 fn a_walk_goes_on_behind_objects_that_a_pack_drops() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let storage = SqlStorage::open(&options(&folder.path().join("neo.sqlite"), 1)).unwrap();
-    let empty = |oid| record(oid, referring(std::iter::empty()));
-    commit(&storage, vec![record(0, referring(std::iter::once(LAST))), empty(LAST)]);
+    let empty = |oid| referring(oid, &[]);
+    commit(&storage, vec![referring(0, &[LAST]), empty(LAST)]);
     let is_over = AtomicBool::new(false);
     let walk = || {
         while !is_over.load(Ordering::Relaxed) {
