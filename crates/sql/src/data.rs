@@ -9,7 +9,7 @@ use zodium_neo::StoredData;
 use zodium_types::Oid;
 
 use crate::connection::in_transaction;
-use crate::driver::{self, Connection, Optional, params};
+use crate::driver::{self, Connection, Optional, Params, params};
 use crate::place::Place;
 use crate::{SqlError, big};
 
@@ -117,6 +117,20 @@ fn of_same_hash(
     };
     let Some((id, row)) = find.query_row(key, row).optional()? else { return Ok(None) };
     Ok(Some((id, big::joined(connection, row)?.value)))
+}
+
+/// Adds the rows of `data` that a query gives.
+pub(crate) fn free(
+    connection: &Connection,
+    find: &str,
+    parameters: impl Params,
+    freed: &mut FxHashSet<i64>,
+) -> driver::Result<()> {
+    let mut find = connection.prepare(find)?;
+    for id in find.query_map(parameters, |row| row.get::<Option<i64>>(0))? {
+        freed.extend(id?);
+    }
+    Ok(())
 }
 
 /// Deletes those of these rows that no record refers to, committed or voted, and that are not held;

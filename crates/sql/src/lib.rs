@@ -30,6 +30,7 @@ mod revisions;
 mod schema;
 mod storage;
 mod transactions;
+mod truncation;
 mod votes;
 mod writer;
 

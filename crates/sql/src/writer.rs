@@ -8,7 +8,7 @@ use crate::data::DataTable;
 use crate::driver::{self, Connection};
 use crate::packing::{self, Dropped, Packable};
 use crate::votes::{self, VotedRecord};
-use crate::{Database, SqlError, insertion, revisions};
+use crate::{Database, SqlError, insertion, revisions, truncation};
 
 /// One transaction of SQLite. What it writes is durable, and visible, when the closure that has it
 /// has returned.
@@ -137,6 +137,12 @@ impl Writer<'_> {
         let set = "UPDATE config SET value = value WHERE name = 'version'";
         self.connection.execute(set, []).map_err(self.cannot("write to the log"))?;
         Ok(())
+    }
+
+    /// Deletes what is after a transaction.
+    pub(crate) fn truncate(&mut self, after: Tid) -> Result<(), SqlError> {
+        truncation::truncate(self.connection, self.database.node, after, &mut self.freed)
+            .map_err(self.cannot("delete refused transactions"))
     }
 
     fn check_range(&self, what: &str, value: u64) -> Result<(), SqlError> {

@@ -1,31 +1,17 @@
-//! Deletes what is not needed any more: packs, dropped partitions, truncation, votes, orphans.
+//! Deletes what is not needed any more: packs, dropped partitions, votes, orphans.
 //!
 //! Each function adds the rows of `data` that records referred to. They go at the end of the
 //! change, unless another record refers to them.
 
 use rustc_hash::FxHashSet;
-use zodium_neo::{NodeId, Partition};
+use zodium_neo::Partition;
 use zodium_neo_storage::PackObjects;
 use zodium_types::{Oid, Tid};
 
 use super::rows::in_partitions;
-use crate::driver::{self, Connection, Params, params};
+use crate::data::free;
+use crate::driver::{self, Connection, params};
 use crate::packing::{self, Packable};
-use crate::partitions::number;
-
-/// Adds the rows of `data` that a query gives.
-fn free(
-    connection: &Connection,
-    find: &str,
-    parameters: impl Params,
-    freed: &mut FxHashSet<i64>,
-) -> driver::Result<()> {
-    let mut find = connection.prepare(find)?;
-    for id in find.query_map(parameters, |row| row.get::<Option<i64>>(0))? {
-        freed.extend(id?);
-    }
-    Ok(())
-}
 
 /// Drops voted transactions, or their parts in some partitions.
 pub(super) fn drop_unfinished(
@@ -39,26 +25,6 @@ pub(super) fn drop_unfinished(
     let orders = format!("DELETE FROM pack WHERE tid IN (SELECT ttid FROM ttrans{which})");
     connection.execute(&orders, [])?;
     connection.execute(&format!("DELETE FROM ttrans{which}"), []).map(|_| ())
-}
-
-/// Deletes what is after a transaction, in the partitions of a node.
-pub(super) fn truncate(
-    connection: &Connection,
-    node: NodeId,
-    after: Tid,
-    freed: &mut FxHashSet<i64>,
-) -> driver::Result<()> {
-    let own = "partition IN (SELECT partition FROM pt WHERE nid = ?1)";
-    let key = params![node.value(), number(after.0)];
-    let find = format!("SELECT DISTINCT data_id FROM obj WHERE {own} AND tid > ?2");
-    free(connection, &find, key, freed)?;
-    connection.execute(&format!("DELETE FROM obj WHERE {own} AND tid > ?2"), key)?;
-    let orders =
-        format!("DELETE FROM pack WHERE tid IN (SELECT tid FROM trans WHERE {own} AND tid > ?2)");
-    connection.execute(&orders, key)?;
-    connection.execute(&format!("DELETE FROM trans WHERE {own} AND tid > ?2"), key)?;
-    let cells = "UPDATE pt SET tid = ?2 WHERE nid = ?1 AND tid > ?2";
-    connection.execute(cells, key).map(|_| ())
 }
 
 /// Packs some objects; where to go on.

@@ -20,7 +20,7 @@ use crate::data::DataTable;
 use crate::driver::{self, params};
 use crate::partitions::number;
 use crate::votes::{self, VotedRecord};
-use crate::{SqlError, insertion, revisions};
+use crate::{SqlError, insertion, revisions, truncation};
 
 /// One transaction of SQLite.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Writes for NodeWriter<'_> {
     }
 
     fn truncate(&mut self, node: NodeId, after: Tid) -> ReadResult<()> {
-        trimming::truncate(self.view.connection, node, after, &mut self.freed)
+        truncation::truncate(self.view.connection, node.value().into(), after, &mut self.freed)
             .map_err(self.view.cannot("truncate the database"))?;
         self.set_truncate_tid(None)
     }

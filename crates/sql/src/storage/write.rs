@@ -112,9 +112,15 @@ impl Write for SqlStorage {
     }
 
     fn reopen(&self) -> Result<(), StorageError> {
-        // SQLite has rolled the failed transaction back. Its pages may be at the end of the log;
-        // the next transaction is written over them, and is synced.
-        self.database.write(0, |writer| writer.write_anything())?;
+        let last = Tid(self.last_tid.load(Ordering::Acquire));
+        self.database.write(0, |writer| {
+            // A server may have carried out the COMMIT whose answer was lost. Its transactions were
+            // reported as failed.
+            writer.truncate(last)?;
+            // SQLite has rolled the failed transaction back. Its pages may be at the end of the
+            // log; the next transaction is written over them, and is synced.
+            writer.write_anything()
+        })?;
         self.is_failed.store(false, Ordering::Release);
         Ok(())
     }

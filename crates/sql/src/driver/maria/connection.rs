@@ -52,6 +52,8 @@ enum Found {
     Repeated,
     /// It was committed.
     Committed,
+    /// It has too many changes to be made again, and was not committed.
+    Lost,
 }
 
 impl MariaConnection {
@@ -131,9 +133,8 @@ impl MariaConnection {
                 Ok(()) => break,
                 Err(failed) => failed,
             };
-            match self.recover(state, failed, (started, &mut pause))? {
-                Found::Repeated => {}
-                Found::Committed => break,
+            if let Found::Committed = self.recover(state, failed, (started, &mut pause))? {
+                break;
             }
         }
         state.transaction = None;
@@ -177,11 +178,10 @@ impl MariaConnection {
     /// Runs the first statement of a transaction.
     fn run_first(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        let Some(fence) = state.fence.clone() else { return Ok(()) };
         let started = Instant::now();
         let mut pause = PAUSE;
         loop {
-            let failed = match state.session().and_then(|session| session.pass(&fence)) {
+            let failed = match state.pass() {
                 Ok(()) => return Ok(()),
                 Err(failed) => failed,
             };
@@ -224,9 +224,8 @@ impl MariaConnection {
         let mut failed = failed;
         loop {
             let failure = failure::of(&failed);
-            let can_repeat = state.transaction.as_ref().is_none_or(|one| one.changes().is_some());
             let is_over = started.elapsed() > self.server.patience();
-            if failure == Failure::Lasting || state.is_snapshot || !can_repeat || is_over {
+            if failure == Failure::Lasting || state.is_snapshot || is_over {
                 return Err(failed);
             }
             warn!(database = %self.server.address(), error = %failed,
@@ -234,6 +233,7 @@ impl MariaConnection {
             sleep(*pause);
             *pause = (*pause * 2).min(PAUSE_MAX);
             match self.repeat(state, failure == Failure::Lost) {
+                Ok(Found::Lost) => return Err(failed),
                 Ok(found) => return Ok(found),
                 Err(error) => failed = error,
             }
@@ -262,7 +262,8 @@ impl MariaConnection {
             }
             session.pass(fence)?;
         }
-        for change in transaction.changes().unwrap_or_default() {
+        let Some(changes) = transaction.changes() else { return Ok(Found::Lost) };
+        for change in changes {
             session.change(&change.text, &change.values)?;
         }
         Ok(Found::Repeated)
@@ -317,6 +318,21 @@ impl MariaConnection {
 impl State {
     fn session(&mut self) -> Result<&mut Session> {
         self.session.as_mut().ok_or_else(lost)
+    }
+
+    /// Notes the transaction in the row, if it is still this process that writes.
+    fn pass(&mut self) -> Result<()> {
+        let State { session, fence: Some(fence), .. } = self else { return Ok(()) };
+        let session = session.as_mut().ok_or_else(lost)?;
+        let passed = session.pass(fence);
+        if !matches!(passed, Err(Error::TakenOver))
+            || session.fence()?.as_deref() != Some(&fence.value(fence.serial + 1))
+        {
+            return passed;
+        }
+        // The COMMIT before this one has happened, though it was given up.
+        fence.serial += 1;
+        session.pass(fence)
     }
 }
 

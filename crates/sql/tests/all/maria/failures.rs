@@ -95,3 +95,42 @@ fn a_process_whose_database_was_taken_over_writes_no_more() {
     assert_eq!(support::current(&storage, 1).as_deref(), Some("first"));
     support::commit(&storage, vec![support::data(1, "third")]);
 }
+
+/// The server was away for so long that the commit was reported as failed.
+#[test]
+fn a_commit_that_was_given_up_and_has_happened_is_taken_back() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let storage = open(&database);
+    support::commit(&storage, vec![support::data(1, "first")]);
+    let mut connection = database.connect();
+    connection.query_drop("RENAME TABLE obj TO away").unwrap();
+    let tid = Tid(storage.last_tid().0 + 1);
+    let prepared = support::prepare(&storage, vec![support::data(1, "second")]).unwrap();
+    storage.commit(vec![(tid, prepared)]).unwrap_err();
+    connection.query_drop("RENAME TABLE away TO obj").unwrap();
+    // What its COMMIT would have left.
+    let last = storage.last_tid().0;
+    for statement in [
+        "INSERT INTO data SELECT id + 1, hash, compression, value FROM data".to_owned(),
+        format!("INSERT INTO obj SELECT `partition`, oid, {}, data_id + 1, NULL FROM obj", tid.0),
+        format!(
+            "INSERT INTO trans SELECT `partition`, {0}, packed, oids, user, description, ext, {0} \
+             FROM trans WHERE tid = {last}",
+            tid.0
+        ),
+        "UPDATE config SET value = CONCAT(SUBSTRING_INDEX(value, ' ', 2), ' ', \
+         SUBSTRING_INDEX(value, ' ', -1) + 1) WHERE name = 'zodium'"
+            .to_owned(),
+    ] {
+        connection.query_drop(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    assert_eq!((count(&database, "trans"), count(&database, "data")), (2, 2));
+    storage.reopen().unwrap();
+    assert_eq!((count(&database, "trans"), count(&database, "data")), (1, 1));
+    assert_eq!(support::current(&storage, 1).as_deref(), Some("first"));
+    support::commit(&storage, vec![support::data(1, "third")]);
+    assert_eq!(support::current(&storage, 1).as_deref(), Some("third"));
+}
