@@ -131,6 +131,7 @@ format: ## Check the formatting (cargo fmt --all mends it)
 objectstores: $(VENV)/ready ## Test backups in object stores, against a small store that fails
 	$(SAY) 'object stores'
 	cargo clippy -p zodium-backup -p zodium --features object-stores --all-targets -- -D warnings
+	cargo test -q -p zodium-backup --features object-stores places
 	cargo build -p zodium --features object-stores --target-dir target/object-stores
 	ZODIUM_OBJECT_STORES=$(CURDIR)/target/object-stores/debug/zodium $(VENV)/bin/python -m pytest \
 	  -c tests/pytest.ini tests/e2e/test_object_stores.py

@@ -132,6 +132,10 @@ impl Claim for Locked {
     fn check(&self) -> Result<(), BackupError> {
         Ok(())
     }
+
+    fn confirm(&self) -> Result<(), BackupError> {
+        Ok(())
+    }
 }
 
 /// Lists the files below `folder`, whose names begin with `name`.

@@ -114,8 +114,12 @@ impl Claim for Lease {
         };
         match is_fresh {
             true => Ok(()),
-            false => self.runtime.block_on(self.shared.renew(false)),
+            false => self.confirm(),
         }
+    }
+
+    fn confirm(&self) -> Result<(), BackupError> {
+        self.runtime.block_on(self.shared.renew(false))
     }
 }
 
@@ -154,19 +158,13 @@ impl Shared {
             return Err(self.fenced());
         }
         let (holder, begun) = (self.holder.clone(), Instant::now());
-        let terms = Terms { holder, count, lasts: millis(self.lasts), released };
-        let written = match write(&*self.store, &self.path, &terms, PutMode::Update(version)).await
-        {
-            Err(Error::Precondition { .. } | Error::NotFound { .. }) => {
-                self.version_of_ours().await
-            }
-            written => written.map(|written| Some(version_of(written))),
-        };
+        let mut terms = Terms { holder, count, lasts: millis(self.lasts), released };
+        let written = self.write_ours(version, &mut terms).await;
         let version = written.map_err(|error| unavailable(&self.name, "renew its lease", error))?;
         let mut state = self.state();
         match version {
             Some(version) => {
-                (state.version, state.count, state.renewed) = (version, count, begun);
+                (state.version, state.count, state.renewed) = (version, terms.count, begun);
                 Ok(())
             }
             None => {
@@ -176,10 +174,39 @@ impl Shared {
         }
     }
 
-    /// The version of the object if it is still ours: the answer to a renewal may have been lost.
-    async fn version_of_ours(&self) -> Result<Option<UpdateVersion>, Error> {
-        let found = read(&*self.store, &self.path).await?;
-        Ok(found.filter(|(terms, _)| terms.holder == self.holder).map(|(_, version)| version))
+    /// Writes the object; `None` if it is not ours any more.
+    ///
+    /// After an earlier renewal whose answer was lost, the object is ours in a version that is not
+    /// known here. It is written once more then: a writer that waits sees only changes.
+    async fn write_ours(
+        &self,
+        known: UpdateVersion,
+        terms: &mut Terms,
+    ) -> Result<Option<UpdateVersion>, Error> {
+        let first = self.update(known, terms).await?;
+        if first.is_some() {
+            return Ok(first);
+        }
+        match read(&*self.store, &self.path).await? {
+            Some((found, version)) if found.holder == self.holder => {
+                terms.count = found.count + 1;
+                self.update(version, terms).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes the object if it has a version; `None` if it has another one.
+    async fn update(
+        &self,
+        known: UpdateVersion,
+        terms: &Terms,
+    ) -> Result<Option<UpdateVersion>, Error> {
+        match write(&*self.store, &self.path, terms, PutMode::Update(known)).await {
+            Ok(written) => Ok(Some(version_of(written))),
+            Err(Error::Precondition { .. } | Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn fenced(&self) -> BackupError {
@@ -280,4 +307,67 @@ fn unavailable(name: &str, what: &'static str, error: Error) -> BackupError {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    struct Fixture {
+        runtime: Arc<Runtime>,
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+    }
+
+    impl Fixture {
+        fn new() -> Fixture {
+            let runtime = Arc::new(Runtime::new().unwrap());
+            Fixture { runtime, store: Arc::new(InMemory::new()), path: Path::from("lease") }
+        }
+
+        fn take(&self) -> Lease {
+            let (runtime, store) = (Arc::clone(&self.runtime), Arc::clone(&self.store));
+            let (path, name) = (self.path.clone(), "s3://bucket/lease".to_owned());
+            Lease::take(runtime, store, path, name, Duration::from_secs(3600)).unwrap()
+        }
+
+        fn terms(&self) -> Terms {
+            let found = self.runtime.block_on(read(&*self.store, &self.path)).unwrap();
+            found.unwrap().0
+        }
+
+        fn overwrite(&self, terms: &Terms) {
+            let written = write(&*self.store, &self.path, terms, PutMode::Overwrite);
+            self.runtime.block_on(written).unwrap();
+        }
+    }
+
+    /// A writer that waits must see a change after each renewal that the holder counts on.
+    #[test]
+    fn a_renewal_after_one_whose_answer_was_lost_is_written() {
+        let fixture = Fixture::new();
+        let lease = fixture.take();
+        let mut lost = fixture.terms();
+        lost.count += 1;
+        fixture.overwrite(&lost);
+        lease.confirm().unwrap();
+        let renewed = fixture.terms();
+        assert_eq!((&renewed.holder, renewed.count), (&lost.holder, lost.count + 1));
+    }
+
+    /// The clock of a machine that was suspended does not say how long the lease is over.
+    #[test]
+    fn a_holder_that_was_replaced_is_told_however_fresh_its_lease_seems() {
+        let fixture = Fixture::new();
+        let lease = fixture.take();
+        let other = Terms { holder: "other".to_owned(), ..fixture.terms() };
+        fixture.overwrite(&other);
+        assert!(lease.check().is_ok());
+        assert!(matches!(lease.confirm(), Err(BackupError::Fenced { .. })));
+        assert!(matches!(lease.check(), Err(BackupError::Fenced { .. })));
+        drop(lease);
+        assert_eq!(fixture.terms().holder, "other");
+    }
 }

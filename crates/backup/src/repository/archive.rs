@@ -191,7 +191,7 @@ impl<'r> Archiver<'r> {
     fn write_pending(&mut self) -> Result<u64, BackupError> {
         let Some(Pending { point, .. }) = &self.pending else { return Ok(0) };
         self.repository.place().settle()?;
-        self.claim.check()?;
+        self.claim.confirm()?;
         let point = point.write(self.repository)?;
         let kind = self.pending.take().map(|pending| pending.kind);
         self.newest = point.clone();

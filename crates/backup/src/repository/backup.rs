@@ -72,7 +72,9 @@ pub(super) fn write<'r>(
     let number = newest.map_or(1, |point| point.number + 1);
     let (store, python_2) = (repository.store(), source.storage.is_of_python_2());
     let point = Point::complete(&store, number, *seconds, python_2, &chunks)?;
+    let point = point.prepare(repository)?;
     repository.place().settle()?;
-    let point = point.prepare(repository)?.write(repository)?;
+    claim.confirm()?;
+    let point = point.write(repository)?;
     Ok((BackupSummary { point, is_new: true, stored_bytes, missing_blobs }, writer))
 }

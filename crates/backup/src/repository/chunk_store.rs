@@ -12,7 +12,7 @@ use zstd::zstd_safe::{CParameter, DParameter};
 use super::hash::Hash;
 use super::sealing::Sealer;
 use crate::BackupError;
-use crate::places::Place;
+use crate::places::{Claim, Place};
 
 /// The level of zstd: twice as fast as its default, for a few percent of space.
 const LEVEL: i32 = 1;
@@ -184,11 +184,16 @@ impl<'r> ChunkStore<'r> {
         self.place.has(&self.object(hash)?)
     }
 
-    /// Removes all objects but some; the bytes that this frees.
-    pub(super) fn retain(&self, keep: &dyn Fn(&Hash) -> bool) -> Result<u64, BackupError> {
+    /// Removes all objects but some, as long as the claim holds; the bytes that this frees.
+    pub(super) fn retain(
+        &self,
+        claim: &dyn Claim,
+        keep: &dyn Fn(&Hash) -> bool,
+    ) -> Result<u64, BackupError> {
         let mut freed = 0;
         for found in self.place.list(FOLDER)? {
             if hash_of(&found.object).is_some_and(|hash| !keep(&hash)) {
+                claim.check()?;
                 freed += found.bytes;
                 self.place.remove(&found.object)?;
             }

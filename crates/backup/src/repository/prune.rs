@@ -84,11 +84,11 @@ pub fn prune(
     }
     // The newest first, so that none is left without the one that it continues.
     for (point, _) in points.iter().zip(&kept).rev().filter(|(_, is_kept)| !**is_kept) {
-        claim.check()?;
+        claim.confirm()?;
         point.remove(repository)?;
     }
-    claim.check()?;
-    pruned.freed_bytes = store.retain(&|hash| needed.contains(hash))?;
+    claim.confirm()?;
+    pruned.freed_bytes = store.retain(&*claim, &|hash| needed.contains(hash))?;
     Ok(pruned)
 }
 

@@ -1,6 +1,7 @@
 //! A place in memory that fails, and storages in memory that are backed up to it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use zodium_backup::BackupError;
 use zodium_backup::places::{Claim, Listed, Place};
 use zodium_backup::repository::{
-    Backup, Key, Repository, RestoreTarget, Source, restore, restored_point,
+    Backup, BlobSource, Key, Repository, RestoreTarget, Source, restore, restored_point,
 };
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{Applier, LogItem, Read, Write};
@@ -98,6 +99,10 @@ impl Place for Memory {
 struct Free;
 
 impl Claim for Free {
+    fn confirm(&self) -> Result<(), BackupError> {
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), BackupError> {
         Ok(())
     }
@@ -107,8 +112,20 @@ pub(crate) fn repository(memory: &Memory, key: Option<&Key>) -> Repository {
     Repository::open_or_create(Box::new(memory.clone()), key).unwrap()
 }
 
+struct NoBlobs;
+
+impl BlobSource for NoBlobs {
+    fn is_blob(&self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn open(&self, _: Oid, _: Tid) -> Result<Option<Box<dyn io::Read>>, BackupError> {
+        Ok(None)
+    }
+}
+
 pub(crate) fn source(storage: &MemoryStorage) -> Source<'_> {
-    Source { storage, blobs: None, progress: &|_| () }
+    Source { storage, blobs: &NoBlobs, progress: &|_| () }
 }
 
 pub(crate) fn plan(storage: &MemoryStorage) -> Backup<'_> {
