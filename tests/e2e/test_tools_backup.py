@@ -461,6 +461,7 @@ def test_blobs_that_are_not_there_are_told(run, tmp_path):
     assert code == 2 and "no such blob directory" in said
     (blob,) = blobs.rglob("*.blob")
     blob.unlink()
-    code, out, said = run("backup", path, tmp_path / "repository", "--blob-dir", blobs, "--json")
-    assert code == 0 and "1 blobs were not found" in said
-    assert json.loads(out)["missing_blobs"] == 1
+    for options in [("--blob-dir", blobs), ()]:
+        code, out, said = run("backup", path, tmp_path / "repository", "--json", *options)
+        assert code == 0 and "1 blobs were not found" in said
+        assert json.loads(out)["missing_blobs"] == 1

@@ -30,8 +30,8 @@ pub trait BlobSource {
 pub struct Source<'s> {
     /// The storage.
     pub storage: &'s dyn Read,
-    /// Its blobs, if it has any.
-    pub blobs: Option<&'s dyn BlobSource>,
+    /// Its blobs.
+    pub blobs: &'s dyn BlobSource,
     /// Is called with numbers of bytes that were read.
     pub progress: &'s dyn Fn(usize),
 }
@@ -177,11 +177,12 @@ impl<'r> Writer<'r> {
     }
 
     fn take_blob(&mut self, source: &Source<'_>, oid: Oid, data: &[u8]) -> Result<(), BackupError> {
-        let Some(blobs) = source.blobs.filter(|blobs| blobs.is_blob(data)) else { return Ok(()) };
-        let Some(tid) = self.current.tid() else { return Ok(()) };
+        let Some(tid) = self.current.tid().filter(|_| source.blobs.is_blob(data)) else {
+            return Ok(());
+        };
         if let Some(blob) = self.known_blobs.get(&(oid, tid)) {
             self.current.add_blob(blob.clone());
-        } else if let Some(mut input) = blobs.open(oid, tid)? {
+        } else if let Some(mut input) = source.blobs.open(oid, tid)? {
             let (blob, stored) = Blob::store(&self.store, oid, tid, &mut *input)?;
             self.stored_bytes += stored;
             self.known_blobs.insert((oid, tid), blob.clone());

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use zodium_backup::BackupError;
 use zodium_backup::repository::{
-    self, Backup, BackupSummary, BlobSource, Listing, Repository, Source, Verified,
+    self, Backup, BackupSummary, Listing, Repository, Source, Verified,
 };
 use zodium_backup::repozo::{self, Date, Done, RepozoOptions};
 use zodium_filestorage::FileStorage;
@@ -140,8 +140,8 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
             if done.missing_blobs > 0 {
                 output.flush()?;
                 complain!(
-                    "zodium: {} blobs were not found, and are not in the backup: is the blob \
-                     directory the right one, and was the storage packed meanwhile?",
+                    "zodium: {} blobs were not found, and are not in the backup: give their \
+                     directory (--blob-dir), unless a pack has removed them meanwhile",
                     done.missing_blobs
                 );
             }
@@ -199,11 +199,7 @@ fn own_backup(
     let blobs = Blobs::of(readable.client.as_ref(), options.blob_dir.as_deref())?;
     let storage = &*readable.storage;
     let progress = Progress::of_log(format!("backing {} up", storage.name()), storage);
-    let source = Source {
-        storage,
-        blobs: blobs.as_ref().map(|blobs| blobs as &dyn BlobSource),
-        progress: &|bytes| progress.advance(bytes),
-    };
+    let source = Source { storage, blobs: &blobs, progress: &|bytes| progress.advance(bytes) };
     let seconds = Timestamp::now().as_second();
     let backup = Backup { source, quick: options.quick, seconds };
     Ok(repository::backup(repository, &backup)?)

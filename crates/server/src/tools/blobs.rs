@@ -20,6 +20,8 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// Where the blobs of a storage are.
 pub(super) enum Blobs {
+    /// Nowhere: the files of blobs are left out.
+    Absent,
     Directory(BlobDirectory),
     Server(Arc<Client>),
 }
@@ -29,25 +31,23 @@ impl Blobs {
     ///
     /// # Errors
     /// When the directory is not there, as one that is not mounted.
-    pub(super) fn of(
-        client: Option<&Arc<Client>>,
-        directory: Option<&Path>,
-    ) -> Result<Option<Blobs>> {
+    pub(super) fn of(client: Option<&Arc<Client>>, directory: Option<&Path>) -> Result<Blobs> {
         Ok(match (directory, client) {
             (Some(path), _) if !path.is_dir() => {
                 bail!("{}: there is no such blob directory", path.display())
             }
             (Some(path), _) => {
-                Some(Blobs::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?))
+                Blobs::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?)
             }
-            (None, Some(client)) => Some(Blobs::Server(Arc::clone(client))),
-            (None, None) => None,
+            (None, Some(client)) => Blobs::Server(Arc::clone(client)),
+            (None, None) => Blobs::Absent,
         })
     }
 
     /// The blob that a transaction wrote for an object; `None` if there is none.
     pub(super) fn find(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, StorageError> {
         match self {
+            Blobs::Absent => Ok(None),
             Blobs::Directory(directory) => {
                 let path = directory.path_of(oid, tid);
                 match File::open(&path) {

@@ -145,9 +145,10 @@ impl BlobCopy {
 
 fn blobs_of(options: &CopyOptions, client: Option<&Arc<Client>>) -> Result<Option<BlobCopy>> {
     let Some(to) = &options.to_blob_dir else { return Ok(None) };
-    let Some(from) = Blobs::of(client, options.blob_dir.as_deref())? else {
+    let from = Blobs::of(client, options.blob_dir.as_deref())?;
+    if matches!(from, Blobs::Absent) {
         bail!("--to-blob-dir needs --blob-dir: where the blobs of the storage are");
-    };
+    }
     Ok(Some(BlobCopy { from, to: BlobFolder::open(to)? }))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use zodium_backup::repository::{BlobSource, Source};
+use zodium_backup::repository::Source;
 use zodium_filestorage::FileStorageError;
 use zodium_storage::{Read, StorageError};
 
@@ -22,7 +22,7 @@ const LOOKS_MAX: u32 = 20;
 pub(super) struct Followed {
     /// `None` while it could not be opened anew.
     readable: Option<Readable>,
-    blobs: Option<Blobs>,
+    blobs: Blobs,
     size: u64,
     opened: Instant,
     /// Looks in a row that met unfinished bytes.
@@ -53,8 +53,7 @@ impl Followed {
         storage: &'s Arc<dyn Read>,
         progress: &'s dyn Fn(usize),
     ) -> Source<'s> {
-        let blobs = self.blobs.as_ref().map(|blobs| blobs as &dyn BlobSource);
-        Source { storage: &**storage, blobs, progress }
+        Source { storage: &**storage, blobs: &self.blobs, progress }
     }
 
     /// Makes what was committed since visible; whether the storage was packed.
