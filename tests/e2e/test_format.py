@@ -83,6 +83,9 @@ def test_checksums_cover_every_record_and_transaction(path, start_server, connec
     header = assert_covers(beside(path, ".checksums"), path)
     size = path.stat().st_size
     assert (header.closed, header.end, header.length) == (1, size, size)
+    assert header.modified == path.stat().st_mtime_ns
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    assert header.boot == int(boot.replace("-", "")[:16], 16)
     assert header.count == len(list(own_files.parts_of(path.read_bytes())))
     # Another session adds its entries behind those.
     server = start_server(path)

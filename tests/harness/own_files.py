@@ -75,13 +75,15 @@ class Header(NamedTuple):
     end: int
     session: int
     previous_session: int
+    boot: int
     inode: int
     length: int
+    modified: int
     closed: int
     sum: int
 
 
-HEADER = struct.Struct(">16sIQQQQQQQBI")
+HEADER = struct.Struct(">16sIQQQQQQQQqBI")
 ENTRIES_START = 4096
 ENTRY = struct.Struct(">QII")
 MARKS = {
@@ -96,7 +98,7 @@ def checksums(path):
     """(header, parts that are covered, parts that are announced); asserts what must hold."""
     content = path.read_bytes()
     header = Header(*HEADER.unpack_from(content))
-    assert (header.magic, header.version) == (b"Zodium checksums", 2)
+    assert (header.magic, header.version) == (b"Zodium checksums", 3)
     assert header.closed in (0, 1)
     assert header.sum == crc32c(content[: HEADER.size - 4])
     assert not any(content[HEADER.size : ENTRIES_START])

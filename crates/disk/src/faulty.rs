@@ -238,6 +238,10 @@ impl fmt::Debug for FaultyDisk {
 }
 
 impl Disk for FaultyDisk {
+    fn boot(&self) -> Option<u64> {
+        self.disk.boot()
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.change(Operation::Open, || self.disk.open(path, mode))?;
         Ok(Arc::new(FaultyFile { file, disk: self.clone(), unsynced: Mutex::default() }))

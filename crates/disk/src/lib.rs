@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod boot;
 mod chunks;
 mod clock;
 mod cold;
@@ -86,17 +87,24 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// The identity and length of a file.
+/// The identity, length and time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStatus {
     /// Its identity.
     pub identity: FileIdentity,
     /// Its length in bytes.
     pub length: u64,
+    /// When its bytes were last changed: nanoseconds of Unix time. 0 on a disk without times.
+    pub modified: i64,
 }
 
 /// A file system: opens, renames and removes files by path.
 pub trait Disk: Send + Sync + fmt::Debug {
+    /// A number of the last start of the system, which keeps the bytes of files in memory until they
+    /// are synced. A power cut is followed by another one, the end of a process is not. `None` if it
+    /// is not known; never 0.
+    fn boot(&self) -> Option<u64>;
+
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 

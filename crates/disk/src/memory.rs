@@ -24,6 +24,8 @@ pub struct MemoryDisk {
     space: Arc<Mutex<Space>>,
     /// Whether synced contents are not kept.
     volatile: bool,
+    /// Power cuts so far.
+    cuts: u64,
 }
 
 impl MemoryDisk {
@@ -59,21 +61,21 @@ impl MemoryDisk {
     ///
     /// Renames and removals count as durable at once, as [`Disk::rename`] promises.
     pub fn after_power_cut(&self) -> MemoryDisk {
-        self.image(&self.names.lock().live, MemoryFile::synced)
+        self.cut(&self.names.lock().live, MemoryFile::synced)
     }
 
     /// As [`MemoryDisk::after_power_cut`], but names are also those of the last sync of their
     /// folder. Files created or renamed since are not there, removed ones are there again.
     pub fn after_power_cut_with_names_lost(&self) -> MemoryDisk {
         let tree = self.names.lock().after_power_cut(Survivors::None, &mut |_| 0);
-        self.image(&tree, MemoryFile::synced)
+        self.cut(&tree, MemoryFile::synced)
     }
 
     /// The disk after a power cut now of the kind `cut`; `choose` makes its random choices. Files
     /// in one tree have different parts left.
     pub fn after(&self, cut: &PowerCut, choose: Choose<'_>) -> MemoryDisk {
         let tree = self.names.lock().after_power_cut(cut.names, choose);
-        self.image(&tree, |file| file.after_power_cut(cut, choose))
+        self.cut(&tree, |file| file.after_power_cut(cut, choose))
     }
 
     /// The disk after a kill of the process now: all bytes written, synced or not.
@@ -98,8 +100,12 @@ impl MemoryDisk {
         self.names.lock().put(path, &file);
     }
 
+    fn cut(&self, tree: &Tree, bytes: impl FnMut(&MemoryFile) -> Chunks) -> MemoryDisk {
+        MemoryDisk { cuts: self.cuts + 1, ..self.image(tree, bytes) }
+    }
+
     fn image(&self, tree: &Tree, mut bytes: impl FnMut(&MemoryFile) -> Chunks) -> MemoryDisk {
-        let image = MemoryDisk::new();
+        let image = MemoryDisk { cuts: self.cuts, ..MemoryDisk::new() };
         {
             let (mut new, old) = (image.space.lock(), self.space.lock());
             (new.capacity, new.files) = (old.capacity, old.files);
@@ -115,6 +121,10 @@ impl MemoryDisk {
 }
 
 impl Disk for MemoryDisk {
+    fn boot(&self) -> Option<u64> {
+        Some(self.cuts + 1)
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut names = self.names.lock();
         let found = names.live.files.get(path).cloned();

@@ -183,7 +183,7 @@ impl DiskFile for MemoryFile {
     fn status(&self) -> io::Result<FileStatus> {
         // There is only one disk in memory, so one device number is enough.
         let identity = FileIdentity { device: 0, inode: self.inode };
-        Ok(FileStatus { identity, length: self.contents.read().live.len() as u64 })
+        Ok(FileStatus { identity, length: self.contents.read().live.len() as u64, modified: 0 })
     }
 
     fn lock(&self) -> Result<FileLock, LockError> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock, major, minor};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use crate::boot;
 use crate::denied::explain_denied;
 use crate::transfer::{until_answered, write_all};
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
 const LOCK_BYTES_MAX: u64 = 256;
 /// Most attempts to lock a lock file that is replaced meanwhile.
 const LOCK_ATTEMPTS_MAX: usize = 10;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Longest chain of symbolic links that is followed, as on Linux.
 const LINKS_MAX: usize = 40;
 
@@ -28,6 +30,10 @@ const LINKS_MAX: usize = 40;
 pub struct RealDisk;
 
 impl Disk for RealDisk {
+    fn boot(&self) -> Option<u64> {
+        boot::last()
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true);
@@ -260,7 +266,8 @@ fn kind_of(file_type: FileType) -> EntryKind {
 
 fn status_of(metadata: &Metadata) -> FileStatus {
     let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
-    FileStatus { identity, length: metadata.len() }
+    let modified = metadata.mtime().saturating_mul(NANOS_PER_SECOND) + metadata.mtime_nsec();
+    FileStatus { identity, length: metadata.len(), modified }
 }
 
 fn folder_of(path: &Path) -> PathBuf {

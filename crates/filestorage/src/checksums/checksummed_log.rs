@@ -34,6 +34,8 @@ pub(crate) struct ChecksummedLog<'a> {
     pub(crate) data: &'a Arc<dyn DiskFile>,
     /// Length of the log.
     pub(crate) length: u64,
+    /// Whether the log was written to after its checksums were complete.
+    pub(crate) is_modified: bool,
 }
 
 impl ChecksummedLog<'_> {
@@ -73,7 +75,9 @@ impl ChecksummedLog<'_> {
             let Some(other) = self.other_transaction(number) else { return false };
             match self.frame_behind(number) {
                 Some(next) => number = next,
-                None => return others + 1 >= LAST_OTHERS_MIN || other.is_certain(),
+                None => {
+                    return self.is_modified || others + 1 >= LAST_OTHERS_MIN || other.is_certain();
+                }
             }
         }
         true

@@ -30,7 +30,7 @@ pub(crate) fn take_all(disk: &dyn Disk, path: &Path, data: &Arc<dyn DiskFile>, l
         let checksums = Checksums::new(path, ChecksumMode::Commit, writing);
         while checksums.cover(data, COVER_BYTES) > 0 {}
         let writing = checksums.writing();
-        writing.close()?;
+        writing.close(data.as_ref())?;
         disk.sync_folder_of(&side_path)?;
         let writer = writing.nonce().map(|nonce| LastWriter { nonce, is_complete: true });
         last_writer::write(disk, path, writer)

@@ -43,7 +43,10 @@ impl fmt::Display for Distrust {
                 write!(f, "the data file was replaced or copied since")
             }
             Distrust::OtherLength { was, is } => {
-                write!(f, "the data file had {was} bytes and has {is}: it was cut or replaced")
+                write!(
+                    f,
+                    "the data file had {was} bytes and has {is}: it was cut, continued or replaced"
+                )
             }
             Distrust::OtherContents { position } => {
                 write!(f, "the data file has another transaction at position {position}")

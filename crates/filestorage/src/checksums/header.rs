@@ -1,8 +1,8 @@
 //! The first page of the side file.
 //!
 //! ```text
-//! header := magic:16 version:4 salt:8 count:8 end:8 nonce:8 before:8 inode:8 length:8 is_closed:1
-//!           sum:4                                                              (big-endian)
+//! header := magic:16 version:4 salt:8 count:8 end:8 nonce:8 before:8 boot:8 inode:8 length:8
+//!           modified:8 is_closed:1 sum:4                                       (big-endian)
 //! ```
 //!
 //! The rest of the page is zero. The header lies within one sector, which disks write as a whole or
@@ -17,12 +17,13 @@ pub(crate) const HEADER_BYTES: u64 = 4096;
 /// Bytes read of a header, more than it has.
 pub(crate) const READ_BYTES: usize = 128;
 /// Bytes of the header before its sum.
-const SUMMED_BYTES: usize = 77;
+const SUMMED_BYTES: usize = 93;
 /// Offset of the byte that is 1 after an orderly close.
 const CLOSED_OFFSET: usize = SUMMED_BYTES - 1;
 const MAGIC: &[u8; 16] = b"Zodium checksums";
-/// Version 1 did not identify the data file.
-const VERSION: u32 = 2;
+/// Version 1 did not identify the data file, and version 2 neither the start of the system nor the
+/// time of the last change.
+const VERSION: u32 = 3;
 
 /// The content of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) struct LogState {
     pub(crate) inode: u64,
     /// Its length, all of it on stable storage.
     pub(crate) length: u64,
+    /// When its bytes were last changed, in nanoseconds of Unix time; 0 before an orderly close.
+    pub(crate) modified: i64,
 }
 
 /// The session that has the log open for writing, or had it open last.
@@ -53,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) nonce: u64,
     /// The session that the lock file named until it named this one; 0 for none.
     pub(crate) before: u64,
+    /// The number of the start of the system in which it runs; 0 if that is not known.
+    pub(crate) boot: u64,
     /// Whether it was closed in an orderly way, so that nothing of it was lost.
     pub(crate) is_closed: bool,
 }
@@ -63,8 +68,10 @@ impl Header {
         bytes[..16].copy_from_slice(MAGIC);
         bytes[16..20].copy_from_slice(&VERSION.to_be_bytes());
         let Header { salt, count, end, session, log } = self;
-        let Session { nonce, before, is_closed } = session;
-        let numbers = [salt, count, end, nonce, before, log.inode, log.length];
+        let Session { nonce, before, boot, is_closed } = session;
+        let LogState { inode, length, modified } = log;
+        let modified = modified.cast_unsigned();
+        let numbers = [salt, count, end, nonce, before, boot, inode, length, modified];
         for (place, number) in bytes[20..CLOSED_OFFSET].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_be_bytes());
         }
@@ -78,9 +85,10 @@ impl Header {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
         let bytes: &[u8; SUMMED_BYTES + 4] = bytes.first_chunk()?;
         let is_closed = bytes[CLOSED_OFFSET] != 0;
-        let session = Session { nonce: u64_at(bytes, 44), before: u64_at(bytes, 52), is_closed };
-        let log = LogState { inode: u64_at(bytes, 60), length: u64_at(bytes, 68) };
-        let (salt, count, end) = (u64_at(bytes, 20), u64_at(bytes, 28), u64_at(bytes, 36));
+        let [salt, count, end, nonce, before, boot, inode, length, modified] =
+            std::array::from_fn(|place| u64_at(bytes, 20 + 8 * place));
+        let session = Session { nonce, before, boot, is_closed };
+        let log = LogState { inode, length, modified: modified.cast_signed() };
         let header = Header { salt, count, end, session, log };
         // Compared as a whole: magic, version, sum, and no other values.
         (header.to_bytes() == *bytes).then_some(header)
@@ -105,8 +113,8 @@ mod tests {
 
     #[test]
     fn headers_come_back_and_no_flipped_bit_makes_one() {
-        let session = Session { nonce: random(), before: random(), is_closed: true };
-        let log = LogState { inode: random(), length: 900 };
+        let session = Session { nonce: random(), before: random(), boot: 7, is_closed: true };
+        let log = LogState { inode: random(), length: 900, modified: -8 };
         let header = Header { salt: random(), count: 3, end: 700, session, log };
         let bytes = header.to_bytes();
         assert_eq!(Header::parse(&bytes), Some(header));

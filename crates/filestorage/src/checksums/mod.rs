@@ -47,7 +47,6 @@ pub(crate) use comparison::Comparison;
 pub(crate) use coverage::take_all;
 pub use distrust::Distrust;
 pub(crate) use entry::Entry;
-pub(crate) use last_writer::LastWriter;
 pub(crate) use opening::{Opened, SUFFIX, open};
 pub(crate) use passage::Passage;
 pub(crate) use session_name::SessionName;
@@ -189,7 +188,8 @@ impl Checksums {
         what: &str,
     ) -> bool {
         let Log { file: data, end: length } = log;
-        let checksummed = ChecksummedLog { side: self.side(), path: &self.path, data, length };
+        let (side, path) = (self.side(), self.path.as_path());
+        let checksummed = ChecksummedLog { side, path, data, length, is_modified: false };
         if !self.damages.contain(position) && checksummed.is_of_another_log(position) {
             self.throw_away(position);
         }

@@ -7,6 +7,7 @@
 //! - the data file has the same inode;
 //! - it is at least as long as they cover, and as it was when they were synced; or it ends within
 //!   a transaction that they cover, which no older copy does;
+//! - no transaction follows behind the end at an orderly close;
 //! - its transactions are those that they were computed from ([`ChecksummedLog`]).
 //!
 //! A wrong bit anywhere changes none of that, so it is detected.
@@ -28,7 +29,7 @@ use super::side_file::SideFile;
 use super::sums::sum_at;
 use super::{last_writer, repair};
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
-use crate::scan::Part;
+use crate::scan::{Part, Walk};
 
 /// Bytes of entries read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -45,6 +46,8 @@ pub(crate) struct Opened {
     promises: Vec<Entry>,
     /// The log was durable up to here when the entries were written.
     durable_end: u64,
+    /// The last start of the system.
+    pub(super) boot: Option<u64>,
 }
 
 /// Opens the side file of a data file of `length` bytes; `None` if there is none.
@@ -74,12 +77,19 @@ pub(crate) fn open(
     }
     let side = SideFile::new(&side_path, file, header.salt, (header.count, header.end));
     let side = Arc::new(side);
-    let mut opened = Opened { side, header, last_writer, promises: Vec::new(), durable_end: 0 };
+    let (promises, durable_end, boot) = (Vec::new(), 0, disk.boot());
+    let mut opened = Opened { side, header, last_writer, promises, durable_end, boot };
     opened.count_entries(data.as_ref(), length)?;
     // A server may have appended to the log since it was measured.
     let length = data.length().unwrap_or(status.length).max(length);
     opened.check_length(data.as_ref(), length)?;
-    let checksummed = ChecksummedLog { side: &opened.side, path, data, length };
+    let was = header.log.length;
+    let is_continued = || Walk::starting_at(path, data, length, was).step();
+    if header.session.is_closed && is_continued().is_some_and(|piece| piece.is_whole()) {
+        return Err(Distrust::OtherLength { was, is: length });
+    }
+    let is_modified = header.session.is_closed && status.modified != header.log.modified;
+    let checksummed = ChecksummedLog { side: &opened.side, path, data, length, is_modified };
     match checksummed.contradiction() {
         Some(position) => Err(Distrust::OtherContents { position }),
         None => Ok(Some(opened)),
@@ -96,14 +106,17 @@ fn read_header(file: &dyn DiskFile) -> Result<Header, Distrust> {
 }
 
 impl Opened {
-    /// The session that had the log open for writing last.
-    pub(crate) fn session(&self) -> Session {
-        self.header.session
-    }
-
     /// The marker of that session, or of its predecessor if it was not written yet.
     pub(crate) fn last_writer(&self) -> LastWriter {
         self.last_writer
+    }
+
+    /// Whether bytes that the last session wrote and did not sync may be lost: it crashed before
+    /// the last start of the system, or on another one, and nothing was written since.
+    pub(crate) fn may_lack_bytes(&self) -> bool {
+        let Session { nonce, boot, is_closed, .. } = self.header.session;
+        let complete = LastWriter { nonce, is_complete: true };
+        !is_closed && self.last_writer == complete && self.boot != Some(boot)
     }
 
     /// The end of the log when its checksums were written, all of it on stable storage. The log may
@@ -257,8 +270,8 @@ mod tests {
         disk.put(path, b"FS30".to_vec());
         let data = disk.open(path, OpenMode::Write).unwrap();
         let inode = data.status().unwrap().identity.inode;
-        let session = Session { nonce: 1, before: 0, is_closed: false };
-        let log = LogState { inode, length: MAGIC_BYTES };
+        let session = Session { nonce: 1, before: 0, boot: 0, is_closed: false };
+        let log = LogState { inode, length: MAGIC_BYTES, modified: 0 };
         let header = Header { salt: SALT, count: 0, end: MAGIC_BYTES, session, log };
         let mut bytes = header.to_bytes().to_vec();
         bytes.resize(HEADER_BYTES as usize, 0);

@@ -33,6 +33,8 @@ pub(crate) struct State {
     session: Session,
     /// Inode number of the log.
     inode: u64,
+    /// When the log was last changed; 0 before the orderly close.
+    modified: i64,
     /// End of the log on stable storage, whether published or not.
     pub(super) log_end: u64,
     /// Entries on stable storage.
@@ -61,7 +63,7 @@ impl Writing {
             side.file.sync()?;
         }
         // Until the lock file names this session, it names its predecessor.
-        Writing::begin(side, log, log_end, opened.last_writer().nonce)
+        Writing::begin(side, log, log_end, (opened.last_writer().nonce, opened.boot))
     }
 
     /// Creates a side file without entries for a log beside it, and begins a session in it, with
@@ -77,18 +79,19 @@ impl Writing {
         let file = created.map_err(io::Error::other)?;
         file.write_all_at(&[0; HEADER_BYTES as usize], 0)?;
         let side = SideFile::new(path, file, random(), (0, MAGIC_BYTES));
-        Writing::begin(Arc::new(side), log, log_end, before)
+        Writing::begin(Arc::new(side), log, log_end, (before, disk.boot()))
     }
 
     fn begin(
         side: Arc<SideFile>,
         log: &dyn DiskFile,
         log_end: u64,
-        before: u64,
+        (before, boot): (u64, Option<u64>),
     ) -> io::Result<Writing> {
-        let session = Session { nonce: random(), before, is_closed: false };
-        let inode = log.status()?.identity.inode;
-        let state = State { session, inode, log_end, synced: side.count(), is_failing: false };
+        let (nonce, boot) = (random(), boot.unwrap_or_default());
+        let session = Session { nonce, before, boot, is_closed: false };
+        let (inode, modified, synced) = (log.status()?.identity.inode, 0, side.count());
+        let state = State { session, inode, modified, log_end, synced, is_failing: false };
         side.file.sync()?;
         write_header(&side, &state)?;
         side.file.sync()?;
@@ -185,25 +188,27 @@ impl Writing {
 
     /// Syncs all entries, and then a header that counts them.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.sync_as(false)
+        self.sync_as(None)
     }
 
     /// As [`Writing::sync`], and notes that the log was closed in an orderly way.
-    pub(crate) fn close(&self) -> io::Result<()> {
-        self.sync_as(true)
+    pub(crate) fn close(&self, log: &dyn DiskFile) -> io::Result<()> {
+        self.sync_as(Some(log.status()?.modified))
     }
 
-    fn sync_as(&self, is_closed: bool) -> io::Result<()> {
+    /// `closed`: when the log was last changed, if that is done.
+    fn sync_as(&self, closed: Option<i64>) -> io::Result<()> {
         let Some(state) = self.state() else { return Ok(()) };
         let (count, end) = (self.side.count(), self.side.end());
-        if count == state.synced && !is_closed {
+        if count == state.synced && closed.is_none() {
             return Ok(());
         }
         drop(state);
         // Without the lock, so that commits do not wait.
         self.side.file.sync()?;
         let Some(mut state) = self.state() else { return Ok(()) };
-        state.session.is_closed = is_closed;
+        state.session.is_closed = closed.is_some();
+        state.modified = closed.unwrap_or_default();
         write_header_of(&self.side, &state, count, end)?;
         self.side.file.sync()?;
         state.synced = count;
@@ -216,7 +221,8 @@ fn write_header(side: &SideFile, state: &State) -> io::Result<()> {
 }
 
 fn write_header_of(side: &SideFile, state: &State, count: u64, end: u64) -> io::Result<()> {
-    let log = LogState { inode: state.inode, length: state.log_end };
-    let header = Header { salt: side.salt, count, end, session: state.session, log };
+    let State { session, inode, modified, log_end: length, .. } = *state;
+    let log = LogState { inode, length, modified };
+    let header = Header { salt: side.salt, count, end, session, log };
     side.file.write_all_at(&header.to_bytes(), 0)
 }

@@ -72,10 +72,18 @@ pub(crate) fn recover(
     if end < length && !options.read_only {
         let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
         let broken = BrokenEnd { path, file: file.as_ref(), start: end, end: length };
+        let whole = whole_transactions(path, &file, end, length);
         let kept = broken.set_aside(disk)?;
-        broken.warn(&kept, was_durable);
-    } else if let Some(opened) = &checksums {
-        opened.warn_if_shortened(path, length);
+        broken.warn(&kept, was_durable, whole);
+    } else {
+        let whole = whole_transactions(path, &file, end, length);
+        if whole > 0 {
+            warn!(file = %path.display(), position = end, whole, "the last transactions are not \
+                served: bytes of them were not on the disk yet when the system went down");
+        }
+        if let Some(opened) = &checksums {
+            opened.warn_if_shortened(path, length);
+        }
     }
     Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages, is_index_unused })
 }
@@ -163,6 +171,16 @@ fn is_unbegun(path: &Path, file: &dyn DiskFile, length: u64) -> Result<bool, Fil
     Ok(bytes == begun && begun != magic)
 }
 
+/// The transactions at the start of an end that look whole.
+fn whole_transactions(path: &Path, file: &Arc<dyn DiskFile>, start: u64, end: u64) -> u64 {
+    let mut scan = Scan::new(path, Arc::clone(file), end);
+    let (mut position, mut count) = (start, 0);
+    while let Ok(Step::Transaction(entry)) = scan.transaction(position) {
+        (position, count) = (entry.next_position(), count + 1);
+    }
+    count
+}
+
 fn start_file(disk: &dyn Disk, path: &Path, file: &dyn DiskFile) -> Result<(), FileStorageError> {
     file.write_all_at(Magic::Fs30.bytes(), 0)
         .and_then(|()| file.sync())
@@ -218,6 +236,7 @@ impl Build<'_> {
         let mut scan = Scan::new(path, Arc::clone(file), length);
         let (mut position, mut not_later, mut records) = (start, None, Vec::new());
         let mut report_at = start + PROGRESS_STEP_BYTES;
+        let mut looked_again = None;
         loop {
             let found = match self.transaction(&mut scan, position, last_tid) {
                 Ok(Step::End) => break,
@@ -253,7 +272,15 @@ impl Build<'_> {
             };
             // The last batch of a crashed session may be torn, whatever follows it.
             if !self.torn_detector.as_ref().is_some_and(|torn| torn.may_be_torn(position)) {
-                Tail { path, file, start: position, end: length, last_tid }.check(damage)?;
+                let tail = Tail { path, file, start: position, end: length, last_tid };
+                let checked = tail.check(damage);
+                if checked.is_err() && looked_again != Some(position) && self.is_whole(position) {
+                    // A server has finished it meanwhile.
+                    looked_again = Some(position);
+                    scan = Scan::new(path, Arc::clone(file), length);
+                    continue;
+                }
+                checked?;
             }
             break;
         }
@@ -261,13 +288,26 @@ impl Build<'_> {
         Ok(Built { end: position, last_tid, not_later })
     }
 
+    /// Whether a transaction at a position is whole by now.
+    fn is_whole(&self, position: u64) -> bool {
+        let mut scan = Scan::new(self.path, Arc::clone(self.file), self.length);
+        matches!(scan.transaction(position), Ok(Step::Transaction(_)))
+    }
+
     fn is_torn(
-        &self,
+        &mut self,
         scan: &mut Scan<'_>,
         transaction: &TransactionEntry,
     ) -> Result<bool, FileStorageError> {
         let Some(torn_detector) = &self.torn_detector else { return Ok(false) };
-        torn_detector.is_torn(self.file.as_ref(), scan, transaction)
+        if !torn_detector.is_torn(self.file.as_ref(), scan, transaction)? {
+            return Ok(false);
+        }
+        if torn_detector.is_followed_by_a_later_batch(scan, transaction) {
+            // Another program has written what follows the covered part.
+            self.torn_detector = None;
+        }
+        Ok(self.torn_detector.is_some())
     }
 
     fn is_durable(&mut self, position: u64) -> bool {

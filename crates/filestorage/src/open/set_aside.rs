@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tracing::warn;
+use tracing::{error, warn};
 use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
@@ -86,7 +86,8 @@ impl BrokenEnd<'_> {
     }
 
     /// Logs the bytes that were set aside. The checksums tell whether they had been acknowledged.
-    pub(crate) fn warn(&self, kept: &Path, was_acknowledged: bool) {
+    /// `whole`: transactions at their start that look whole.
+    pub(crate) fn warn(&self, kept: &Path, was_acknowledged: bool, whole: u64) {
         let (file, kept, position) = (self.path.display(), kept.display(), self.start);
         let bytes = self.end - self.start;
         if was_acknowledged {
@@ -94,6 +95,10 @@ impl BrokenEnd<'_> {
                 been on stable storage, so no crash explains it: transactions that were \
                 acknowledged are lost unless there is a newer copy; find out what is wrong with \
                 the disk");
+        } else if whole > 0 {
+            error!(%file, position, bytes, whole, %kept, "put the last transactions aside: bytes \
+                of them were not on the disk yet when the system went down, so they were not \
+                acknowledged");
         } else {
             warn!(%file, position, bytes, %kept, "put an unfinished transaction aside");
         }

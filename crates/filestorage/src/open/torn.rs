@@ -9,21 +9,26 @@
 //! transaction are torn: a broken one, and one with a trace that does not match its announcement.
 //! Each is cut with all that follows: the rest of its batch, which was not acknowledged.
 //!
-//! This holds only if our last session crashed, its checksums had no gaps, and no other program has
-//! written since. To record that, the lock file names the session as one without gaps for as long
-//! as this is true ([`LastWriter`]).
+//! This holds only if our last session ended with the system, its checksums had no gaps, and no
+//! other program has written since. To record that, the lock file names the session as one without
+//! gaps for as long as this is true, and the checksums name the start of the system
+//! ([`Opened::may_lack_bytes`]). A copy may take the file's place without leaving a trace there: it
+//! has transactions so much later that they are of no batch ([`BATCH_NANOS_MAX`]).
 
 use zodium_disk::DiskFile;
 
 use crate::FileStorageError;
-use crate::checksums::{Entry, LastWriter, Opened};
+use crate::checksums::{Entry, Opened};
 use crate::format::LostSectors;
-use crate::scan::{Scan, TransactionEntry};
+use crate::scan::{Scan, Step, TransactionEntry};
 
 /// Bytes looked through at once.
 const WINDOW_BYTES: u64 = 64 << 10;
+/// The transactions of a batch get their tids within a much shorter time, in nanoseconds.
+const BATCH_NANOS_MAX: u64 = 60_000_000_000;
 
-/// Our last session, if it crashed and no other program has written to the file since.
+/// Our last session, if it ended with the system and no other program has written to the file
+/// since.
 pub(crate) struct TornTransactionDetector<'a> {
     opened: &'a Opened,
 }
@@ -31,11 +36,8 @@ pub(crate) struct TornTransactionDetector<'a> {
 impl<'a> TornTransactionDetector<'a> {
     /// `None` when that is not certain.
     pub(crate) fn find(opened: Option<&'a Opened>) -> Option<TornTransactionDetector<'a>> {
-        let opened = opened?;
-        let session = opened.session();
-        let complete = LastWriter { nonce: session.nonce, is_complete: true };
-        (!session.is_closed && opened.last_writer() == complete)
-            .then_some(TornTransactionDetector { opened })
+        let opened = opened.filter(|opened| opened.may_lack_bytes())?;
+        Some(TornTransactionDetector { opened })
     }
 
     /// Whether the bytes at a position may be torn, because nothing shows that they were durable.
@@ -61,6 +63,24 @@ impl<'a> TornTransactionDetector<'a> {
             Ok(())
         })?;
         Ok(!as_announced)
+    }
+
+    /// Whether a transaction follows that is too much later to be of the same batch.
+    pub(crate) fn is_followed_by_a_later_batch(
+        &self,
+        scan: &mut Scan<'_>,
+        transaction: &TransactionEntry,
+    ) -> bool {
+        let time = |entry: &TransactionEntry| entry.tid().to_unix_nanos();
+        let latest = time(transaction).saturating_add(BATCH_NANOS_MAX);
+        let mut position = transaction.next_position();
+        while let Ok(Step::Transaction(next)) = scan.transaction(position) {
+            if time(&next) > latest {
+                return true;
+            }
+            position = next.next_position();
+        }
+        false
     }
 
     fn is_announced(&self, found: &Entry) -> bool {

@@ -148,7 +148,7 @@ pub(crate) fn sync_checksums(log: &LogFile) {
 
 /// As [`sync_checksums`], and notes that the session ended in order.
 pub(crate) fn close_checksums(log: &LogFile) {
-    write_checksums(log, Writing::close);
+    write_checksums(log, |writing| writing.close(log.file.as_ref()));
 }
 
 fn write_checksums(log: &LogFile, action: impl Fn(&Writing) -> std::io::Result<()>) {

@@ -475,3 +475,70 @@ fn no_index_is_saved_while_damage_is_suspected() {
         assert!(disk.bytes(&companion(".index")) == expected, "an index saved: byte {at}");
     }
 }
+
+/// A session that ends without a close, and a copy that goes on elsewhere. Its data have the traces
+/// of lost sectors.
+fn left_and_copied(minutes_between: u64) -> (MemoryDisk, FileStorage, Vec<u8>) {
+    let disk = MemoryDisk::new();
+    let left = open(disk.clone(), ChecksumMode::Full);
+    commit(&left, stores(tid(1), &[(1, b"one")])).unwrap();
+    cover(&left);
+    let elsewhere = MemoryDisk::new();
+    elsewhere.put(data_file(), data_of(&disk));
+    let storage = open(elsewhere.clone(), ChecksumMode::Off);
+    for number in 2..6 {
+        let tid = Tid(tid(number).0 + ((number * minutes_between) << 32));
+        commit(&storage, stores(tid, &[(number, &[0; 2000])])).unwrap();
+    }
+    (disk, left, data_of(&elsewhere))
+}
+
+#[test]
+fn what_a_copy_wrote_later_stays_when_it_is_put_back_after_a_power_cut() {
+    let (disk, left, bytes) = left_and_copied(2);
+    let disk = disk.after_power_cut();
+    drop(left);
+    overwrite(&disk, data_file(), &bytes);
+    let storage = open(disk.clone(), ChecksumMode::Full);
+    assert_eq!(storage.reader().object_count(), 5);
+    assert_eq!(data_of(&disk), bytes);
+}
+
+/// The end of a process loses no bytes, so none can be missing in what is there.
+#[test]
+fn what_a_copy_wrote_stays_when_it_is_put_back_after_a_kill() {
+    let (disk, left, bytes) = left_and_copied(0);
+    let disk = disk.after_kill();
+    drop(left);
+    overwrite(&disk, data_file(), &bytes);
+    let storage = open(disk.clone(), ChecksumMode::Full);
+    assert_eq!(storage.reader().object_count(), 5);
+    assert_eq!(data_of(&disk), bytes);
+}
+
+/// The primary was closed after a transaction that the copy did not have, which went on with one of
+/// the same length.
+#[test]
+fn a_copy_that_differs_in_the_last_transaction_and_went_on_is_no_damage() {
+    let (disk, elsewhere) = (MemoryDisk::new(), MemoryDisk::new());
+    let described = |number: u64, data: &[u8]| {
+        let (tid, mut new) = stores(tid(number), &[(1, data)]);
+        new.metadata.description = format!("/page/{number:02}").into_bytes();
+        (tid, new)
+    };
+    let primary = open(disk.clone(), ChecksumMode::Full);
+    (1..9).for_each(|number| commit(&primary, described(number, b"before")).unwrap());
+    elsewhere.put(data_file(), data_of(&disk));
+    commit(&primary, described(9, b"first")).unwrap();
+    cover(&primary);
+    primary.close().unwrap();
+    drop(primary);
+    let copy = open(elsewhere.clone(), ChecksumMode::Off);
+    commit(&copy, described(10, b"other")).unwrap();
+    commit(&copy, described(11, b"after")).unwrap();
+    overwrite(&disk, data_file(), &data_of(&elsewhere));
+    let (found, damages) = checked(&disk);
+    assert_eq!(damages, []);
+    assert_eq!(found.distrust.map(|reason| reason.to_string().contains("bytes")), Some(true));
+    assert!(open(disk, ChecksumMode::Full).reader().object_count() > 0);
+}
