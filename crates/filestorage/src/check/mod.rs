@@ -40,6 +40,8 @@ use pointers::Pointers;
 
 /// Interval between two looks at an end that may be a commit in progress.
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
+/// Attempts to open a file that packs replace meanwhile.
+const OPENINGS_MAX: u32 = 10;
 
 /// What to check.
 pub struct CheckOptions<'a> {
@@ -114,8 +116,7 @@ pub fn check_with_blobs(
     };
     // Before the file is opened: the key decision of `blobs.rs`.
     let mut blobs = blobs.map(BlobCheck::list).transpose()?;
-    let index = IndexCheck::read(disk, &options.path, &mut report);
-    let source = Source::open(disk, &options.path)?;
+    let (index, source) = open_with_index(disk, &options.path, &mut report)?;
     if source.magic.is_none() {
         report(source.magic_damage());
     }
@@ -131,6 +132,29 @@ pub fn check_with_blobs(
     checked.damages = damages;
     checked.distrust = checked.distrust.or(opened.err());
     Ok(checked)
+}
+
+/// Reads the index, and opens the file that it belongs to: the index first, as that of a file that
+/// grows meanwhile covers only a part. Anew if a pack has put another file there in between.
+fn open_with_index(
+    disk: &dyn Disk,
+    path: &Path,
+    report: &mut dyn FnMut(Damage),
+) -> Result<(IndexCheck, Source), FileStorageError> {
+    let io = |error| FileStorageError::io(path, "read", error);
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let before = disk.status(path).map_err(io)?.map(|status| status.identity);
+        let mut found = Vec::new();
+        let index = IndexCheck::read(disk, path, &mut |damage| found.push(damage));
+        let source = Source::open(disk, path)?;
+        let opened = source.file.status().map_err(io)?.identity;
+        if before == Some(opened) || attempts == OPENINGS_MAX {
+            found.into_iter().for_each(report);
+            return Ok((index, source));
+        }
+    }
 }
 
 /// The data that the records of a file are compared with.
@@ -159,7 +183,7 @@ fn check_file(
     while let Some(piece) = walk.step() {
         paced.reach(piece.end);
         index.at(piece.start, &current, report);
-        if is_under_way(options, file, &piece) {
+        if is_under_way(options, file, &piece, source.end) {
             end = piece.start;
             break;
         }
@@ -201,9 +225,15 @@ fn check_file(
     }
 }
 
-/// Whether an unfinished end becomes a transaction after some waiting.
-fn is_under_way(options: &CheckOptions<'_>, file: &Arc<dyn DiskFile>, piece: &Piece) -> bool {
-    if !piece.damage.iter().any(|damage| damage.kind == DamageKind::Tail) {
+/// Whether an end of the file that is no transaction, up to `end`, becomes one after some waiting.
+/// It may have looked unfinished to the walk, and finished when the walk asked for the reason.
+fn is_under_way(
+    options: &CheckOptions<'_>,
+    file: &Arc<dyn DiskFile>,
+    piece: &Piece,
+    end: u64,
+) -> bool {
+    if piece.transaction.is_some() || piece.end < end {
         return false;
     }
     let mut left = options.patience;
