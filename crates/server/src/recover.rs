@@ -68,7 +68,7 @@ pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
         false => lines.write(in_words(options, &summary)),
     }
     lines.finish()?;
-    let is_clean = summary.left_out == 0 && summary.mismatches == 0;
+    let is_clean = [summary.left_out, summary.mismatches, summary.redated] == [0; 3];
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -129,6 +129,7 @@ fn summary_json(summary: &RecoverySummary) -> Value {
         "records": summary.records,
         "left_out": summary.left_out,
         "mended": summary.mended,
+        "redated": summary.redated,
         "mismatches": summary.mismatches,
         "checksums_not_used": summary.distrust.map(|reason| reason.to_string()),
     })
@@ -155,6 +156,13 @@ fn in_words(options: &RecoverOptions, summary: &RecoverySummary) -> String {
             "; {} of them do not fit their checksums and were taken as they are \
              (--drop-mismatches leaves them out)",
             summary.mismatches
+        );
+    }
+    if summary.redated > 0 {
+        words += &format!(
+            "; {} transactions have other tids now: if they wrote blobs, rename the files in the \
+             blob directory (0xOLD.blob to 0xNEW.blob)",
+            summary.redated
         );
     }
     if let Some(reason) = summary.distrust {

@@ -93,6 +93,9 @@ pub struct RecoverySummary {
     pub left_out: u64,
     /// Repaired places.
     pub mended: u64,
+    /// Those of them that are transactions with another tid. Files of blobs are named by tids, so
+    /// those of these transactions are not found any more.
+    pub redated: u64,
     /// Transactions and records that were copied though they do not match their checksums.
     pub mismatches: u64,
     /// Why the checksums beside the damaged file were not used, if there are some.
@@ -216,11 +219,11 @@ impl Recovery<'_> {
                 _ => {}
             }
         }
-        let mut tid = piece.tid.unwrap_or(entry.tid());
-        if tid <= self.output.last_tid {
-            tid = self.output.last_tid.next();
-        }
-        if let Some(damage) = piece.damage.iter().find(|damage| damage.kind == DamageKind::Tid) {
+        let was = piece.tid.unwrap_or(entry.tid());
+        let tid = if was > self.output.last_tid { was } else { self.output.last_tid.next() };
+        if tid != was {
+            self.redated(&piece, was, tid);
+        } else if let Some(damage) = piece.damage.iter().find(|it| it.kind == DamageKind::Tid) {
             self.mended(damage, &format!("it was given the tid {tid}"));
         }
         let header = entry.header;
@@ -372,6 +375,15 @@ impl Recovery<'_> {
         self.summary.left_out += 1;
         self.summary.bytes_left_out += bytes;
         (self.report)(note);
+    }
+
+    /// Reports a transaction that gets another tid, as one before it has a later one.
+    fn redated(&mut self, piece: &Piece, was: Tid, tid: Tid) {
+        self.summary.redated += 1;
+        let what = "a tid that is not later than all before it".to_owned();
+        let (kind, position) = (DamageKind::Tid, piece.start);
+        let damage = Damage { kind, position, what, oid: None, tid: Some(was) };
+        self.mended(&damage, &format!("transaction {was} was given the tid {tid}"));
     }
 
     fn mended(&mut self, damage: &Damage, how: &str) {

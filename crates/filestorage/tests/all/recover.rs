@@ -283,3 +283,23 @@ proptest! {
         }
     }
 }
+
+/// The names of blobs have tids.
+#[test]
+fn each_transaction_that_gets_another_tid_is_told() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for number in 1..4 {
+        commit(&storage, stores(tid(number), &[(number, b"data")])).unwrap();
+    }
+    let mut bytes = data_of(&disk);
+    // In the header of the first transaction, and in that of its record.
+    for at in [4, 4 + 23 + 8] {
+        bytes[at..at + 8].copy_from_slice(&tid(9).0.to_be_bytes());
+    }
+    let outcome = try_recover(&bytes, false).unwrap();
+    assert_eq!(outcome.summary.redated, 2);
+    assert_eq!(recovered_tids(&outcome), [tid(9), tid(9).next(), tid(9).next().next()]);
+    let told: Vec<_> = outcome.notes.iter().flat_map(|note| note.tids.iter().copied()).collect();
+    assert_eq!(told, [tid(2), tid(3)]);
+}
