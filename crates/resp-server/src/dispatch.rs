@@ -94,11 +94,8 @@ fn admit(
     arguments: Arguments,
     reply: &mut Reply,
 ) -> Result<Admitted, Fail> {
-    let refused = |fail| {
-        transaction::note_refusal(client);
-        fail
-    };
     let name = arguments.word(0);
+    let refused = |fail| transaction::refused(&local.server, client, name, fail);
     if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
         let peer = client.link.peer();
         tracing::warn!(peer, "an HTTP request came to the RESP port, disconnecting");

@@ -344,6 +344,44 @@ fn transactions_are_executed_whole_or_not_at_all() {
         one.expect(&[("EXEC", "*1 $1 2"), ("SET a 1 PX 50", "+OK"), ("WATCH a", "+OK")]).await;
         std::thread::sleep(Duration::from_millis(60));
         one.expect(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "*-1")]).await;
+        let answer = "-EXECABORT Transaction discarded because of: wrong number of arguments for \
+                      'exec' command";
+        one.expect(&[("MULTI", "+OK"), ("EXEC 1", answer), ("PING", "+PONG")]).await;
+    });
+}
+
+#[test]
+fn numbers_and_ids_at_the_ends_of_their_ranges_are_those_of_stock() {
+    served(|running| async move {
+        let mut one = running.connect();
+        let no_id = "-ERR Invalid stream ID specified as stream command argument";
+        one.expect(&[
+            ("BITFIELD b OVERFLOW SAT SET u4 0 -1", "*1 :0"),
+            ("BITFIELD b GET u4 0", "*1 :15"),
+            ("ZADD z 1700000000000000000 a", ":1"),
+            ("ZSCORE z a", "$19 1700000000000000000"),
+            ("XADD s 1-1 f v", "$3 1-1"),
+            ("XGROUP CREATE s g +", no_id),
+            ("XGROUP CREATE s g 0", "+OK"),
+            ("XCLAIM s g c 0 1-1 FORCE JUSTID", "*1 $3 1-1"),
+            ("XCLAIM s g c 0 1-1", "*1 *2 $3 1-1 *2 $1 f $1 v"),
+            ("XGROUP SETID s g -", no_id),
+            ("CLIENT KILL MAXAGE 0", "-ERR maxage should be greater than 0"),
+        ])
+        .await;
+        let pending = one.ask("XPENDING s g - + 9").await;
+        assert!(pending.ends_with(":2"), "{pending}");
+    });
+}
+
+#[test]
+fn a_reader_of_a_stream_waits_on_while_its_key_is_a_list() {
+    served(|running| async move {
+        let (mut one, mut other) = (running.connect(), running.connect());
+        assert_eq!(one.ask("XREAD BLOCK 0 STREAMS k 0").await, "");
+        let pushed = [("RPUSH k x", ":1"), ("DEL k", ":1"), ("XADD k 1-1 a b", "$3 1-1")];
+        other.expect(&pushed).await;
+        assert_eq!(one.read().await, "*1 *2 $1 k *1 *2 $3 1-1 *2 $1 a $1 b");
     });
 }
 

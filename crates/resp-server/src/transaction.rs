@@ -30,6 +30,16 @@ pub(crate) fn note_refusal(client: &Client) {
     }
 }
 
+/// Notes that a command of a name was refused. `EXEC` itself ends the transaction then.
+pub(crate) fn refused(server: &Server, client: &Client, name: &[u8], reason: Fail) -> Fail {
+    if name.eq_ignore_ascii_case(b"exec") && take_queue(client).is_some() {
+        forget_watch(server, client);
+        return aborted(reason);
+    }
+    note_refusal(client);
+    reason
+}
+
 /// Queues a command of a transaction.
 pub(crate) fn queue(client: &Client, command: &'static Command, arguments: Arguments) -> Outcome {
     if command.has(flags::NO_MULTI) {
@@ -118,7 +128,8 @@ pub(crate) fn exec(
 
 /// The error of a transaction of which nothing was executed, for a reason.
 fn aborted(reason: Fail) -> Fail {
-    Fail::text(format!("EXECABORT Transaction discarded because of: {}", reason.0))
+    let reason = reason.0.strip_prefix("ERR ").unwrap_or(&reason.0);
+    Fail::text(format!("EXECABORT Transaction discarded because of: {reason}"))
 }
 
 /// Executes a command of a transaction, under locks that the transaction holds.

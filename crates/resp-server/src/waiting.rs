@@ -160,6 +160,7 @@ fn may_serve(command: &Command, value: Option<ValueRef<'_>>) -> bool {
     match command.awaits {
         Awaits::List | Awaits::SourceList => matches!(value, Some(ValueRef::List(_))),
         Awaits::SortedSet => matches!(value, Some(ValueRef::SortedSet(_))),
+        Awaits::Stream => matches!(value, Some(ValueRef::Stream(_))),
         Awaits::Any => true,
     }
 }

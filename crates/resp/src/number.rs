@@ -4,6 +4,8 @@
 const DECIMALS: usize = 17;
 /// Exponents at which a double is still written without one.
 const PLAIN_ZEROS_MAX: i32 = 7;
+/// Integers of at most this size are written as such.
+const INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
 /// A 64-bit integer, written without `+`, leading zeros or spaces.
 #[must_use]
@@ -71,6 +73,9 @@ pub fn format_double(number: f64) -> String {
     if number == 0.0 {
         return if number.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
+    if number.abs() <= INTEGER_MAX && number.fract() == 0.0 {
+        return format!("{}", number as i64);
+    }
     let scientific = format!("{:e}", number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
@@ -85,10 +90,6 @@ fn with_exponent(digits: &str, exponent: i32) -> String {
     // Power of ten of the last digit.
     let last = exponent - (count - 1);
     if last >= 0 && exponent.abs() < count + PLAIN_ZEROS_MAX {
-        return format!("{digits}{}", "0".repeat(usize::try_from(last).unwrap_or(0)));
-    }
-    // Integers that a double holds exactly have no exponent either.
-    if last >= 0 && exponent < 16 {
         return format!("{digits}{}", "0".repeat(usize::try_from(last).unwrap_or(0)));
     }
     if last < 0 && (last > -PLAIN_ZEROS_MAX || exponent.abs() < 4 || exponent >= 0) {
@@ -192,6 +193,9 @@ mod tests {
             (0.0, "0"),
             (123.456, "123.456"),
             (1e15, "1000000000000000"),
+            (1e16, "10000000000000000"),
+            (-1.7e18, "-1700000000000000000"),
+            (1e19, "1e+19"),
             (9.869_604_401_089_358, "9.869604401089358"),
         ] {
             assert_eq!(format_double(number), text);

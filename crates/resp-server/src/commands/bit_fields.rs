@@ -82,6 +82,15 @@ impl Width {
         }
     }
 
+    /// As [`Width::fit`], for a number that is set: as in stock, a negative one is a large one in a
+    /// width without a sign.
+    fn fit_set(self, number: i128, overflow: Overflow) -> Option<i128> {
+        match overflow {
+            Overflow::Saturate if number < 0 && !self.is_signed => Some(self.most()),
+            _ => self.fit(number, overflow),
+        }
+    }
+
     fn read(self, bytes: &[u8], offset: usize) -> i128 {
         let places = offset..offset + self.bits as usize;
         let number = places.fold(0, |all, place| all << 1 | i128::from(bit(bytes, place)));
@@ -174,7 +183,10 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
                 Action::Set(number) => (i128::from(number), true),
                 Action::Add(number) => (old + i128::from(number), false),
             };
-            let new = step.width.fit(new, step.overflow);
+            let new = match step.action {
+                Action::Set(_) => step.width.fit_set(new, step.overflow),
+                _ => step.width.fit(new, step.overflow),
+            };
             if let Some(new) = new {
                 step.width.write(bytes, step.offset, new);
                 has_changed = true;
@@ -223,6 +235,8 @@ mod tests {
         assert_eq!(byte.fit(257, Overflow::Wrap), Some(1));
         assert_eq!(byte.fit(-1, Overflow::Wrap), Some(255));
         assert_eq!(byte.fit(-1, Overflow::Saturate), Some(0));
+        assert_eq!(byte.fit_set(-1, Overflow::Saturate), Some(255));
+        assert_eq!(signed.fit_set(-129, Overflow::Saturate), Some(-128));
         assert_eq!(signed.fit(128, Overflow::Wrap), Some(-128));
         assert_eq!(signed.fit(128, Overflow::Saturate), Some(127));
         assert_eq!(signed.fit(128, Overflow::Fail), None);

@@ -309,7 +309,9 @@ fn victims(call: &Call) -> Result<Victims, Fail> {
         } else if is(word, "user") {
             victims.user = Some(text(value));
         } else if is(word, "maxage") {
-            victims.age_max = Some(parse_integer(value).ok_or(NO_INTEGER)?);
+            let age = parse_integer(value).ok_or(NO_INTEGER)?;
+            let error = Fail::fixed("ERR maxage should be greater than 0");
+            victims.age_max = Some(Some(age).filter(|age| *age > 0).ok_or(error)?);
         } else if is(word, "skipme") && (is(value, "yes") || is(value, "no")) {
             victims.skips_me = is(value, "yes");
         } else {

@@ -108,6 +108,8 @@ pub(crate) enum Awaits {
     SourceList,
     /// A sorted set, at any of its keys.
     SortedSet,
+    /// A stream, at any of its keys.
+    Stream,
     /// Any change of any of its keys: a reader of a group of a stream is told of all.
     Any,
 }

@@ -75,7 +75,11 @@ impl Claim {
         *pending = Pending {
             consumer: consumer.into(),
             delivered_at: self.delivered_at.unwrap_or(now),
-            count: self.count.unwrap_or(pending.count + u64::from(!self.only_ids)),
+            // An entry that no consumer had counts as delivered once.
+            count: self.count.unwrap_or_else(|| {
+                let before = if is_there { pending.count } else { 1 };
+                before.saturating_add(u64::from(!self.only_ids))
+            }),
         };
         true
     }

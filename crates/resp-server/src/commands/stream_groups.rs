@@ -48,8 +48,6 @@ impl Start {
 fn from_id(word: &[u8], stream: Option<&Stream>) -> Result<StreamId, Fail> {
     match word {
         b"$" => Ok(stream.map_or(StreamId::default(), |stream| stream.last)),
-        b"-" => Ok(StreamId::default()),
-        b"+" => Ok(StreamId::MAX),
         word => id(word, 0),
     }
 }

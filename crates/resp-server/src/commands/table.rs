@@ -268,7 +268,8 @@ const STREAMS: &[Row] = &[
     row("xdel", -3, WRITES_FAST, FIRST, Data(streams::xdel)),
     row("xtrim", -4, WRITE, FIRST, Data(streams::xtrim)),
     row("xsetid", -3, ADDS_FAST, FIRST, Data(streams::xsetid)),
-    row("xread", -4, BLOCKING | READONLY | MOVABLE_KEYS, Streams(1), Data(stream_reads::xread)),
+    row("xread", -4, BLOCKING | READONLY | MOVABLE_KEYS, Streams(1), Data(stream_reads::xread))
+        .awaiting(Awaits::Stream),
     row("xreadgroup", -7, WAITS | MOVABLE_KEYS, Streams(4), Data(stream_reads::xreadgroup)),
     row("xgroup", -2, 0, None, Data(stream_groups::xgroup_help)).with(OF_XGROUP),
     row("xack", -4, WRITES_FAST, FIRST, Data(stream_groups::xack)),
