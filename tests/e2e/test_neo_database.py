@@ -10,6 +10,7 @@ import time
 
 import pytest
 import transaction
+from harness.failing_disk import FailingDisk
 from harness.neo_databases import (
     opening,
     records_by_neo,
@@ -140,3 +141,22 @@ def test_a_full_disk_refuses_commits_and_reads_go_on(serve, open_database, tmp_p
     assert values_of(database) == {"a": 1}
     set_value(database, a=2)
     assert values_of(database) == {"a": 2}
+
+
+def test_a_commit_whose_sync_failed_stays_refused_after_a_kill(
+    serve, open_database, path, tmp_path
+):
+    disk = FailingDisk(tmp_path, path.with_name(f"{path.name}-wal"))
+    server = serve(prefix=disk.prefix)
+    database = open_database(server)
+    set_value(database, a=1)
+    disk.set(syncs=1)
+    with pytest.raises(Exception, match="disk I/O error"):
+        set_value(database, a=2)
+    assert disk.failures_left() == (0, 0)
+    deadline = time.monotonic() + 15
+    while "reopened the file after a failed write" not in server.log():
+        assert time.monotonic() < deadline, server.log()
+        time.sleep(0.05)
+    server.kill()
+    assert values_of(open_database(serve())) == {"a": 1}

@@ -4,11 +4,15 @@ use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use crate::StoredData;
+use crate::cluster::set_setting;
 use crate::data::DataTable;
 use crate::driver::{self, Connection};
 use crate::packing::{self, Dropped, Packable};
 use crate::votes::{self, VotedRecord};
 use crate::{Database, SqlError, insertion, revisions, truncation};
+
+/// A row of `config` that no transaction leaves there.
+const REOPENED: &str = "zodium_reopened";
 
 /// One transaction of SQLite. What it writes is durable, and visible, when the closure that has it
 /// has returned.
@@ -131,12 +135,15 @@ impl Writer<'_> {
             .map_err(self.cannot("note the end of the pack"))
     }
 
-    /// Writes a page, whatever is on it: after a commit of which it is not known how much of it has
+    /// Writes a page and keeps what is on it: after a commit of which it is not known how much has
     /// reached the log, this takes its place there.
+    ///
+    /// A row comes and goes. An UPDATE that leaves a row as it is would write no page.
     pub(crate) fn write_anything(&mut self) -> Result<(), SqlError> {
-        let set = "UPDATE config SET value = value WHERE name = 'version'";
-        self.connection.execute(set, []).map_err(self.cannot("write to the log"))?;
-        Ok(())
+        let failed = self.cannot("write to the log");
+        set_setting(self.connection, REOPENED, "").map_err(&failed)?;
+        let delete = "DELETE FROM config WHERE name = ?1";
+        self.connection.execute(delete, [REOPENED]).map(|_| ()).map_err(&failed)
     }
 
     /// Deletes what is after a transaction.

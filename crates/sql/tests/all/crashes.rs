@@ -1,22 +1,26 @@
 //! What is on disk at any moment, and how votes of a NEO node survive a crash.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
 use zodium_sql::{Database, OpenDatabase, SqlOptions, SqlStorage, StoredData, VotedRecord};
-use zodium_storage::{NewBody, Read, Storage};
+use zodium_storage::{NewBody, Read, Storage, Write};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use crate::support::{commit, current, data, options, pack, prepare, record, rows};
 
 /// Copies a database that is open, with its log: what a crash would leave.
-fn crashed(path: &Path, name: &str) -> std::path::PathBuf {
+fn crashed(path: &Path, name: &str) -> PathBuf {
     let copy = path.with_file_name(name);
     std::fs::copy(path, &copy).unwrap();
-    let log = |path: &Path| std::path::PathBuf::from(format!("{}-wal", path.display()));
     if log(path).exists() {
         std::fs::copy(log(path), log(&copy)).unwrap();
     }
     copy
+}
+
+fn log(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}-wal", path.display()))
 }
 
 #[test]
@@ -29,7 +33,7 @@ fn what_was_acknowledged_is_in_the_files() {
             (0..3).map(|m| prepare(&storage, vec![data(n * 3 + m, "x".repeat(2000).as_str())]));
         let tid = storage.last_tid().0 + 3;
         let batch = (tid..).map(Tid).zip(batch.map(Result::unwrap)).collect();
-        let committed = zodium_storage::Write::commit(&storage, batch).unwrap();
+        let committed = storage.commit(batch).unwrap();
         if n % 4 == 0 {
             let copy = crashed(&path, &format!("copy{n}"));
             let other = SqlOptions { create: None, ..options(&copy, 1) };
@@ -42,6 +46,30 @@ fn what_was_acknowledged_is_in_the_files() {
 }
 
 #[test]
+fn a_commit_whose_sync_failed_is_not_in_the_log_after_the_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    commit(&storage, vec![data(1, "kept")]);
+    let holds = |name: &str| {
+        let connection = Connection::open(crashed(&path, name)).unwrap();
+        let find = "SELECT COUNT(*) FROM config WHERE name = 'refused'";
+        connection.query_row(find, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    // All of a transaction is behind what was acknowledged, and SQLite has given it up.
+    let twin = crashed(&path, "twin.sqlite");
+    let connection = Connection::open(&twin).unwrap();
+    connection.execute_batch("INSERT INTO config VALUES ('refused', '')").unwrap();
+    std::fs::copy(log(&twin), log(&path)).unwrap();
+    assert_eq!(holds("before.sqlite"), 1);
+    storage.reopen().unwrap();
+    assert_eq!(holds("after.sqlite"), 0);
+    let again = SqlOptions { create: None, ..options(&crashed(&path, "again.sqlite"), 1) };
+    let again = SqlStorage::open(&again).unwrap();
+    assert_eq!(current(&again, 1).as_deref(), Some("kept"));
+}
+
+#[test]
 fn data_of_a_prepared_undo_survive_a_pack() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("neo.sqlite");
@@ -51,9 +79,9 @@ fn data_of_a_prepared_undo_survive_a_pack() {
     let kept = prepare(&storage, vec![record(1, NewBody::SameAs(first))]).unwrap();
     let given_up = prepare(&storage, vec![record(1, NewBody::SameAs(first))]).unwrap();
     assert!(pack(&storage, Tid::MAX, false).is_some());
-    zodium_storage::Write::abort(&storage, given_up);
+    storage.abort(given_up);
     let tid = Tid(storage.last_tid().0 + 1);
-    zodium_storage::Write::commit(&storage, vec![(tid, kept)]).unwrap();
+    storage.commit(vec![(tid, kept)]).unwrap();
     assert_eq!(current(&storage, 1).as_deref(), Some("first"));
     // It has data of its own now: what it was the same as is gone.
     assert_eq!(storage.record(Oid(1), tid).unwrap().unwrap().data_tid, tid);
