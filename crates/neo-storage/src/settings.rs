@@ -36,4 +36,6 @@ pub struct Saved {
     pub table: Option<PartitionTable>,
     /// Whether the database may refuse data when they are written, so that a vote must write them.
     pub may_refuse_data: bool,
+    /// Whether user, description and extension of a transaction have at most 65,535 bytes there.
+    pub limits_metadata: bool,
 }

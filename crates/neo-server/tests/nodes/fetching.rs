@@ -4,7 +4,7 @@
 use zodium_neo::CellState::{Feeding, OutOfDate, UpToDate};
 use zodium_neo::messages::*;
 use zodium_neo::{CellState, Map, Message, NodeState, NodeType, Partition, TableId};
-use zodium_neo_storage::{CellProgress, ConnectionId, Data, Loaded, NewRecord, Writes};
+use zodium_neo_storage::{CellProgress, ConnectionId, Data, Loaded, NewRecord, Saved, Writes};
 use zodium_types::{Oid, Tid};
 
 use crate::support::{Bench, checksum, each_packet, information, storage};
@@ -42,6 +42,30 @@ fn a_cell_that_is_out_of_date_is_not_read() {
     bench.names();
     let one = bench.client(1);
     assert!(bench.load(one, 5).contains("NonReadableCell"));
+}
+
+#[test]
+fn metadata_that_the_database_cannot_hold_end_the_connection_to_the_source() {
+    for limits_metadata in [false, true] {
+        let bench = Bench::accepted_with(2, 0, |saved| Saved { limits_metadata, ..saved });
+        let mut bench = bench.operate(&[vec![(1, UpToDate), (2, OutOfDate)]]);
+        bench.node_answers_unfinished(Tid(50), &[]);
+        let source = bench.source();
+        let id = bench.asked("AskFetchTransactions");
+        let transaction = AddTransaction {
+            tid: Tid(40),
+            user: &vec![b'x'; 65_536],
+            description: b"",
+            extension: b"",
+            packed: false,
+            ttid: Tid(40),
+            oids: vec![Oid(5)],
+            pack: None,
+        };
+        bench.tell(source, id, transaction);
+        assert_eq!(bench.closed.contains(&source), limits_metadata);
+        assert_eq!(bench.exit, None);
+    }
 }
 
 #[test]

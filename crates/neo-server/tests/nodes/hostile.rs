@@ -85,6 +85,30 @@ fn ids_beyond_the_range_of_databases_are_refused() {
 }
 
 #[test]
+fn metadata_that_a_column_of_mariadb_cannot_hold_are_refused_at_the_vote() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    bench.store(one, 100, 1, 0, b"data");
+    let too_long = vec![b'x'; 65_536];
+    let vote = AskStoreTransaction {
+        ttid: Tid(100),
+        user: b"",
+        description: &too_long,
+        extension: b"",
+        oids: vec![Oid(1)],
+        pack: None,
+    };
+    bench.tell(one, 2, vote);
+    let said = &bench.take()[0].1;
+    assert!(said.contains("BackendNotImplemented") && said.contains("65536 bytes"), "{said}");
+    assert!(bench.closed.is_empty() && bench.exit.is_none());
+    bench.tell(one, 4, AbortTransaction { ttid: Tid(100), nodes: Vec::new() });
+    bench.store(one, 102, 1, 0, b"data");
+    bench.commit(one, 102, 103, &[1]);
+    assert!(bench.load(one, 1).contains("serial: Tid(67)"));
+}
+
+#[test]
 fn messages_of_the_master_from_a_client_are_refused() {
     let mut bench = one_node();
     let one = bench.client(1);

@@ -11,7 +11,7 @@ use zodium_neo::{
     Packet, Scan, Scanner, TableId,
 };
 use zodium_neo_storage::{
-    ConnectionId, Exit, Node, Output, RECORDS_BYTES_MAX, ReadJob, Settings, Store,
+    ConnectionId, Exit, Node, Output, RECORDS_BYTES_MAX, ReadJob, Saved, Settings, Store,
     TRANSACTION_BYTES_MAX, WriteJob,
 };
 use zodium_sql::{NodeDatabase, NodeOptions};
@@ -66,6 +66,15 @@ impl Bench {
 
     /// As [`Bench::accepted`], on a disk that is nearly full with fewer free bytes.
     pub(crate) fn accepted_with_room(number: u32, room_bytes: u64) -> Bench {
+        Bench::accepted_with(number, room_bytes, |saved| saved)
+    }
+
+    /// As [`Bench::accepted`], for what is saved in the database changed by a function.
+    pub(crate) fn accepted_with(
+        number: u32,
+        room_bytes: u64,
+        change: impl FnOnce(Saved) -> Saved,
+    ) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.sqlite");
         let options = NodeOptions {
@@ -85,7 +94,7 @@ impl Bench {
             transaction_bytes_max: TRANSACTION_BYTES_MAX,
             records_bytes_max: RECORDS_BYTES_MAX,
         };
-        let mut node = Node::new(settings, saved);
+        let mut node = Node::new(settings, change(saved));
         // Replaced when the node has dialled.
         let node_connection = node.accepted("a peer".to_owned());
         node.start();

@@ -76,14 +76,19 @@ impl Commits {
         if i64::try_from(ttid.0).is_err() {
             return Err(Refusal::protocol("a transaction whose ttid is larger than 2^63 - 1"));
         }
-        self.register(links, from.0, ttid)?;
-        let pack =
-            pack.map(|pack| PackRow { id: ttid, approved: None, oids: pack.oids, until: pack.tid });
         let metadata = TransactionMetadata {
             user: user.to_vec(),
             description: description.to_vec(),
             extension: extension.to_vec(),
         };
+        if let Err(error) = metadata.check() {
+            // Any replica may be on MariaDB, whose columns hold no more.
+            warn!(%ttid, reason = %error, "refusing a transaction");
+            return Err(Refusal::answer(ErrorCode::BackendNotImplemented, error.to_string()));
+        }
+        self.register(links, from.0, ttid)?;
+        let pack =
+            pack.map(|pack| PackRow { id: ttid, approved: None, oids: pack.oids, until: pack.tid });
         let transaction = NewTransaction { metadata, oids, pack };
         self.vote(links, cluster, from, ttid, Some(transaction), AnswerStoreTransaction {}.into())
     }

@@ -44,12 +44,12 @@ pub struct Node {
 impl Node {
     /// Creates a node. It does nothing until [`Node::start`].
     pub fn new(settings: Settings, saved: Saved) -> Node {
-        let Saved { node, table, may_refuse_data } = saved;
+        let Saved { node, table, may_refuse_data, limits_metadata } = saved;
         Node {
             links: Links::default(),
             commits: Commits::new(may_refuse_data),
             reading: Reading::new(settings.records_bytes_max),
-            replication: Replication::default(),
+            replication: Replication::new(limits_metadata),
             packing: Packing::default(),
             checking: Checking::default(),
             search: Search::new(settings.masters.clone()),

@@ -46,7 +46,12 @@ impl Current {
         next.filter(|(tid, _)| *tid <= self.tid)
     }
 
-    pub(super) fn add_transaction(&mut self, message: AddTransaction<'_>) {
+    /// Keeps a transaction for the next change. `limits_metadata`: a row holds no longer ones.
+    pub(super) fn add_transaction(
+        &mut self,
+        message: AddTransaction<'_>,
+        limits_metadata: bool,
+    ) -> Handled {
         let AddTransaction { tid, user, description, extension, packed, ttid, oids, pack } =
             message;
         let metadata = TransactionMetadata {
@@ -54,6 +59,12 @@ impl Current {
             description: description.to_vec(),
             extension: extension.to_vec(),
         };
+        if limits_metadata && let Err(error) = metadata.check() {
+            return Err(Refusal::protocol(format!(
+                "transaction {tid} does not fit into the tables of this node: {error}; give the \
+                 partition to a node on SQLite"
+            )));
+        }
         let pack = pack.map(|pack| PackRow {
             id: tid,
             approved: pack.approved,
@@ -62,6 +73,7 @@ impl Current {
         });
         let is_packed = packed;
         self.transactions.push(TransactionRecord { tid, ttid, oids, metadata, is_packed, pack });
+        Ok(())
     }
 
     pub(super) fn add_record(&mut self, message: &AddObject<'_>) -> Handled {

@@ -48,6 +48,8 @@ pub(crate) struct Replication {
     turn: usize,
     /// Whether the last source failed: the next one is dialled after a pause.
     has_failed: bool,
+    /// Whether the database limits the metadata of transactions.
+    limits_metadata: bool,
     dropping: Dropping,
 }
 
@@ -78,6 +80,11 @@ struct Cell {
 }
 
 impl Replication {
+    /// Nothing is replicated.
+    pub(crate) fn new(limits_metadata: bool) -> Replication {
+        Replication { limits_metadata, ..Replication::default() }
+    }
+
     /// The partition that is being fetched.
     pub(crate) fn partition(&self) -> Option<Partition> {
         self.current.as_ref().map(|current| current.partition)

@@ -132,7 +132,9 @@ impl Replication {
             return Ok(());
         };
         match message {
-            Message::AddTransaction(message) => current.add_transaction(message),
+            Message::AddTransaction(message) => {
+                return current.add_transaction(message, self.limits_metadata);
+            }
             Message::AddObject(message) => return current.add_record(&message),
             Message::AnswerFetchTransactions(message) => {
                 links.answered((connection, id));

@@ -62,7 +62,9 @@ impl NodeDatabase {
         let data = DataTable::open(&connection, partitions.max(1))
             .map_err(place.cannot("read the ids of data"))?;
         // Equal data are looked for when they are written. Others may have the same SHA-1.
-        let saved = Saved { may_refuse_data: data.is_unique(), ..saved };
+        let may_refuse_data = data.is_unique();
+        let limits_metadata = place.server().is_some();
+        let saved = Saved { may_refuse_data, limits_metadata, ..saved };
         let pool = Pool::new(place.clone(), Purpose::Read);
         let rows = Pool::new(place.clone(), Purpose::ReadRows);
         let writing = Mutex::new(Writing { connection, data, is_durable: true });
