@@ -30,10 +30,10 @@ pub enum SqlError {
         /// The file.
         path: PathBuf,
     },
-    /// An SQLite database of another application.
+    /// A database of another application.
     #[error(
-        "{path}: an SQLite database without NEO's tables, which belongs to another application; \
-         check the path",
+        "{path}: a database without NEO's tables, which belongs to another application; check \
+         its path or address",
         path = path.display()
     )]
     ForeignDatabase {

@@ -36,7 +36,8 @@ pub(super) fn content(connection: &Connection, place: &Place) -> Result<Content,
 }
 
 /// Makes the tables of the current version. Each of them is a transaction of its own: where it was
-/// interrupted, it goes on at the next start.
+/// interrupted, it goes on at the next start. So a new database has its version before the tables
+/// that the version is about.
 pub(super) fn set_up(
     connection: &Connection,
     place: &Place,
@@ -45,17 +46,14 @@ pub(super) fn set_up(
 ) -> Result<(), SqlError> {
     let failed = place.cannot("create the tables");
     let engine = place.server().map(|server| server.address().engine()).unwrap_or_default();
-    if let Content::Neo(version) = content
-        && version < VERSION
-    {
-        migration::migrate(connection, place, engine, version)?;
-        set_version(connection).map_err(&failed)?;
-    }
-    tables::create_missing(connection, engine, is_unique).map_err(&failed)?;
     match content {
-        Content::Nothing => set_version(connection).map_err(&failed),
-        Content::Neo(_) => Ok(()),
+        Content::Nothing => {
+            tables::create(connection, "config", engine, is_unique).map_err(&failed)?;
+            set_version(connection, VERSION).map_err(&failed)?;
+        }
+        Content::Neo(version) => migration::migrate(connection, place, engine, version)?,
     }
+    tables::create_missing(connection, engine, is_unique).map_err(&failed)
 }
 
 /// Drops all tables.
@@ -63,13 +61,20 @@ pub(super) fn drop_all(connection: &Connection) -> driver::Result<()> {
     tables::drop_all(connection)
 }
 
-fn set_version(connection: &Connection) -> driver::Result<()> {
-    set_setting(connection, "version", &VERSION.to_string())
+fn set_version(connection: &Connection, version: u32) -> driver::Result<()> {
+    set_setting(connection, "version", &version.to_string())
 }
 
 fn has_table(connection: &Connection, name: &str) -> driver::Result<bool> {
     let find = "SELECT COUNT(*) FROM information_schema.tables \
          WHERE table_schema = DATABASE() AND table_name = ?1";
     let found: i64 = connection.query_row(find, params![name], |row| row.get(0))?;
+    Ok(found > 0)
+}
+
+fn has_column(connection: &Connection, table: &str, column: &str) -> driver::Result<bool> {
+    let find = "SELECT COUNT(*) FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = ?1 AND column_name = ?2";
+    let found: i64 = connection.query_row(find, params![table, column], |row| row.get(0))?;
     Ok(found > 0)
 }

@@ -67,22 +67,47 @@ pub(super) fn columns(name: &str, engine: MariaEngine, is_unique: bool) -> Strin
     }
 }
 
+/// Creates a table that is not there.
+pub(super) fn create(
+    connection: &Connection,
+    name: &str,
+    engine: MariaEngine,
+    is_unique: bool,
+) -> driver::Result<()> {
+    let (columns, engine) = (columns(name, engine, is_unique), engine.name());
+    let create = format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE={engine}");
+    connection.execute(&create, []).map(|_| ())
+}
+
 /// Creates the tables that are not there.
 pub(super) fn create_missing(
     connection: &Connection,
     engine: MariaEngine,
     is_unique: bool,
 ) -> driver::Result<()> {
-    for name in NAMES {
-        let (columns, engine) = (columns(name, engine, is_unique), engine.name());
-        let create = format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE={engine}");
-        connection.execute(&create, [])?;
-    }
-    Ok(())
+    NAMES.iter().try_for_each(|name| create(connection, name, engine, is_unique))
 }
 
 /// Drops all tables.
 pub(super) fn drop_all(connection: &Connection) -> driver::Result<()> {
-    let drop = format!("DROP TABLE IF EXISTS {}", NAMES.join(", "));
-    connection.execute(&drop, []).map(|_| ())
+    connection.execute(&drop_statement(), []).map(|_| ())
+}
+
+/// The server drops one table after the other. While there is a `config`, the database is NEO's,
+/// and can be erased again. Without a `pt` it has no cell, whatever else is left.
+fn drop_statement() -> String {
+    let [config, others @ ..] = NAMES;
+    format!("DROP TABLE IF EXISTS {}, {config}", others.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_erasure_begins_with_the_cells_and_ends_with_what_tells_that_the_tables_are_neos() {
+        let statement = drop_statement();
+        assert!(statement.starts_with("DROP TABLE IF EXISTS pt, "), "{statement}");
+        assert!(statement.ends_with(", config"), "{statement}");
+    }
 }

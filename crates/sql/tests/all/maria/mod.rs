@@ -3,4 +3,5 @@
 mod claims;
 mod cutter;
 mod failures;
+mod schema;
 mod server;
