@@ -13,7 +13,8 @@ use crate::driver::{self, Connection, Optional, Params, params};
 use crate::place::Place;
 use crate::{SqlError, big};
 
-/// A row of SQLite, and so the data of an object, has at most so many bytes.
+/// A row of SQLite, and so the data of an object, has at most so many bytes. On a server, data in
+/// pieces have no more.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1_000_000_000 - (1 << 16);
 /// Ids of the rows of a partition begin with the partition shifted by so many bits.
 const PARTITION_SHIFT: u32 = 48;
@@ -64,14 +65,13 @@ impl DataTable {
         (partition, oid): (u32, Oid),
         data: &StoredData,
     ) -> Result<i64, SqlError> {
-        let (path, bytes) = (|| place.path().to_owned(), data.value.len() as u64);
-        if bytes > VALUE_BYTES_MAX {
-            let bytes_max = VALUE_BYTES_MAX;
-            return Err(SqlError::TooLarge { path: path(), oid, bytes, bytes_max });
-        }
+        let bytes = data.value.len() as u64;
+        check_length(place, oid, bytes)?;
         let stored = self.insert(connection, partition, data);
         let failed = |source| place.error("write the data of an object", bytes, source);
-        stored.map_err(failed)?.ok_or_else(|| SqlError::Collision { path: path(), oid })
+        stored
+            .map_err(failed)?
+            .ok_or_else(|| SqlError::Collision { path: place.path().to_owned(), oid })
     }
 
     /// `None`: different data have the same SHA-1.
@@ -117,6 +117,15 @@ fn of_same_hash(
     };
     let Some((id, row)) = find.query_row(key, row).optional()? else { return Ok(None) };
     Ok(Some((id, big::joined(connection, row)?.value)))
+}
+
+/// Refuses data that no row holds.
+pub(crate) fn check_length(place: &Place, oid: Oid, bytes: u64) -> Result<(), SqlError> {
+    if bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    let path = place.path().to_owned();
+    Err(SqlError::TooLarge { path, oid, bytes, bytes_max: VALUE_BYTES_MAX })
 }
 
 /// Adds the rows of `data` that a query gives.

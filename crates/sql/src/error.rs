@@ -204,7 +204,7 @@ pub enum SqlError {
     },
     /// A record that is larger than a row can be.
     #[error(
-        "{path}: object {oid} has {bytes} bytes, a row of SQLite has at most {bytes_max}; split \
+        "{path}: object {oid} has {bytes} bytes as stored, a row holds at most {bytes_max}; split \
          the object",
         path = path.display()
     )]
@@ -217,6 +217,18 @@ pub enum SqlError {
         bytes: u64,
         /// The most that fits.
         bytes_max: u64,
+    },
+    /// A transaction that the tables on a server cannot hold.
+    #[error(
+        "{path}: the tables on a MariaDB server cannot hold the transaction: {what}; make it \
+         smaller",
+        path = path.display()
+    )]
+    TooLong {
+        /// The database.
+        path: PathBuf,
+        /// What is too long.
+        what: String,
     },
     /// Two different data have the same SHA-1, in a database that keeps equal data once.
     #[error(
@@ -357,7 +369,7 @@ impl From<SqlError> for StorageError {
             SqlError::Busy { .. } | SqlError::Io { .. } | SqlError::Refused { .. } => {
                 StorageError::Io(error.into())
             }
-            SqlError::OutOfRange { .. } | SqlError::TooLarge { .. } => {
+            SqlError::OutOfRange { .. } | SqlError::TooLarge { .. } | SqlError::TooLong { .. } => {
                 StorageError::Unsupported { what: error.to_string() }
             }
             _ => StorageError::Other(error.into()),

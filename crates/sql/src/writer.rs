@@ -8,6 +8,7 @@ use crate::cluster::set_setting;
 use crate::data::DataTable;
 use crate::driver::{self, Connection};
 use crate::packing::{self, Dropped, Packable};
+use crate::place::Place;
 use crate::votes::{self, VotedRecord};
 use crate::{Database, SqlError, insertion, revisions, truncation};
 
@@ -153,10 +154,15 @@ impl Writer<'_> {
     }
 
     fn check_range(&self, what: &str, value: u64) -> Result<(), SqlError> {
-        if i64::try_from(value).is_ok() {
-            return Ok(());
-        }
-        let path = self.database.path().to_owned();
-        Err(SqlError::OutOfRange { path, what: format!("{what}, {value:016x},") })
+        check_range(&self.database.place, what, value)
     }
+}
+
+/// Refuses a number that no column holds.
+pub(crate) fn check_range(place: &Place, what: &str, value: u64) -> Result<(), SqlError> {
+    if i64::try_from(value).is_ok() {
+        return Ok(());
+    }
+    let path = place.path().to_owned();
+    Err(SqlError::OutOfRange { path, what: format!("{what}, {value:016x},") })
 }

@@ -8,7 +8,9 @@ use zodium_storage::{Access, Committed, NewBody, NewTransaction, SpooledData};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::SqlStorage;
+use crate::data::check_length;
 use crate::held::{Held, Hold};
+use crate::writer::check_range;
 use crate::{SqlError, StoredData, VotedRecord, Writer, revisions};
 
 /// More bytes are not compressed on a worker.
@@ -17,6 +19,8 @@ const INLINE_BYTES_MAX: usize = 16 << 10;
 const RECORD_BYTES: u64 = 150;
 /// What a transaction takes besides its metadata.
 const TRANSACTION_BYTES: u64 = 50;
+/// From so many objects on, a column of MariaDB (`trans.oids`) does not hold their oids.
+const SERVER_OIDS_MAX: usize = 1 << 21;
 
 pub(super) struct PreparedTransaction {
     status: TransactionStatus,
@@ -44,6 +48,8 @@ pub(super) struct Added {
 
 impl PreparedTransaction {
     /// Prepares a transaction. `None`: that may wait, but access is non-blocking.
+    ///
+    /// Refuses what a row cannot hold. At the commit that would fail all of its batch.
     pub(super) fn prepare(
         storage: &SqlStorage,
         new: NewTransaction,
@@ -66,6 +72,7 @@ impl PreparedTransaction {
                 None => kept.push((record.oid, body)),
             }
         }
+        storage.check_transaction(kept.len(), &metadata)?;
         storage.room.check(&storage.database.place, storage.bytes(), bytes)?;
         Ok(Some(PreparedTransaction { status, metadata, records: kept, bytes }))
     }
@@ -137,12 +144,51 @@ impl SqlStorage {
     }
 
     fn prepared_body(&self, oid: Oid, body: NewBody) -> Result<Body, SqlError> {
+        let place = &self.database.place;
+        check_range(place, "an oid", oid.0)?;
         Ok(match body {
-            NewBody::Data(data) => Body::Data(self.stored(&data)),
-            NewBody::Spooled(data) => Body::Spooled(data),
+            NewBody::Data(data) => {
+                self.check_plain(oid, data.len() as u64)?;
+                let stored = self.stored(&data);
+                check_length(place, oid, stored.value.len() as u64)?;
+                Body::Data(stored)
+            }
+            NewBody::Spooled(data) => {
+                self.check_plain(oid, data.length())?;
+                if check_length(place, oid, data.length()).is_err() {
+                    let stored = self.stored(&data.read()?);
+                    check_length(place, oid, stored.value.len() as u64)?;
+                }
+                Body::Spooled(data)
+            }
             NewBody::Deleted => Body::Deleted,
             NewBody::SameAs(tid) => Body::Same(tid, self.hold_data(oid, tid)?),
         })
+    }
+
+    /// Refuses data that are too long for a row, unless compression may make them shorter.
+    fn check_plain(&self, oid: Oid, bytes: u64) -> Result<(), SqlError> {
+        match self.compress {
+            true => Ok(()),
+            false => check_length(&self.database.place, oid, bytes),
+        }
+    }
+
+    /// Refuses what a row of `trans` cannot hold on a server.
+    fn check_transaction(
+        &self,
+        objects: usize,
+        metadata: &TransactionMetadata,
+    ) -> Result<(), SqlError> {
+        let place = &self.database.place;
+        if place.server().is_none() {
+            return Ok(());
+        }
+        let refused = |what| Err(SqlError::TooLong { path: place.path().to_owned(), what });
+        if objects >= SERVER_OIDS_MAX {
+            return refused(format!("the transaction has {objects} objects, 2^21 or more"));
+        }
+        metadata.check().or_else(|error| refused(error.to_string()))
     }
 
     /// Keeps the data of a record until the transaction is committed, whatever is packed.

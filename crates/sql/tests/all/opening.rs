@@ -203,9 +203,11 @@ fn quota_refuses_what_exceeds_it() {
 fn ids_beyond_signed_numbers_are_refused() {
     with_database(|path| {
         let storage = SqlStorage::open(&existing(path)).unwrap();
-        let prepared = prepare(&storage, vec![data(1 << 63, "x")]).unwrap();
-        let tid = Tid(storage.last_tid().0 + 1);
-        let error = storage.commit(vec![(tid, prepared)]).unwrap_err();
+        let error = prepare(&storage, vec![data(1 << 63, "x")]).unwrap_err();
+        assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
+        assert_eq!(storage.write_state(), WriteState::Writable);
+        let prepared = prepare(&storage, vec![data(1, "y")]).unwrap();
+        let error = storage.commit(vec![(Tid(1 << 63), prepared)]).unwrap_err();
         assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
         let error = prepare(&storage, vec![data(1, "x")]).unwrap_err();
         assert!(matches!(error, StorageError::Failed(_)), "{error}");
@@ -237,6 +239,20 @@ fn database_that_neo_packed_keeps_its_undos_safe() {
         assert_eq!(undo.records_to_undo(third).unwrap()[0].previous, Some(first));
         pack(&storage, third, false);
         assert!(undo.records_to_undo(third).is_err());
+    });
+}
+
+#[test]
+fn data_that_no_row_holds_are_refused_at_the_vote() {
+    in_folder(|path| {
+        let plain = SqlOptions { compress: false, ..options(path, 1) };
+        let storage = SqlStorage::open(&plain).unwrap();
+        let long = record(1, zodium_storage::NewBody::Data(vec![0; 1_000_000_000].into()));
+        let error = prepare(&storage, vec![data(2, "x"), long]).unwrap_err();
+        assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("has 1000000000 bytes as stored"), "{error}");
+        assert_eq!(storage.write_state(), WriteState::Writable);
+        commit(&storage, vec![data(2, "x")]);
     });
 }
 

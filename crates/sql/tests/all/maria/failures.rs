@@ -2,8 +2,8 @@
 
 use mysql::prelude::Queryable;
 use zodium_sql::{SqlStorage, StoredData, VotedRecord, Writer};
-use zodium_storage::{Read, StorageError, Write};
-use zodium_types::{Oid, Tid, TransactionMetadata};
+use zodium_storage::{Access, NewBody, NewTransaction, Read, StorageError, Write};
+use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::cutter::Cutter;
 use super::server::{Database, Server, is_installed};
@@ -94,6 +94,26 @@ fn a_process_whose_database_was_taken_over_writes_no_more() {
     let storage = open(&database);
     assert_eq!(support::current(&storage, 1).as_deref(), Some("first"));
     support::commit(&storage, vec![support::data(1, "third")]);
+}
+
+#[test]
+fn a_transaction_that_no_row_holds_is_refused_at_the_vote() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let storage = open(&database);
+    let delete = |oid| support::record(oid, NewBody::Deleted);
+    let error = support::prepare(&storage, (0..1 << 21).map(delete).collect()).unwrap_err();
+    assert!(error.to_string().contains("2097152 objects"), "{error}");
+    assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
+    let description = vec![b'x'; 65_536];
+    let metadata = TransactionMetadata { description, ..TransactionMetadata::default() };
+    let (status, records) = (TransactionStatus::Normal, vec![support::data(1, "one")]);
+    let long = NewTransaction { status, metadata, records };
+    let error = storage.prepare(long, Access::Blocking).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("description has 65536 bytes"), "{error}");
+    support::commit(&storage, vec![support::data(1, "one")]);
 }
 
 /// The server was away for so long that the commit was reported as failed.
