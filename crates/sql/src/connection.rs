@@ -85,6 +85,15 @@ pub(crate) fn in_transaction<T, E>(
     change: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
     connection.begin().map_err(&failed)?;
+    in_begun_transaction(connection, failed, change)
+}
+
+/// As [`in_transaction`], for a transaction that has begun.
+pub(crate) fn in_begun_transaction<T, E>(
+    connection: &Connection,
+    failed: impl Fn(driver::Error) -> E,
+    change: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     let done = change().and_then(|result| connection.commit().map(|()| result).map_err(&failed));
     if done.is_err() {
         connection.rollback();

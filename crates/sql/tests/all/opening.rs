@@ -1,10 +1,11 @@
 //! What is opened, and what is refused in which words.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use sha1::{Digest, Sha1};
-use zodium_sql::{SqlError, SqlOptions, SqlStorage};
+use zodium_sql::{NodeDatabase, NodeOptions, SqlError, SqlOptions, SqlStorage};
 use zodium_storage::{Access, Load, Read, Storage, StorageError, Write, WriteState};
 use zodium_types::{Oid, Tid};
 
@@ -103,6 +104,27 @@ fn second_opener_is_refused_and_others_can_read() {
         assert_eq!(reader.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
         drop(storage);
         SqlStorage::open(&existing(path)).unwrap();
+    });
+}
+
+#[test]
+fn a_node_waits_until_another_program_unlocks_its_database() {
+    in_folder(|path| {
+        let location = &path.into();
+        let (cluster, keep_equal_data_once, room_bytes) = ("test", false, 0);
+        let options = NodeOptions { location, cluster, keep_equal_data_once, room_bytes };
+        let (database, _) = NodeDatabase::open(&options).unwrap();
+        let other = Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        // Longer than a statement waits.
+        let (started, locked) = (Instant::now(), Duration::from_millis(5500));
+        let unlocked = std::thread::spawn(move || {
+            std::thread::sleep(locked);
+            other.execute_batch("COMMIT").unwrap();
+        });
+        database.write(true, |database| database.set_backup_tid(Some(Tid(7)))).unwrap();
+        assert!(started.elapsed() >= locked);
+        unlocked.join().unwrap();
     });
 }
 
@@ -219,6 +241,20 @@ fn ids_beyond_signed_numbers_are_refused() {
 }
 
 #[test]
+fn data_that_no_row_holds_are_refused_at_the_vote() {
+    in_folder(|path| {
+        let plain = SqlOptions { compress: false, ..options(path, 1) };
+        let storage = SqlStorage::open(&plain).unwrap();
+        let long = record(1, zodium_storage::NewBody::Data(vec![0; 1_000_000_000].into()));
+        let error = prepare(&storage, vec![data(2, "x"), long]).unwrap_err();
+        assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("has 1000000000 bytes as stored"), "{error}");
+        assert_eq!(storage.write_state(), WriteState::Writable);
+        commit(&storage, vec![data(2, "x")]);
+    });
+}
+
+#[test]
 fn database_that_neo_packed_keeps_its_undos_safe() {
     with_database(|path| {
         let storage = SqlStorage::open(&existing(path)).unwrap();
@@ -239,20 +275,6 @@ fn database_that_neo_packed_keeps_its_undos_safe() {
         assert_eq!(undo.records_to_undo(third).unwrap()[0].previous, Some(first));
         pack(&storage, third, false);
         assert!(undo.records_to_undo(third).is_err());
-    });
-}
-
-#[test]
-fn data_that_no_row_holds_are_refused_at_the_vote() {
-    in_folder(|path| {
-        let plain = SqlOptions { compress: false, ..options(path, 1) };
-        let storage = SqlStorage::open(&plain).unwrap();
-        let long = record(1, zodium_storage::NewBody::Data(vec![0; 1_000_000_000].into()));
-        let error = prepare(&storage, vec![data(2, "x"), long]).unwrap_err();
-        assert!(matches!(error, StorageError::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("has 1000000000 bytes as stored"), "{error}");
-        assert_eq!(storage.write_state(), WriteState::Writable);
-        commit(&storage, vec![data(2, "x")]);
     });
 }
 
