@@ -17,6 +17,27 @@ pub(crate) struct Reply<'a> {
 enum Out<'a> {
     Link(&'a mut Output),
     Buffer(&'a mut BytesMut),
+    Limited(&'a mut Limited),
+}
+
+/// An answer with a limit: once there are more bytes, no further values are copied.
+pub(crate) struct Limited {
+    pub(crate) bytes: BytesMut,
+    bytes_max: usize,
+    /// Whether values are missing.
+    pub(crate) is_over: bool,
+}
+
+impl Limited {
+    pub(crate) fn new(bytes_max: usize) -> Limited {
+        Limited { bytes: BytesMut::new(), bytes_max, is_over: false }
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn admits(&mut self, more: usize) -> bool {
+        self.is_over |= self.bytes.len().saturating_add(more) > self.bytes_max;
+        !self.is_over
+    }
 }
 
 impl<'a> Reply<'a> {
@@ -30,11 +51,17 @@ impl<'a> Reply<'a> {
         Reply { out: Out::Buffer(buffer), version }
     }
 
+    /// Writes to a buffer with a limit.
+    pub(crate) fn to_limited(limited: &'a mut Limited, version: Version) -> Reply<'a> {
+        Reply { out: Out::Limited(limited), version }
+    }
+
     /// The same target, for a part of the answer.
     pub(crate) fn part(&mut self) -> Reply<'_> {
         let out = match &mut self.out {
             Out::Link(output) => Out::Link(output),
             Out::Buffer(buffer) => Out::Buffer(buffer),
+            Out::Limited(limited) => Out::Limited(limited),
         };
         Reply { out, version: self.version }
     }
@@ -47,7 +74,18 @@ impl<'a> Reply<'a> {
         match &mut self.out {
             Out::Link(output) => output.buffer(),
             Out::Buffer(buffer) => buffer,
+            Out::Limited(limited) => &mut limited.bytes,
         }
+    }
+
+    /// Bytes that were written, without those that the answer shares.
+    pub(crate) fn written(&mut self) -> usize {
+        self.buffer().len()
+    }
+
+    /// Takes back what was written after so many bytes. It must share nothing.
+    pub(crate) fn cut(&mut self, written: usize) {
+        self.buffer().truncate(written);
     }
 
     pub(crate) fn ok(&mut self) {
@@ -76,6 +114,11 @@ impl<'a> Reply<'a> {
     }
 
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        if let Out::Limited(limited) = &mut self.out
+            && !limited.admits(bytes.len())
+        {
+            return;
+        }
         write::bulk(self.buffer(), bytes);
     }
 

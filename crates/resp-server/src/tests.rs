@@ -6,6 +6,7 @@ mod caches;
 mod events;
 mod log;
 mod monitoring;
+mod scripts;
 mod waiting;
 
 use std::rc::Rc;

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use mlua::chunk::ChunkMode;
 use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value,
@@ -24,7 +23,7 @@ use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::memory::{Room, make_room};
 use crate::monitoring::{Sender, show};
-use crate::reply::Reply;
+use crate::reply::{Limited, Reply};
 use crate::server::Server;
 
 /// Most memory of a worker's Lua state.
@@ -104,12 +103,12 @@ fn with_engine<T>(
     })
 }
 
-fn internal(error: Error) -> Fail {
+pub(super) fn internal(error: Error) -> Fail {
     Fail::text(format!("ERR Lua failed: {}", host::text_of(&error)))
 }
 
 /// Why the script of a state must end now.
-fn must_end(lua: &Lua) -> Option<String> {
+pub(super) fn must_end(lua: &Lua) -> Option<String> {
     lua.app_data_ref::<Arc<Running>>()?.must_end().map(End::text)
 }
 
@@ -142,8 +141,7 @@ impl Engine {
             return Ok((function.clone(), *traits));
         }
         let (traits, source) = shebang::split(&script.source)?;
-        let chunk = self.lua.load(source).set_name(CHUNK).set_mode(ChunkMode::Text);
-        let function = chunk.set_environment(self.environment.clone()).into_function();
+        let function = host::compiled(&self.lua, source, CHUNK, &self.environment);
         let function = function.map_err(|error| {
             let text = host::text_of(&error);
             Fail::text(format!("ERR Error compiling script (new function): {text}"))
@@ -186,8 +184,8 @@ impl Engine {
         let (is_whole, value) = (values.next(), values.next().unwrap_or(Value::Nil));
         match is_whole {
             Some(Value::Boolean(true)) => {
-                result::write(&mut call.reply, &value, version);
-                Ok(())
+                let bytes_max = call.server.settings.bulk_bytes_max();
+                result::write(&self.lua, &mut call.reply, &value, (version, bytes_max))
             }
             _ => Err(failure(&value, digest)),
         }
@@ -280,18 +278,24 @@ struct Commands<'a, 'k> {
 impl Commands<'_, '_> {
     /// Executes a command, and returns its answer.
     fn execute(&mut self, lua: &Lua, arguments: &MultiValue) -> Result<Value> {
-        let mut buffer = BytesMut::new();
+        // A longer one would have no room in Lua's memory.
+        let mut limited = Limited::new(BYTES_MAX);
         let request = arguments::request(arguments).map_err(host::refusal)?;
-        let outcome = self.answer(request.arguments(), &mut buffer);
+        let outcome = self.answer(request.arguments(), &mut limited);
         outcome.map_err(|Fail(text)| host::refusal(text))?;
-        let mut answer = Answer::of(&buffer);
+        if limited.is_over {
+            return Err(host::refusal(
+                "ERR the answer of the command is too large for a script. Ask for fewer values",
+            ));
+        }
+        let mut answer = Answer::of(&limited.bytes);
         match answer.error() {
             Some(text) => Err(host::refusal(String::from_utf8_lossy(text))),
             None => answer.value(lua),
         }
     }
 
-    fn answer(&mut self, arguments: zodium_resp::Arguments, buffer: &mut BytesMut) -> Outcome {
+    fn answer(&mut self, arguments: zodium_resp::Arguments, limited: &mut Limited) -> Outcome {
         let command = commands::find(arguments).map_err(|fail| {
             Fail::fixed(match fail.0.contains("wrong number") {
                 true => "ERR Wrong number of args calling command from script",
@@ -318,7 +322,7 @@ impl Commands<'_, '_> {
             client: self.client,
             hold: self.hold,
             arguments,
-            reply: Reply::to_buffer(buffer, self.version),
+            reply: Reply::to_limited(limited, self.version),
             blocking: Blocking::Never,
             waits_as: None,
             instead: Instead::default(),

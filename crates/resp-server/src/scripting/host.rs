@@ -14,6 +14,8 @@ use crate::commands;
 pub(super) const CHUNK: &str = "@user_script";
 /// Callers that are looked at for the place of an error.
 const LEVELS_MAX: usize = 20;
+/// Longest message of a script in the log.
+const LOGGED_BYTES_MAX: usize = 1 << 10;
 /// The version of Redis that scripts compare, as a number.
 const REDIS_VERSION_NUMBER: u32 = 0x0007_0204;
 /// The same of Valkey.
@@ -53,12 +55,28 @@ pub(super) fn loader(lua: &Lua, environment: &Table) -> Result<mlua::Function> {
         };
         let bytes = text.as_bytes().to_vec();
         let name = name.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
-        let chunk = lua.load(bytes).set_name(name).set_mode(ChunkMode::Text);
-        match chunk.set_environment(environment.clone()).into_function() {
+        match compiled(lua, &bytes, &name, &environment) {
             Ok(function) => Ok((Value::Function(function), Value::Nil)),
             Err(error) => Ok((Value::Nil, Value::String(lua.create_string(text_of(&error))?))),
         }
     })
+}
+
+/// Compiles a text as a function.
+///
+/// Lua's parser does not protect the name of a text from the garbage collector (CVE-2025-49844).
+/// Equal strings are one object in Lua, so the string that is held here keeps the parser's alive.
+pub(super) fn compiled(
+    lua: &Lua,
+    text: &[u8],
+    name: &str,
+    environment: &Table,
+) -> Result<mlua::Function> {
+    let held = lua.create_string(name)?;
+    let chunk = lua.load(text).set_name(name).set_mode(ChunkMode::Text);
+    let function = chunk.set_environment(environment.clone()).into_function();
+    drop(held);
+    function
 }
 
 fn sha1hex(lua: &Lua, arguments: MultiValue) -> Result<String> {
@@ -80,13 +98,25 @@ fn log(lua: &Lua, mut arguments: MultiValue) -> Result<()> {
     }
     let words = arguments.iter().filter_map(|word| lua.coerce_string(word.clone()).ok()?);
     let words: Vec<String> = words.map(|word| word.to_string_lossy()).collect();
-    let text = words.join(" ");
+    let text = shown(&words.join(" "));
     match level as u8 {
         0 => tracing::debug!("a script says: {text}"),
         1 | 2 => tracing::info!("a script says: {text}"),
         _ => tracing::warn!("a script says: {text}"),
     }
     Ok(())
+}
+
+/// A message of a script as a part of a line of the log: what could end the line or begin another
+/// one is escaped, and a long message is cut.
+fn shown(message: &str) -> String {
+    let cut = message.floor_char_boundary(LOGGED_BYTES_MAX);
+    let escaped = message[..cut].chars().map(|letter| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    });
+    let rest = if cut < message.len() { "..." } else { "" };
+    escaped.chain([rest.to_owned()]).collect()
 }
 
 /// There are no replicas, so that there is nothing to set.
@@ -166,4 +196,16 @@ fn place(lua: &Lua) -> (Option<&'static str>, Option<usize>) {
         }
     }
     (None, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_a_script_is_a_part_of_one_line_of_the_log() {
+        assert_eq!(shown("a\nb\r\u{1b}[2J\u{85}ä"), "a\\nb\\r\\u{1b}[2J\\u{85}ä");
+        let long = "ä".repeat(LOGGED_BYTES_MAX);
+        assert_eq!(shown(&long), format!("{}...", &long[..LOGGED_BYTES_MAX]));
+    }
 }

@@ -1,7 +1,11 @@
 //! The library `cjson` of scripts: `encode`, `decode` and `null`.
 
 use mlua::{Error, Lua, LuaString, Result, Table, Value};
-use serde_json::Value as Json;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+
+use super::host;
+use super::packed::Packed;
 
 /// Tables within tables.
 const DEPTH_MAX: usize = 500;
@@ -17,23 +21,24 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     table.raw_set(
         "encode",
         lua.create_function(|lua, value: Value| {
-            let mut out = Vec::new();
+            let mut out = Packed::new(lua);
             encode(&mut out, &value, 0)?;
-            lua.create_string(out)
+            lua.create_string(out.bytes)
         })?,
     )?;
     table.raw_set(
         "decode",
         lua.create_function(|lua, text: LuaString| {
-            let parsed: Json = serde_json::from_slice(&text.as_bytes())
-                .map_err(|error| Error::runtime(format!("the JSON cannot be decoded: {error}")))?;
-            decode(lua, &parsed)
+            decode(lua, &text.as_bytes())
+                .map_err(|error| Error::runtime(format!("the JSON cannot be decoded: {error}")))
         })?,
     )?;
     Ok(table)
 }
 
-fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+fn encode(packed: &mut Packed, value: &Value, depth: usize) -> Result<()> {
+    packed.check()?;
+    let out = &mut packed.bytes;
     if depth > DEPTH_MAX {
         return Err(Error::runtime("Cannot serialise, excessive depth"));
     }
@@ -44,7 +49,7 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
         Value::Integer(number) => encode_number(out, *number as f64)?,
         Value::Number(number) => encode_number(out, *number)?,
         Value::String(text) => encode_text(out, &text.as_bytes()),
-        Value::Table(table) => encode_table(out, table, depth + 1)?,
+        Value::Table(table) => encode_table(packed, table, depth + 1)?,
         other => {
             let kind = other.type_name();
             return Err(Error::runtime(format!("Cannot serialise {kind}: type not supported")));
@@ -101,7 +106,7 @@ fn encode_text(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// The length of the array that a table is; `None` if it has other keys, or none.
-fn array_length(table: &Table) -> Result<Option<usize>> {
+fn array_length(packed: &mut Packed, table: &Table) -> Result<Option<usize>> {
     let (mut count, mut last) = (0, 0_usize);
     for pair in table.pairs::<Value, Value>() {
         let place = match pair?.0 {
@@ -111,25 +116,27 @@ fn array_length(table: &Table) -> Result<Option<usize>> {
         let Some(place) = place else { return Ok(None) };
         (count, last) = (count + 1, last.max(place));
     }
+    packed.note(count)?;
     if last > SPARSE_LENGTH_MIN && last > count * SPARSE_MAX {
         return Err(Error::runtime("Cannot serialise table: excessively sparse array"));
     }
     Ok((last > 0).then_some(last))
 }
 
-fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
-    if let Some(length) = array_length(table)? {
+fn encode_table(packed: &mut Packed, table: &Table, depth: usize) -> Result<()> {
+    if let Some(length) = array_length(packed, table)? {
         for place in 1..=length {
-            out.push(if place == 1 { b'[' } else { b',' });
-            encode(out, &table.raw_get(place)?, depth)?;
+            packed.bytes.push(if place == 1 { b'[' } else { b',' });
+            encode(packed, &table.raw_get(place)?, depth)?;
         }
-        out.push(b']');
+        packed.bytes.push(b']');
         return Ok(());
     }
-    out.push(b'{');
+    packed.bytes.push(b'{');
     let mut is_first = true;
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
+        let out = &mut packed.bytes;
         if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
@@ -147,31 +154,83 @@ fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
             }
         }
         out.push(b':');
-        encode(out, &value, depth)?;
+        encode(packed, &value, depth)?;
     }
-    out.push(b'}');
+    packed.bytes.push(b'}');
     Ok(())
 }
 
-fn decode(lua: &Lua, json: &Json) -> Result<Value> {
-    Ok(match json {
-        Json::Null => Value::NULL,
-        Json::Bool(value) => Value::Boolean(*value),
-        Json::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
-        Json::String(text) => Value::String(lua.create_string(text)?),
-        Json::Array(elements) => {
-            let table = lua.create_table_with_capacity(elements.len(), 0)?;
-            for (place, element) in (1..).zip(elements) {
-                table.raw_set(place, decode(lua, element)?)?;
-            }
-            Value::Table(table)
+/// Decodes a text into tables, with nothing in between: the limit of Lua's memory holds for it.
+fn decode(lua: &Lua, text: &[u8]) -> serde_json::Result<Value> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = Decoder(lua).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Makes values of Lua from JSON.
+#[derive(Clone, Copy)]
+struct Decoder<'lua>(&'lua Lua);
+
+impl<'de> DeserializeSeed<'de> for Decoder<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Decoder<'_> {
+    type Value = Value;
+
+    fn expecting(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        out.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Value, E> {
+        Ok(Value::NULL)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<Value, E> {
+        Ok(Value::Boolean(value))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> std::result::Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> std::result::Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> std::result::Result<Value, E> {
+        Ok(Value::Number(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Value, E> {
+        self.0.create_string(text).map(Value::String).map_err(refused)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> std::result::Result<Value, A::Error> {
+        let table = self.0.create_table().map_err(refused)?;
+        let mut place = 1;
+        while let Some(element) = all.next_element_seed(self)? {
+            table.raw_set(place, element).map_err(refused)?;
+            place += 1;
         }
-        Json::Object(members) => {
-            let table = lua.create_table_with_capacity(0, members.len())?;
-            for (key, member) in members {
-                table.raw_set(lua.create_string(key)?, decode(lua, member)?)?;
-            }
-            Value::Table(table)
+        Ok(Value::Table(table))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> std::result::Result<Value, A::Error> {
+        let table = self.0.create_table().map_err(refused)?;
+        while let Some((key, member)) = all.next_entry_seed(self, self)? {
+            table.raw_set(key, member).map_err(refused)?;
         }
-    })
+        Ok(Value::Table(table))
+    }
+}
+
+/// An error of Lua, for the decoder of JSON.
+fn refused<E: serde::de::Error>(error: Error) -> E {
+    E::custom(host::text_of(&error))
 }

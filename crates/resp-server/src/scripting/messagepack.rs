@@ -4,10 +4,14 @@ use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 use rmp::Marker;
 use rmp::{decode as read, encode as write};
 
+use super::packed::Packed;
+
 /// Tables within tables. Deeper ones are packed as nil.
 const DEPTH_MAX: usize = 16;
 /// The same of what is unpacked.
 const UNPACKED_DEPTH_MAX: usize = 200;
+/// Values that a call may return: Lua's limit of its stack for a function in C.
+const RESULTS_MAX: usize = 8000;
 
 /// The library.
 pub(super) fn library(lua: &Lua) -> Result<Table> {
@@ -20,11 +24,11 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
                     "bad argument #0 to 'pack' (MessagePack pack needs input.)",
                 ));
             }
-            let mut out = Vec::new();
+            let mut out = Packed::new(lua);
             for value in &values {
                 pack(&mut out, value, 0)?;
             }
-            lua.create_string(out)
+            lua.create_string(out.bytes)
         })?,
     )?;
     table.raw_set(
@@ -34,6 +38,9 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
             let mut rest = &bytes[..];
             let mut values = Vec::new();
             while !rest.is_empty() {
+                if values.len() == RESULTS_MAX {
+                    return Err(Error::runtime("too many results to unpack"));
+                }
                 values.push(unpack(lua, &mut rest, 0)?);
             }
             Ok(MultiValue::from_vec(values))
@@ -50,7 +57,9 @@ fn count(length: usize) -> Result<u32> {
     u32::try_from(length).map_err(|_| Error::runtime("cannot pack: more than 2^32 elements"))
 }
 
-fn pack(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+fn pack(packed: &mut Packed, value: &Value, depth: usize) -> Result<()> {
+    packed.check()?;
+    let out = &mut packed.bytes;
     match value {
         Value::Boolean(value) => write::write_bool(out, *value).map_err(failed)?,
         Value::Integer(number) => drop(write::write_sint(out, *number).map_err(failed)?),
@@ -64,30 +73,36 @@ fn pack(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
             write::write_str_len(out, count(bytes.len())?).map_err(failed)?;
             out.extend_from_slice(&bytes);
         }
-        Value::Table(table) if depth < DEPTH_MAX => pack_table(out, table, depth + 1)?,
+        Value::Table(table) if depth < DEPTH_MAX => pack_table(packed, table, depth + 1)?,
         _ => write::write_nil(out).map_err(failed)?,
     }
     Ok(())
 }
 
-/// A table whose keys are 1 to its length is an array.
-fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
-    let pairs: Vec<(Value, Value)> = table.pairs().collect::<Result<_>>()?;
+/// A table whose keys are 1 to its length is an array. Its pairs are not collected: Lua has room for
+/// a few thousand references to its values.
+fn pack_table(packed: &mut Packed, table: &Table, depth: usize) -> Result<()> {
     let length = table.raw_len();
-    let is_place = |key: &Value| match key {
-        Value::Integer(number) => {
-            *number > 0 && usize::try_from(*number).is_ok_and(|n| n <= length)
-        }
-        _ => false,
-    };
-    if pairs.len() == length && pairs.iter().all(|(key, _)| is_place(key)) {
-        write::write_array_len(out, count(length)?).map_err(failed)?;
-        return (1..=length).try_for_each(|place| pack(out, &table.raw_get(place)?, depth));
+    let (mut pairs, mut is_array) = (0, true);
+    for pair in table.pairs::<Value, Value>() {
+        pairs += 1;
+        is_array &= match pair?.0 {
+            Value::Integer(number) => {
+                number > 0 && usize::try_from(number).is_ok_and(|number| number <= length)
+            }
+            _ => false,
+        };
     }
-    write::write_map_len(out, count(pairs.len())?).map_err(failed)?;
-    pairs.iter().try_for_each(|(key, value)| {
-        pack(out, key, depth)?;
-        pack(out, value, depth)
+    packed.note(pairs)?;
+    if is_array && pairs == length {
+        write::write_array_len(&mut packed.bytes, count(length)?).map_err(failed)?;
+        return (1..=length).try_for_each(|place| pack(packed, &table.raw_get(place)?, depth));
+    }
+    write::write_map_len(&mut packed.bytes, count(pairs)?).map_err(failed)?;
+    table.pairs::<Value, Value>().try_for_each(|pair| {
+        let (key, value) = pair?;
+        pack(packed, &key, depth)?;
+        pack(packed, &value, depth)
     })
 }
 

@@ -11,6 +11,7 @@ mod engine;
 mod host;
 mod json;
 mod messagepack;
+mod packed;
 mod result;
 mod running;
 mod shebang;

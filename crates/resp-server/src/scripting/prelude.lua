@@ -8,7 +8,7 @@
 local host = ...
 local error, type, select, next = error, type, select, next
 local setmetatable, getmetatable, rawset, tostring = setmetatable, getmetatable, rawset, tostring
-local pcall, xpcall = pcall, xpcall
+local pcall, xpcall, tonumber = pcall, xpcall, tonumber
 
 local READONLY = "Attempt to modify a readonly table"
 
@@ -28,6 +28,66 @@ end
 -- The methods of strings come from a table that scripts never get.
 getmetatable("").__metatable = lock({})
 string.dump = nil
+
+-- Values that a call may return: Lua's limit of its stack for a function in C.
+local RESULTS_MAX = 8000
+-- Longer patterns are looked at before they are used, and may have so many items that repeat or
+-- capture.
+local PATTERN_BYTES_MAX = 1000
+local PATTERN_ITEMS_MAX = 1000
+
+-- Lua computes the number of results with 32 bits, and writes beyond its stack after an overflow
+-- (CVE-2025-46817). Here it is computed with doubles. No number reaches the C code that does not
+-- fit into 32 bits.
+local unpack = unpack
+local function checked_unpack(list, first, last)
+  if type(list) == "table" then
+    first = first == nil and 1 or tonumber(first) or first
+    last = last == nil and #list or tonumber(last) or last
+    if type(first) == "number" and type(last) == "number" then
+      if first > last then
+        return
+      end
+      if not (last - first < RESULTS_MAX and -2 ^ 31 <= first and last < 2 ^ 31) then
+        error("too many results to unpack", 2)
+      end
+    end
+  end
+  return unpack(list, first, last)
+end
+
+-- Lua's matcher calls itself for each item that repeats or captures, and overflows the C stack
+-- with too many of them.
+local find, match, gmatch, gsub = string.find, string.match, string.gmatch, string.gsub
+local function check_pattern(pattern)
+  if type(pattern) == "string" and #pattern > PATTERN_BYTES_MAX
+    and select(2, gsub(pattern, "[-*+?()]", "")) > PATTERN_ITEMS_MAX then
+    error("pattern too complex", 3)
+  end
+end
+
+function string.find(text, pattern, first, is_plain)
+  if not is_plain then
+    check_pattern(pattern)
+  end
+  return find(text, pattern, first, is_plain)
+end
+
+function string.match(text, pattern, first)
+  check_pattern(pattern)
+  return match(text, pattern, first)
+end
+
+function string.gmatch(text, pattern)
+  check_pattern(pattern)
+  return gmatch(text, pattern)
+end
+string.gfind = string.gmatch
+
+function string.gsub(text, pattern, replacement, most)
+  check_pattern(pattern)
+  return gsub(text, pattern, replacement, most)
+end
 
 local function failure(text)
   return { err = text }
@@ -89,7 +149,7 @@ end
 
 local allowed = {
   tostring = tostring, next = next, assert = assert, tonumber = tonumber, rawequal = rawequal,
-  type = type, select = select, unpack = unpack, pairs = pairs, rawget = rawget, ipairs = ipairs,
+  type = type, select = select, unpack = checked_unpack, pairs = pairs, rawget = rawget, ipairs = ipairs,
   error = error, getmetatable = getmetatable, _VERSION = _VERSION,
   string = lock(string), table = lock(table), math = lock(math), coroutine = lock(coroutine),
   os = lock({ clock = host.clock }),
@@ -120,10 +180,14 @@ function allowed.gcinfo()
   return host.kilobytes()
 end
 
--- The reason of an error as scripts know it: errors of the server are tables too.
+-- The reason of an error as scripts know it: errors of the server are tables too, and none is told
+-- to be at a line of this file.
 local function known(reason)
   if type(reason) == "userdata" then
-    reason = failure(host.text(reason))
+    return failure(host.text(reason))
+  end
+  if type(reason) == "string" then
+    return (gsub(reason, "^prelude:%d+: ", ""))
   end
   return reason
 end

@@ -1,0 +1,207 @@
+//! Scripts that would end the server, or take all of its memory or time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Peer, served, with};
+use crate::{Options, Server};
+
+/// What a script without keys is answered.
+async fn eval(peer: &mut Peer, script: &str) -> String {
+    assert!(!script.contains('"'), "{script}");
+    peer.ask(&format!("EVAL \"{script}\" 0")).await
+}
+
+async fn expect(peer: &mut Peer, scripts: &[(&str, &str)]) {
+    for (script, answer) in scripts {
+        assert_eq!(eval(peer, script).await, *answer, "{script}");
+    }
+}
+
+async fn expect_failures(peer: &mut Peer, scripts: &[(&str, &str)]) {
+    for (script, error) in scripts {
+        let answer = eval(peer, script).await;
+        assert!(answer.starts_with('-') && answer.contains(error), "{script}: {answer}");
+        assert!(!answer.contains("prelude"), "{script}: {answer}");
+    }
+}
+
+#[test]
+fn unpack_gives_no_more_values_than_lua_has_room_for() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let many = "too many results to unpack";
+        expect_failures(
+            &mut peer,
+            &[
+                ("return {unpack({}, 0, 2147483647)}", many),
+                ("return {unpack({}, -2147483648, 2147483647)}", many),
+                ("return {unpack({}, '-1', '2147483646')}", many),
+                ("return {unpack({}, -1, 2^32)}", many),
+                ("return {unpack({}, -2^31 - 1, -2^31)}", many),
+                ("return {unpack({}, 0/0)}", many),
+                ("return {unpack({}, 1, 8001)}", many),
+                ("return {unpack(nil)}", "bad argument #1 to 'unpack' (table expected, got nil)"),
+                ("return {unpack({}, {})}", "bad argument #2 to 'unpack'"),
+            ],
+        )
+        .await;
+        expect(
+            &mut peer,
+            &[
+                ("return {unpack({1, 2, 3})}", "*3 :1 :2 :3"),
+                ("return {unpack({1, 2, 3}, '2')}", "*2 :2 :3"),
+                ("return {unpack({1, 2, 3}, 2, 2)}", "*1 :2"),
+                ("return {unpack({1}, 2147483647, -2147483648)}", "*0"),
+                ("return select('#', unpack({}, 2147483640, 2147483647))", ":8"),
+                ("return select('#', unpack({}, 1, 7900))", ":7900"),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn patterns_that_nest_too_deep_are_refused() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let complex = "pattern too complex";
+        let text = "local s, p = string.rep('a', 300000), string.rep('a?', 300000) ";
+        for use_ in [
+            "return string.find(s, p)",
+            "return s:find(p, 1, false)",
+            "return {string.match(s, p)}",
+            "for w in s:gmatch(p) do end",
+            "return s:gsub(p, 'b')",
+            "return s:match(string.rep('a-', 300000) .. 'b')",
+            "return s:match(string.rep('()', 300000))",
+        ] {
+            expect_failures(&mut peer, &[(&format!("{text}{use_}"), complex)]).await;
+        }
+        expect_failures(
+            &mut peer,
+            &[
+                ("return string.find('a', nil)", "bad argument #2 to 'find'"),
+                ("return ('a'):match('(')", "unfinished capture"),
+                ("return (string.gsub('a', 'a', function() error('mine') end))", "mine"),
+            ],
+        )
+        .await;
+        expect(
+            &mut peer,
+            &[
+                ("local p = string.rep('a?', 3000) return ('x' .. p):find(p, 1, true)", ":2"),
+                ("return {('key: value'):match('^(%w+):%s*(.-)$')}", "*2 $3 key $5 value"),
+                ("return {('a.b.c'):gsub('%.', '/')}", "*2 $5 a/b/c :2"),
+                (
+                    "return {('x(y(z))'):match('%b()'), ('THE x'):find('%f[%a]%a+')}",
+                    "*3 $6 (y(z)) :1 :3",
+                ),
+                ("local n = 0 for w in ('a b c'):gmatch('%a') do n = n + 1 end return n", ":3"),
+                ("return {('aa'):gsub('a', 'b', 1)}", "*2 $2 ba :1"),
+                ("return #string.match(string.rep('ab', 5000), string.rep('ab', 1000))", ":2000"),
+                (
+                    "return {pcall(string.find, 'a', '%')}",
+                    "*2 $-1 $33 malformed pattern (ends with '%')",
+                ),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn results_are_whole_or_refused() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let large = "the result of the script is too large";
+        let many = "local a, t = {}, {} for i = 1, 1100 do a[i], t[i] = i, a end ";
+        expect_failures(
+            &mut peer,
+            &[
+                (&format!("{many}return t"), large),
+                (&format!("{many}redis.setresp(3) return {{map = {{[t] = 1}}}}"), large),
+            ],
+        )
+        .await;
+        assert_eq!(peer.ask("CONFIG SET proto-max-bulk-len 1mb").await, "+OK");
+        let script = "local s = string.rep('x', 1000) local t = {} for i = 1, 1100 do t[i] = s end";
+        expect_failures(&mut peer, &[(&format!("{script} return t"), large)]).await;
+        // More than the references to values that Lua has room for.
+        let script = "local t = {} for i = 1, 20000 do t[i] = 'x' .. i end return t";
+        let answer = eval(&mut peer, script).await;
+        assert!(answer.starts_with("*20000 $2 x1 "), "{}", &answer[..20]);
+        assert!(answer.ends_with(" $6 x20000"), "{}", &answer[answer.len() - 20..]);
+        // Within a transaction the error stands in for the result.
+        let requests = format!("MULTI\r\nPING\r\nEVAL \"{many}return t\" 0\r\nPING\r\nEXEC");
+        let answer = peer.ask(&requests).await;
+        let expected = "+OK +QUEUED +QUEUED +QUEUED *3 +PONG -ERR the result";
+        assert!(answer.starts_with(expected) && answer.ends_with(" +PONG"), "{answer}");
+    });
+}
+
+#[test]
+fn encoded_values_have_an_end() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let long = "the encoded value is longer than 128 MiB";
+        let many = "local s, t = string.rep('x', 1000000), {} for i = 1, 200 do t[i] = s end ";
+        expect_failures(
+            &mut peer,
+            &[
+                (&format!("{many}return #cmsgpack.pack(t)"), long),
+                ("return cmsgpack.unpack(string.rep('a', 9000))", "too many results to unpack"),
+                ("return cjson.decode('[1, 2')", "the JSON cannot be decoded: EOF while parsing"),
+                ("return cjson.decode('[1] 2')", "trailing characters"),
+            ],
+        )
+        .await;
+        // More than the references to values that Lua has room for.
+        let tables = "local t = {} for i = 1, 20000 do t['k' .. i] = {i} end ";
+        let array = "local t = {} for i = 1, 20000 do t[i] = {i} end ";
+        expect(
+            &mut peer,
+            &[
+                (&format!("{tables}return cmsgpack.unpack(cmsgpack.pack(t)).k20000"), "*1 :20000"),
+                (&format!("{array}return cmsgpack.unpack(cmsgpack.pack(t))[20000]"), "*1 :20000"),
+                (&format!("{tables}return cjson.decode(cjson.encode(t)).k20000"), "*1 :20000"),
+                ("return cjson.decode('[1, -2.5, [], null, true, {}]')[2] * 2", ":-5"),
+                (
+                    "return cjson.encode(cjson.decode('[null, true, 1e3, -7]'))",
+                    "$19 [null,true,1000,-7]",
+                ),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn a_script_that_encodes_is_killed() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    let running = Arc::clone(&server.scripts.running);
+    let killer = std::thread::spawn(move || {
+        while running.kill().is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    with(server, |running| async move {
+        let mut peer = running.connect();
+        // A loop that Lua's own hook does not see.
+        let script = "local t = {} for i = 1, 400 do t = {t, t} end return cjson.encode(t)";
+        let error = "Script killed by user";
+        expect_failures(&mut peer, &[(script, error)]).await;
+    });
+    killer.join().unwrap();
+}
+
+#[test]
+fn an_answer_without_room_in_lua_is_an_error_of_the_script() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let script = "redis.call('SET', 'k', string.rep('x', 1000000)) \
+             local t = {} for i = 1, 200 do t[i] = 'k' end \
+             return redis.call('MGET', unpack(t))";
+        expect_failures(&mut peer, &[(script, "too large for a script")]).await;
+    });
+}
