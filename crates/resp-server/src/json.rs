@@ -30,6 +30,62 @@ pub(crate) fn of(value: &Value) -> Json {
     }
 }
 
+/// Whether a value has at most so many bytes as JSON, about. What is pickled once may stand in it
+/// again and again.
+pub(crate) fn fits<'v>(values: impl IntoIterator<Item = &'v Value<'v>>, bytes_max: usize) -> bool {
+    let mut budget = Budget(bytes_max);
+    values.into_iter().try_for_each(|value| budget.value(value)).is_some()
+}
+
+/// Bytes that are left. No more of a value is looked at than fits.
+struct Budget(usize);
+
+impl Budget {
+    fn spend(&mut self, bytes: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(bytes)?;
+        Some(())
+    }
+
+    fn value(&mut self, value: &Value) -> Option<()> {
+        // The least that each takes, with a comma.
+        self.spend(2)?;
+        match value {
+            Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(()),
+            Value::BigInt(bytes) | Value::Bytes(bytes) => self.spend(bytes.len().checked_mul(2)?),
+            Value::Str(text) => self.text(text),
+            Value::List(items) | Value::Tuple(items) => self.values(items),
+            Value::Dict(entries) => self.entries(entries),
+            Value::Global(class) => self.spend(class.module().len() + class.name().len()),
+            Value::Object(object) => {
+                self.value(&object.callable)?;
+                self.value(&object.arguments)?;
+                self.values(&object.items)?;
+                self.entries(&object.entries)?;
+                object.state.as_ref().map_or(Some(()), |state| self.value(state))
+            }
+            Value::Persistent(reference) => self.value(reference),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Option<()> {
+        self.spend(text.len())?;
+        // A control character becomes `\\u` and four digits.
+        let escaped = text.bytes().filter(|byte| *byte < b' ').count();
+        self.spend(escaped.checked_mul(5)?)
+    }
+
+    fn values(&mut self, values: &[Value]) -> Option<()> {
+        values.iter().try_for_each(|value| self.value(value))
+    }
+
+    fn entries(&mut self, entries: &[(Value, Value)]) -> Option<()> {
+        entries.iter().try_for_each(|(key, value)| {
+            self.value(key)?;
+            self.value(value)
+        })
+    }
+}
+
 fn all(items: &[Value]) -> Json {
     items.iter().map(of).collect()
 }
@@ -86,6 +142,19 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_repeated_counts_again() {
+        let text = || Value::from("0123456789");
+        assert!(fits([&text()], 12) && !fits([&text()], 11));
+        let entries = Value::dict([("a", Value::List(vec![text(), text()]))]);
+        assert!(fits([&entries], 32) && !fits([&entries], 30));
+        assert!(!fits([&text(), &text()], 12));
+        assert!(!fits([&Value::from("\n\u{1}")], 13));
+        assert!(!fits([&Value::Bytes(vec![0; 100].into())], 200));
+        let object = Value::Persistent(Box::new(Value::tuple([text(), Value::None])));
+        assert!(fits([&object], 18) && !fits([&object], 17));
+    }
 
     #[test]
     fn what_json_has_no_form_for_is_named() {

@@ -25,6 +25,11 @@ use crate::storages::{Loaded, PREFIX};
 /// Records up to this length are decoded by the worker.
 const DECODED_BYTES_MAX: usize = 16 << 10;
 
+/// JSON may have so many bytes for each byte of a record, and [`JSON_BYTES_LEAST`] besides: a
+/// pickle may mention a long text again and again.
+const GROWTH_MAX: usize = 64;
+const JSON_BYTES_LEAST: usize = 1 << 20;
+
 const READ_ONLY: Fail = Fail::fixed(
     "ERR keys that begin with 'zodb:' are objects of storages: only GET and HGETALL take them, \
      outside of a transaction",
@@ -41,6 +46,8 @@ struct Question {
     before: Tid,
     is_decoded: bool,
     version: Version,
+    /// Longest JSON of an object.
+    json_bytes_max: usize,
 }
 
 /// Whether a command is about an object in place of a key.
@@ -69,7 +76,9 @@ pub(crate) fn read(
     }
     let (name, oid, before) = parse(&arguments.word(1)[PREFIX.len()..]).ok_or(NO_OBJECT)?;
     let storage = local.server.beside.admitted(name, client.identity())?;
-    let question = Question { storage, oid, before, is_decoded, version: client.version.get() };
+    let version = client.version.get();
+    let json_bytes_max = local.server.settings.bulk_bytes_max();
+    let question = Question { storage, oid, before, is_decoded, version, json_bytes_max };
     let loaded = local.server.beside.storages()?.load(storage, oid, before, false);
     match &loaded {
         Loaded::WouldBlock => answer_later(local, client, question),
@@ -116,7 +125,9 @@ fn answer_later(local: &Rc<LocalServer>, client: &Rc<Client>, question: Question
 
 fn answer(question: Question, loaded: &Loaded, reply: &mut Reply) {
     match loaded {
-        Loaded::Data(data) if question.is_decoded => answer_decoded(data, reply),
+        Loaded::Data(data) if question.is_decoded => {
+            answer_decoded(data, question.json_bytes_max, reply)
+        }
         Loaded::Data(data) => reply.shared(data),
         Loaded::Missing if question.is_decoded => reply.map(0),
         Loaded::Missing => reply.null(),
@@ -130,11 +141,16 @@ fn answer(question: Question, loaded: &Loaded, reply: &mut Reply) {
 
 /// The class of a record, and its state: the attributes of an object with a dict of them, otherwise
 /// the state as a whole.
-fn answer_decoded(data: &[u8], reply: &mut Reply) {
+fn answer_decoded(data: &[u8], json_bytes_max: usize, reply: &mut Reply) {
     let (_, state) = match decode_record_to_show(data, &Limits::OBJECTS) {
         Ok(record) => record,
         Err(error) => return reply.error(&format!("ERR the record cannot be decoded: {error}")),
     };
+    let bytes_max = data.len().saturating_mul(GROWTH_MAX).saturating_add(JSON_BYTES_LEAST);
+    if !json::fits([&state], bytes_max.min(json_bytes_max)) {
+        reply.error("ERR the record is too large as JSON. Read its bytes with GET");
+        return;
+    }
     let attributes = state.as_dict().and_then(|entries| {
         let name = |(name, value)| Some((attribute_name(name)?, value));
         entries.iter().map(|(name, value)| (name, value)).map(name).collect::<Option<Vec<_>>>()
@@ -173,6 +189,26 @@ impl LocalServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_repeats_a_long_text_is_not_shown_as_json() {
+        let answered = |repeats: usize| {
+            let mut record = b"cmodule\nName\n.}X\x01\0\0\0aX\xff\0\0\0".to_vec();
+            record.extend([b'x'; 255]);
+            record.extend(b"q\x01");
+            let list: Vec<u8> = (0..repeats).flat_map(|_| *b"h\x01").collect();
+            record.extend([b"0](".as_slice(), &list, b"es."].concat());
+            let mut buffer = BytesMut::new();
+            let mut reply = Reply::to_buffer(&mut buffer, Version::Two);
+            answer_decoded(&record, usize::MAX, &mut reply);
+            String::from_utf8_lossy(&buffer).into_owned()
+        };
+        let short = answered(2);
+        assert!(short.starts_with("*4\r\n$6\r\n$class\r\n"), "{short}");
+        assert!(short.contains(&format!("[\"{0}\",\"{0}\"]", "x".repeat(255))), "{short}");
+        let long = answered(20_000);
+        assert!(long.starts_with("-ERR the record is too large as JSON"), "{}", &long[..50]);
+    }
 
     #[test]
     fn names_of_objects() {

@@ -79,8 +79,8 @@ fn pack(packed: &mut Packed, value: &Value, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// A table whose keys are 1 to its length is an array. Its pairs are not collected: Lua has room for
-/// a few thousand references to its values.
+/// A table whose keys are 1 to its length is an array. Its pairs are not collected: Lua has room
+/// for a few thousand references to its values.
 fn pack_table(packed: &mut Packed, table: &Table, depth: usize) -> Result<()> {
     let length = table.raw_len();
     let (mut pairs, mut is_array) = (0, true);

@@ -1,7 +1,7 @@
 //! What a script encodes, while it is made.
 //!
-//! A table may contain others more than once, so that it has far more values when it is encoded than
-//! Lua's memory has. Their number and bytes are limited, and an encoding ends with its script.
+//! A table may contain others more than once, so that it has far more values when it is encoded
+//! than Lua's memory has. Its bytes are limited, and an encoding ends with its script.
 
 use mlua::{Error, Lua, Result};
 
