@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 use zodium_keyspace::{Watcher, Word};
 use zodium_net::Link;
 use zodium_resp::{OwnedRequest, Version};
+use zodium_types::Held;
 
 use crate::reply::Reply;
 use crate::tracked::Tracked;
@@ -28,7 +30,7 @@ pub(crate) struct Client {
     pub(crate) watch: RefCell<Option<Watch>>,
     pub(crate) subscriptions: RefCell<Subscriptions>,
     /// What it waits for. Meanwhile no commands are taken.
-    pub(crate) waiter: RefCell<Option<Arc<Waiter>>>,
+    pub(crate) wait: RefCell<Option<Wait>>,
     /// A job reads an object for it. Meanwhile no commands are taken.
     pub(crate) is_loading: Cell<bool>,
     /// The position of the log that its answers wait for; 0 for none.
@@ -87,11 +89,29 @@ pub(crate) struct Facts {
 }
 
 /// Commands of a transaction.
-#[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) requests: Vec<(&'static Command, OwnedRequest)>,
+    /// Bytes of the requests.
+    pub(crate) bytes: usize,
+    /// The same, for the memory of all clients.
+    pub(crate) held: Held,
     /// A command was refused, so that `EXEC` does nothing.
     pub(crate) is_broken: bool,
+}
+
+/// What a client waits for.
+pub(crate) struct Wait {
+    pub(crate) waiter: Arc<Waiter>,
+    /// The task that ends the wait, if it has an end.
+    pub(crate) timer: Option<AbortHandle>,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+    }
 }
 
 /// Keys that a client watches.
@@ -149,7 +169,7 @@ impl Client {
             queue: RefCell::default(),
             watch: RefCell::default(),
             subscriptions: RefCell::default(),
-            waiter: RefCell::default(),
+            wait: RefCell::default(),
             is_loading: Cell::default(),
             log_position: Cell::default(),
             is_held: Cell::default(),
@@ -199,7 +219,7 @@ impl Client {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        let waits = self.waiter.borrow().is_some();
+        let waits = self.wait.borrow().is_some();
         waits || self.is_loading.get() || self.is_held.get() || self.is_paused.get()
     }
 

@@ -133,7 +133,8 @@ fn admit(
         return after.map(Admitted::Answered).map_err(refused);
     }
     if client.queue.borrow().is_some() && !command.has(flags::CONTROL) {
-        transaction::queue(client, command, arguments).map_err(refused)?;
+        let bytes_max = server.settings.request_bytes_max();
+        transaction::queue(client, command, arguments, bytes_max).map_err(refused)?;
         reply.simple("QUEUED");
         return Ok(Admitted::Answered(After::Continue));
     }

@@ -39,11 +39,14 @@ pub(crate) const OUT_OF_MEMORY: Fail =
 pub(crate) const SYNTAX: Fail = Fail::fixed("ERR syntax error");
 pub(crate) const NO_INTEGER: Fail = Fail::fixed("ERR value is not an integer or out of range");
 pub(crate) const NO_FLOAT: Fail = Fail::fixed("ERR value is not a valid float");
+pub(crate) const OUT_OF_RANGE: Fail = Fail::fixed("ERR value is out of range");
 pub(crate) const NO_KEY: Fail = Fail::fixed("ERR no such key");
 pub(crate) const NO_INDEX: Fail = Fail::fixed("ERR index out of range");
 pub(crate) const NO_DATABASE: Fail = Fail::fixed("ERR DB index is out of range");
 pub(crate) const NOT_POSITIVE: Fail = Fail::fixed("ERR value is out of range, must be positive");
 pub(crate) const OVERFLOW: Fail = Fail::fixed("ERR increment or decrement would overflow");
 pub(crate) const NAN: Fail = Fail::fixed("ERR increment would produce NaN or Infinity");
+pub(crate) const ANSWER_TOO_LONG: Fail =
+    Fail::fixed("ERR the answer would be longer than proto-max-bulk-len. Ask for fewer elements");
 pub(crate) const TOO_LONG: Fail =
     Fail::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");

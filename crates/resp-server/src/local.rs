@@ -13,7 +13,7 @@ use zodium_net::{CloseReason, Inbox};
 
 use crate::Server;
 use crate::batch::Batch;
-use crate::client::Client;
+use crate::client::{Client, Wait};
 use crate::commands::Command;
 use crate::fail::Fail;
 use crate::publishing::Publication;
@@ -191,19 +191,21 @@ impl LocalServer {
 
     /// Has a client wait, for so many seconds or for ever.
     pub(crate) fn begin_wait(self: &Rc<Self>, client: &Rc<Client>, waiter: Arc<Waiter>, time: f64) {
-        *client.waiter.borrow_mut() = Some(Arc::clone(&waiter));
         client.shared.facts.lock().is_blocked = true;
-        let Ok(time) = Duration::try_from_secs_f64(time) else { return };
-        if time.is_zero() {
-            return;
-        }
-        let (local, client) = (Rc::clone(self), client.id());
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(time).await;
-            if local.server.waiting.leave(&waiter) {
-                local.end_wait_in_vain(client, false);
-            }
+        let time = Duration::try_from_secs_f64(time).ok().filter(|time| !time.is_zero());
+        let timer = time.map(|time| {
+            // The request is freed when the wait ends, however long the time is.
+            let (local, client, waiter) = (Rc::clone(self), client.id(), Arc::downgrade(&waiter));
+            let task = tokio::task::spawn_local(async move {
+                tokio::time::sleep(time).await;
+                let Some(waiter) = waiter.upgrade() else { return };
+                if local.server.waiting.leave(&waiter) {
+                    local.end_wait_in_vain(client, false);
+                }
+            });
+            task.abort_handle()
         });
+        *client.wait.borrow_mut() = Some(Wait { waiter, timer });
     }
 
     /// Answers a client whose command has waited without a result. It has left those that wait, so
@@ -223,7 +225,7 @@ impl LocalServer {
 
     fn end_wait(&self, client: u64, answer: &[u8], position: u64) {
         let Some(client) = self.client(client) else { return };
-        client.waiter.borrow_mut().take();
+        client.wait.borrow_mut().take();
         client.shared.facts.lock().is_blocked = false;
         client.link.output().buffer().extend_from_slice(answer);
         self.note_position(&client, position);

@@ -6,8 +6,8 @@ use crate::transaction::forget_watch;
 
 /// Forgets a client that has gone, or that resets itself.
 pub(crate) fn forget(server: &Server, client: &Client) {
-    if let Some(waiter) = client.waiter.borrow_mut().take() {
-        server.waiting.leave(&waiter);
+    if let Some(wait) = client.wait.borrow_mut().take() {
+        server.waiting.leave(&wait.waiter);
     }
     client.queue.borrow_mut().take();
     server.beside.parked.forget(&server.log, client.id());

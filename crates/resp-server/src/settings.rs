@@ -42,7 +42,8 @@ enum Kind {
     /// It is told when the server starts.
     Immutable,
     Integer(i64, i64),
-    Memory,
+    /// Bytes, from the least to the most.
+    Memory(u64, u64),
     Choice(&'static [&'static str]),
     Text,
     Events,
@@ -62,6 +63,10 @@ const fn renamed(
 }
 
 const SIZE: Kind = Kind::Integer(0, i64::MAX);
+const BYTES: Kind = Kind::Memory(0, u64::MAX);
+/// With less, clients could not even change the setting again; with more, one command could take
+/// all of the machine's memory.
+const REQUEST_BYTES: Kind = Kind::Memory(1 << 20, 4 << 30);
 const INTEGER: Kind = Kind::Integer(i32::MIN as i64, i32::MAX as i64);
 const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
@@ -84,15 +89,15 @@ static SETTINGS: [Setting; 44] = [
     setting("appendfilename", "", Kind::Immutable),
     setting("dir", "", Kind::Immutable),
     setting("auto-aof-rewrite-percentage", "100", Kind::Integer(0, i32::MAX as i64)),
-    setting("auto-aof-rewrite-min-size", "67108864", Kind::Memory),
-    setting("maxmemory", "0", Kind::Memory),
+    setting("auto-aof-rewrite-min-size", "67108864", BYTES),
+    setting("maxmemory", "0", BYTES),
     setting("maxmemory-policy", "noeviction", Kind::Choice(&POLICIES)),
     setting("databases", "16", Kind::Immutable),
     setting("timeout", "0", Kind::Integer(0, i32::MAX as i64)),
     setting("requirepass", "", Kind::Text),
     setting("notify-keyspace-events", "", Kind::Events),
-    setting("proto-max-bulk-len", "536870912", Kind::Memory),
-    setting("client-query-buffer-limit", "1073741824", Kind::Memory),
+    setting("proto-max-bulk-len", "536870912", REQUEST_BYTES),
+    setting("client-query-buffer-limit", "1073741824", REQUEST_BYTES),
     setting("lazyfree-lazy-eviction", "yes", YES_NO),
     setting("lazyfree-lazy-expire", "yes", YES_NO),
     setting("lazyfree-lazy-server-del", "yes", YES_NO),
@@ -258,9 +263,12 @@ impl Setting {
                     false => Err(format!("argument must be between {least} and {most} inclusive")),
                 }
             }
-            Kind::Memory => {
+            Kind::Memory(least, most) => {
                 let bytes = memory(text).ok_or("argument must be a memory value")?;
-                Ok(bytes.to_string())
+                match (least..=most).contains(&bytes) {
+                    true => Ok(bytes.to_string()),
+                    false => Err(format!("argument must be between {least} and {most} inclusive")),
+                }
             }
             Kind::Choice(choices) => {
                 let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));

@@ -4,6 +4,7 @@
 mod answers;
 mod caches;
 mod events;
+mod excess;
 mod log;
 mod monitoring;
 mod scripts;

@@ -20,6 +20,14 @@ use crate::monitoring;
 use crate::reply::Reply;
 use crate::server::Server;
 
+/// Memory that a queued word takes besides its bytes, about.
+const WORD_BYTES: usize = 32;
+/// Most bytes of queued commands while the memory of all clients is full.
+const QUEUE_BYTES_LOW: usize = 64 << 10;
+
+const ANSWERS_TOO_LONG: &str =
+    "ERR not executed: the answers of this transaction are longer than proto-max-bulk-len";
+
 pub(crate) const ABORTED: Fail =
     Fail::fixed("EXECABORT Transaction discarded because of previous errors.");
 
@@ -40,17 +48,53 @@ pub(crate) fn refused(server: &Server, client: &Client, name: &[u8], reason: Fai
     reason
 }
 
-/// Queues a command of a transaction.
-pub(crate) fn queue(client: &Client, command: &'static Command, arguments: Arguments) -> Outcome {
+/// Queues a command of a transaction, whose commands may have so many bytes.
+pub(crate) fn queue(
+    client: &Client,
+    command: &'static Command,
+    arguments: Arguments,
+    bytes_max: usize,
+) -> Outcome {
     if command.has(flags::NO_MULTI) {
         let name = command.name;
         return Err(Fail::text(format!("ERR Command '{name}' not allowed inside a transaction")));
     }
-    if let Some(queue) = client.queue.borrow_mut().as_mut() {
-        queue.requests.push((command, arguments.to_request()));
-        client.shared.facts.lock().queued = i64::try_from(queue.requests.len()).unwrap_or(0);
+    let mut queue = client.queue.borrow_mut();
+    // Those of a broken transaction are not executed.
+    let Some(queue) = queue.as_mut().filter(|queue| !queue.is_broken) else { return Ok(()) };
+    let request: usize = arguments.iter().map(|word| word.len() + WORD_BYTES).sum();
+    let bytes = queue.bytes.saturating_add(request);
+    let most = match client.link.memory().is_full() {
+        true => QUEUE_BYTES_LOW.min(bytes_max),
+        false => bytes_max,
+    };
+    if bytes > most {
+        queue.drop_requests();
+        return Err(Fail::text(format!(
+            "ERR the commands of the transaction are longer than {most} bytes. Send fewer or \
+             shorter ones, or raise client-query-buffer-limit or --memory-limit"
+        )));
     }
+    queue.requests.push((command, arguments.to_request()));
+    queue.bytes = bytes;
+    queue.held.set(bytes);
+    client.shared.facts.lock().queued = i64::try_from(queue.requests.len()).unwrap_or(0);
     Ok(())
+}
+
+impl Queue {
+    fn new(client: &Client) -> Queue {
+        let held = client.link.memory().holder();
+        Queue { requests: Vec::new(), bytes: 0, held, is_broken: false }
+    }
+
+    /// Frees the commands of a transaction that will not be executed.
+    fn drop_requests(&mut self) {
+        self.is_broken = true;
+        self.requests = Vec::new();
+        self.bytes = 0;
+        self.held.set(0);
+    }
 }
 
 pub(crate) fn multi(
@@ -64,7 +108,7 @@ pub(crate) fn multi(
         queue.is_broken = true;
         return Err(Fail::fixed("ERR Command 'multi' not allowed inside a transaction"));
     }
-    *queue = Some(Queue::default());
+    *queue = Some(Queue::new(client));
     client.shared.facts.lock().queued = 0;
     reply.ok();
     Ok(After::Continue)
@@ -115,7 +159,12 @@ pub(crate) fn exec(
         return Ok(After::Continue);
     }
     reply.array(queue.requests.len());
+    let most = reply.written().saturating_add(server.settings.bulk_bytes_max());
     for (command, request) in &queue.requests {
+        if command.only_reads() && reply.written() > most {
+            reply.error(ANSWERS_TOO_LONG);
+            continue;
+        }
         let arguments = request.arguments();
         monitoring::shown(local, client, (command, arguments), || {
             run_queued(local, client, &mut hold, (command, arguments), reply);

@@ -5,7 +5,7 @@ use zodium_resp::parse_integer;
 
 use super::bits::{bit, offset, set_bit};
 use super::strings::read;
-use super::substrings::change;
+use super::substrings::{change, check_memory};
 use crate::call::{Call, Options, is};
 use crate::events::Class;
 use crate::fail::{Fail, NO_INTEGER, Outcome, SYNTAX};
@@ -171,6 +171,8 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
         }
         return Ok(());
     }
+    let last = steps.iter().map(|step| step.offset / 8).max().unwrap_or(0);
+    check_memory(last + size_of::<u64>())?;
     let (mut answers, mut has_changed) = (Vec::new(), false);
     change(call, key, |bytes| {
         for step in &steps {

@@ -8,7 +8,7 @@ use zodium_keyspace::Text;
 use zodium_resp::parse_integer;
 
 use super::strings::read;
-use super::substrings::change;
+use super::substrings::{change, check_memory};
 use crate::call::{Call, integer, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
@@ -48,6 +48,7 @@ pub(super) fn setbit(call: &mut Call) -> Outcome {
         call.reply.flag(old);
         return Ok(());
     }
+    check_memory(offset / 8 + 1)?;
     change(call, key, |bytes| {
         bytes.resize(bytes.len().max(offset / 8 + 1), 0);
         set_bit(bytes, offset, is_set);

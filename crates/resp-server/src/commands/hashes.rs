@@ -6,8 +6,13 @@ use zodium_resp::{parse_double, parse_integer};
 use super::counters::sum;
 use crate::call::{Call, is};
 use crate::events::Class;
-use crate::fail::{Fail, NAN, NO_FLOAT, NOT_POSITIVE, OVERFLOW, Outcome, SYNTAX};
+use crate::fail::{
+    ANSWER_TOO_LONG, Fail, NAN, NO_FLOAT, NOT_POSITIVE, OUT_OF_RANGE, OVERFLOW, Outcome, SYNTAX,
+};
 use crate::reply::Reply;
+
+/// Most elements that a command chooses of a few again and again.
+const REPEATS_MAX: i64 = 1 << 20;
 
 fn read<'a>(call: &'a Call) -> Result<Option<&'a Hash>, Fail> {
     Ok(call.hold.read::<Hash>(call.word(1))?)
@@ -172,6 +177,8 @@ pub(super) fn hrandfield(call: &mut Call) -> Outcome {
     let (count, with_values) = random_count(call, "withvalues")?;
     let hash = call.hold.read::<Hash>(key)?;
     let found = hash.map(|hash| choose(count, hash.len(), hash.iter(), || hash.random()));
+    let lengths = found.iter().flatten().map(|(field, value)| field.len() + value.len());
+    check_answer(call, count, lengths)?;
     answer_pairs(with_values, &mut call.reply, &found.unwrap_or_default(), |reply, pair| {
         reply.bulk(pair.0);
         if with_values {
@@ -190,10 +197,28 @@ pub(super) fn random_count(call: &Call, option: &str) -> Result<(i64, bool), Fai
         _ => return Err(SYNTAX),
     };
     let half = i64::MAX / 2;
-    if count == i64::MIN || with_values && !(-half..=half).contains(&count) {
-        return Err(Fail::fixed("ERR value is out of range"));
+    if with_values && count > half {
+        return Err(OUT_OF_RANGE);
     }
+    check_repeats(count)?;
     Ok((count, with_values))
+}
+
+/// Checks a count of elements to choose: a negative one may give each any number of times.
+pub(super) fn check_repeats(count: i64) -> Outcome {
+    if count < -REPEATS_MAX { Err(OUT_OF_RANGE) } else { Ok(()) }
+}
+
+/// Checks the lengths of elements that were chosen, if they may be the same ones again and again.
+pub(super) fn check_answer(
+    call: &Call,
+    count: i64,
+    lengths: impl Iterator<Item = usize>,
+) -> Outcome {
+    if count < 0 && lengths.sum::<usize>() > call.server.settings.bulk_bytes_max() {
+        return Err(ANSWER_TOO_LONG);
+    }
+    Ok(())
 }
 
 /// Chooses elements: each at most once, or with a negative count any number of times.

@@ -2,10 +2,10 @@
 
 use zodium_keyspace::{Set, Word};
 
-use super::hashes::{choose, count_or_one};
+use super::hashes::{check_answer, check_repeats, choose, count_or_one};
 use crate::call::Call;
 use crate::events::Class;
-use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::fail::{Outcome, SYNTAX};
 
 pub(super) fn sadd(call: &mut Call) -> Outcome {
     let (key, members) = (call.word(1), call.arguments.from(2));
@@ -103,11 +103,10 @@ pub(super) fn srandmember(call: &mut Call) -> Outcome {
         return Err(SYNTAX);
     }
     let count = call.integer(2)?;
-    if count == i64::MIN {
-        return Err(Fail::fixed("ERR value is out of range"));
-    }
+    check_repeats(count)?;
     let set = call.hold.read::<Set>(key)?;
     let found = set.map(|set| choose(count, set.len(), set.iter(), || set.random()));
+    check_answer(call, count, found.iter().flatten().map(|member| member.len()))?;
     call.reply.words(&found.unwrap_or_default());
     Ok(())
 }

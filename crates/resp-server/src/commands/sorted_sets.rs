@@ -3,7 +3,7 @@
 use zodium_keyspace::{Score, SortedSet};
 use zodium_resp::parse_double;
 
-use super::hashes::{answer_pairs, choose, count_or_one, random_count};
+use super::hashes::{answer_pairs, check_answer, choose, count_or_one, random_count};
 use super::list_moves::{counted_keys, pop_count, timeout};
 use crate::call::{Call, double, is};
 use crate::events::Class;
@@ -220,6 +220,7 @@ pub(super) fn zrandmember(call: &mut Call) -> Outcome {
     let (count, with_scores) = random_count(call, "withscores")?;
     let set = call.hold.read::<SortedSet>(key)?;
     let found = set.map(|set| choose(count, set.len(), set.upwards(0), || set.random()));
+    check_answer(call, count, found.iter().flatten().map(|(member, _)| member.len()))?;
     answer_pairs(with_scores, &mut call.reply, &found.unwrap_or_default(), |reply, pair| {
         reply.bulk(pair.0);
         if with_scores {

@@ -8,6 +8,11 @@ use crate::call::{Call, integer};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, TOO_LONG};
 
+/// Strings from this length on are checked for memory before they are made.
+const LONG_BYTES_MIN: usize = 1 << 20;
+
+const NO_MEMORY: Fail = Fail::fixed("ERR the system has no memory for a string of this length");
+
 pub(super) fn strlen(call: &mut Call) -> Outcome {
     let length = read(call.hold, call.word(1))?.map_or(0, |text| text.len());
     call.reply.count(length);
@@ -69,8 +74,21 @@ pub(super) fn setrange(call: &mut Call) -> Outcome {
 fn check_length(call: &Call, length: usize) -> Outcome {
     match length > call.server.settings.bulk_bytes_max() {
         true => Err(TOO_LONG),
-        false => Ok(()),
+        false => check_memory(length),
     }
+}
+
+/// Whether the system has memory for a string of so many bytes, and for the one that it is copied
+/// from. Without it the allocation would end the process.
+pub(super) fn check_memory(length: usize) -> Outcome {
+    if length < LONG_BYTES_MIN {
+        return Ok(());
+    }
+    let mut probe: Vec<u8> = Vec::new();
+    let is_there = probe.try_reserve_exact(length.saturating_mul(2)).is_ok();
+    // The compiler must not do without the allocation.
+    std::hint::black_box(&probe);
+    if is_there { Ok(()) } else { Err(NO_MEMORY) }
 }
 
 /// Changes the string of a key, which begins as empty; returns its length. The time stays.

@@ -1,6 +1,9 @@
 //! Clients that are told not to wait any longer, or are disconnected.
 
-use super::{Peer, served};
+use std::sync::Arc;
+
+use super::{Peer, served, with};
+use crate::{Options, Server};
 
 async fn id_of(peer: &mut Peer) -> String {
     peer.ask("CLIENT ID").await.trim_start_matches(':').to_owned()
@@ -42,5 +45,32 @@ fn a_client_that_was_unblocked_gets_no_element() {
             pusher.expect(&[("LPUSH list y", ":1"), ("EXISTS list", ":0")]).await;
             assert_eq!(waits.read().await, "*2 $4 list $1 y");
         }
+    });
+}
+
+#[test]
+fn a_request_that_waits_is_freed_when_its_wait_ends() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let mut other = running.connect();
+        let mut waits = running.connect();
+        let id = id_of(&mut waits).await.parse().unwrap();
+        let waiter = || server.waiting.of_client(id).as_ref().map(Arc::downgrade);
+        // A client that is served before its time is over, one that is not, and one that goes.
+        assert_eq!(waits.ask("BLPOP list 1000000").await, "");
+        let served = waiter().unwrap();
+        other.expect(&[("LPUSH list x", ":1")]).await;
+        assert_eq!(waits.read().await, "*2 $4 list $1 x");
+        assert!(served.upgrade().is_none());
+        assert_eq!(waits.ask("BLPOP list 1").await, "");
+        let late = waiter().unwrap();
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert_eq!(waits.read().await, "*-1");
+        assert!(late.upgrade().is_none());
+        assert_eq!(waits.ask("BLPOP list 1000000").await, "");
+        let gone = waiter().unwrap();
+        drop(waits);
+        other.expect(&[("PING", "+PONG")]).await;
+        assert!(gone.upgrade().is_none());
     });
 }

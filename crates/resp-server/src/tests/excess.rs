@@ -1,0 +1,90 @@
+//! Commands that would take all memory or time, or end the server.
+
+use super::served;
+
+#[test]
+fn settings_of_requests_leave_room_for_requests() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        for name in ["proto-max-bulk-len", "client-query-buffer-limit"] {
+            for wrong in ["0", "1048575", "4294967297", "9223372036854775807"] {
+                let answer = peer.ask(&format!("CONFIG SET {name} {wrong}")).await;
+                let expected = "argument must be between 1048576 and 4294967296 inclusive";
+                assert!(answer.starts_with('-') && answer.ends_with(expected), "{answer}");
+            }
+            for right in ["1mb", "4gb"] {
+                assert_eq!(peer.ask(&format!("CONFIG SET {name} {right}")).await, "+OK");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_transaction_has_no_more_bytes_than_a_request() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[("CONFIG SET client-query-buffer-limit 1mb", "+OK"), ("MULTI", "+OK")]).await;
+        let set = format!("SET k {}", "x".repeat(60_000));
+        for _ in 0..17 {
+            assert_eq!(peer.ask(&set).await, "+QUEUED");
+        }
+        let answer = peer.ask(&set).await;
+        assert!(answer.starts_with("-ERR the commands of the transaction are longer"), "{answer}");
+        // Further commands are queued for nothing, as in any broken transaction.
+        assert_eq!(peer.ask(&set).await, "+QUEUED");
+        let answer = peer.ask("EXEC").await;
+        assert!(answer.starts_with("-EXECABORT"), "{answer}");
+        peer.expect(&[("EXISTS k", ":0"), ("MULTI", "+OK"), ("PING", "+QUEUED")]).await;
+        peer.expect(&[("EXEC", "*1 +PONG")]).await;
+    });
+}
+
+#[test]
+fn reads_of_a_transaction_whose_answers_are_too_long_are_not_executed() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[("CONFIG SET proto-max-bulk-len 1mb", "+OK")]).await;
+        let word = "x".repeat(1000);
+        let words = [word.as_str(); 60].join(" ");
+        for _ in 0..10 {
+            peer.ask(&format!("RPUSH l {words}")).await;
+        }
+        let answer = peer
+            .ask("MULTI\r\nLRANGE l 0 -1\r\nLRANGE l 0 -1\r\nLLEN l\r\nRPUSH l x\r\nEXEC")
+            .await;
+        let refused = "-ERR not executed: the answers of this transaction are longer than";
+        assert_eq!(answer.matches(" *600 ").count(), 2);
+        assert!(answer.contains(refused) && answer.ends_with(" :601"));
+    });
+}
+
+#[test]
+fn elements_are_chosen_again_and_again_up_to_a_number() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("SADD s a", ":1"),
+            ("ZADD z 1 a", ":1"),
+            ("HSET h a 1", ":1"),
+            ("SRANDMEMBER s -3", "*3 $1 a $1 a $1 a"),
+            ("ZRANDMEMBER z -2", "*2 $1 a $1 a"),
+            ("HRANDFIELD h -1 WITHVALUES", "*2 $1 a $1 1"),
+            ("SRANDMEMBER s 9223372036854775807", "*1 $1 a"),
+        ])
+        .await;
+        for request in ["SRANDMEMBER s", "ZRANDMEMBER z", "HRANDFIELD h", "SRANDMEMBER none"] {
+            for count in ["-1048577", "-10000000000", "-9223372036854775808"] {
+                let request = format!("{request} {count}");
+                assert_eq!(peer.ask(&request).await, "-ERR value is out of range", "{request}");
+            }
+        }
+        let long = "x".repeat(10_000);
+        peer.expect(&[("CONFIG SET proto-max-bulk-len 1mb", "+OK")]).await;
+        peer.ask(&format!("SADD long {long}\r\nZADD zlong 1 {long}\r\nHSET hlong {long} 1")).await;
+        for request in ["SRANDMEMBER long", "ZRANDMEMBER zlong", "HRANDFIELD hlong"] {
+            let answer = peer.ask(&format!("{request} -105")).await;
+            assert!(answer.starts_with("-ERR the answer would be longer"), "{}", &answer[..40]);
+            assert!(peer.ask(&format!("{request} -100")).await.starts_with("*100 "));
+        }
+    });
+}
