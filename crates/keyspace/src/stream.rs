@@ -119,7 +119,8 @@ impl Stream {
     pub fn add(&mut self, id: StreamId, fields: Fields) {
         self.entries.insert(id, fields);
         self.last = id;
-        self.added += 1;
+        // A restored stream may have any number.
+        self.added = self.added.saturating_add(1);
     }
 
     /// The entry with an id.
@@ -178,7 +179,7 @@ impl Stream {
         let before = self.added.checked_sub(self.len() as u64)?;
         match id.cmp(&first) {
             std::cmp::Ordering::Less => Some(before),
-            std::cmp::Ordering::Equal => Some(before + 1),
+            std::cmp::Ordering::Equal => Some(before.saturating_add(1)),
             std::cmp::Ordering::Greater => None,
         }
     }
@@ -201,7 +202,7 @@ impl Stream {
         let counted = group.read.filter(|_| !self.has_gaps_after(group.last));
         group.last = id;
         group.read = match counted {
-            Some(read) => Some(read + 1),
+            Some(read) => Some(read.saturating_add(1)),
             None => self.added_up_to(id),
         };
     }
@@ -255,6 +256,9 @@ mod tests {
         assert_eq!(stream.next_id(5), Some(id(7, 4)));
         stream.last = StreamId::MAX;
         assert_eq!(stream.next_id(5), None);
+        stream.added = u64::MAX;
+        stream.add(StreamId::MAX, Box::default());
+        assert_eq!(stream.added, u64::MAX);
         assert_eq!(id(1, u64::MAX).next(), Some(id(2, 0)));
         assert_eq!(id(2, 0).previous(), Some(id(1, u64::MAX)));
     }

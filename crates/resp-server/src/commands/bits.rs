@@ -95,8 +95,10 @@ impl Places {
         let absolute = |place: i64| if place < 0 { (place + total).max(0) } else { place };
         let start = absolute(self.start.unwrap_or(0));
         let end = absolute(self.end.unwrap_or(-1)).min(total - 1);
-        let first = usize::try_from(start).ok()? * unit;
-        (start <= end).then(|| first..(end as usize + 1) * unit)
+        if start > end {
+            return None;
+        }
+        Some(usize::try_from(start).ok()? * unit..(usize::try_from(end).ok()? + 1) * unit)
     }
 }
 

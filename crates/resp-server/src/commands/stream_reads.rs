@@ -281,7 +281,7 @@ fn history(
     let own = behind.filter(|(_, pending)| *pending.consumer == *consumer).take(most);
     let delivered = own.map(|(id, pending)| {
         pending.delivered_at = now;
-        pending.count += 1;
+        pending.count = pending.count.saturating_add(1);
         *id
     });
     Ok(delivered.collect())

@@ -88,3 +88,24 @@ fn elements_are_chosen_again_and_again_up_to_a_number() {
         }
     });
 }
+
+#[test]
+fn numbers_at_the_end_of_their_range_are_taken() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("SET s ab", "+OK"),
+            ("BITCOUNT s 9223372036854775807 -1", ":0"),
+            ("BITCOUNT s 9223372036854775807 9223372036854775807", ":0"),
+            ("BITCOUNT s -9223372036854775808 9223372036854775807", ":6"),
+            ("BITPOS s 1 9223372036854775807", ":-1"),
+            ("BITCOUNT s 0 9223372036854775807 BIT", ":6"),
+            ("XADD x 1-1 a b", "$3 1-1"),
+            ("XGROUP CREATE x g 0 ENTRIESREAD 9223372036854775807", "+OK"),
+            ("XREADGROUP GROUP g c STREAMS x >", "*1 *2 $1 x *1 *2 $3 1-1 *2 $1 a $1 b"),
+            ("XCLAIM x g c 0 1-1 RETRYCOUNT 9223372036854775807 JUSTID", "*1 $3 1-1"),
+            ("XCLAIM x g c 0 1-1", "*1 *2 $3 1-1 *2 $1 a $1 b"),
+        ])
+        .await;
+    });
+}
