@@ -1,5 +1,7 @@
 //! Unions, intersections and differences of sorted sets, of which some may be sets.
 
+use std::collections::HashMap;
+
 use zodium_keyspace::{EntryRef, Score, Set, SortedSet, ValueRef};
 
 use super::algebra::limit;
@@ -133,16 +135,20 @@ fn weighted(score: Score, weight: Score) -> Score {
 }
 
 fn union(operands: &[Operand], weights: &[Score], aggregate: Aggregate) -> SortedSet {
-    let mut found = SortedSet::default();
+    // Scores are added up first: each change of a score in the set would move its member.
+    let mut scores: HashMap<&[u8], Score> = HashMap::new();
     for (operand, weight) in operands.iter().zip(weights) {
         for (member, score) in operand.iter() {
             let score = weighted(score, *weight);
-            let score = match found.score(member) {
-                Some(there) => aggregate.of(there, score),
-                None => score,
-            };
-            found.set(member, score);
+            let sum = scores.entry(member);
+            sum.and_modify(|there| *there = aggregate.of(*there, score)).or_insert(score);
         }
+    }
+    let mut scores: Vec<_> = scores.into_iter().collect();
+    scores.sort_unstable_by(|one, other| one.1.total_cmp(&other.1).then(one.0.cmp(other.0)));
+    let mut found = SortedSet::default();
+    for (member, score) in scores {
+        found.set(member, score);
     }
     found
 }

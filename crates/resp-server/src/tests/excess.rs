@@ -109,3 +109,23 @@ fn numbers_at_the_end_of_their_range_are_taken() {
         .await;
     });
 }
+
+#[test]
+fn unions_add_scores_up_in_one_order() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("ZADD a 1 x 2 y 5 b", ":3"),
+            ("ZADD b 10 x -2 y 5 a", ":3"),
+            ("SADD c y z", ":2"),
+            ("ZUNIONSTORE u 3 a b c", ":5"),
+            ("ZRANGE u 0 -1 WITHSCORES", "*10 $1 y $1 1 $1 z $1 1 $1 a $1 5 $1 b $1 5 $1 x $2 11"),
+            ("ZUNION 2 a b WEIGHTS 2 1 AGGREGATE MAX", "*4 $1 y $1 a $1 b $1 x"),
+            (
+                "ZUNION 2 a b AGGREGATE MIN WITHSCORES",
+                "*8 $1 y $2 -2 $1 x $1 1 $1 a $1 5 $1 b $1 5",
+            ),
+        ])
+        .await;
+    });
+}
