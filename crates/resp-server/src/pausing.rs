@@ -17,11 +17,15 @@ use crate::local::{Letter, LocalServer};
 use crate::scripting::{self, Scripts};
 use crate::server::Server;
 
+/// Longest pause: a week.
+const PAUSE_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
+
 /// Whether a request has to wait.
 fn is_stopped(server: &Server, client: &Client, arguments: Arguments) -> bool {
     match server.pause.is_of_all() {
         None => false,
-        Some(true) => true,
+        // Otherwise nothing could end the pause before its time.
+        Some(true) => !commands::find(arguments).is_ok_and(|command| command.name == "unpause"),
         Some(false) => commands::find(arguments)
             .is_ok_and(|command| may_write(&server.scripts, client, command, arguments)),
     }
@@ -102,6 +106,9 @@ pub(crate) fn client_pause(call: &mut Call) -> Outcome {
     let time = zodium_resp::parse_integer(call.word(2))
         .ok_or(Fail::fixed("ERR timeout is not an integer or out of range"))?;
     let time = u64::try_from(time).map_err(|_| Fail::fixed("ERR timeout is negative"))?;
+    if time > PAUSE_MS_MAX {
+        return Err(Fail::fixed("ERR timeout is out of range: a pause takes a week at most"));
+    }
     call.server.pause.begin(now().saturating_add(time), is_of_all);
     call.reply.ok();
     Ok(())

@@ -129,3 +129,20 @@ fn unions_add_scores_up_in_one_order() {
         .await;
     });
 }
+
+#[test]
+fn a_pause_of_all_commands_can_be_ended() {
+    served(|running| async move {
+        let (mut one, mut other) = (running.connect(), running.connect());
+        let long = "-ERR timeout is out of range: a pause takes a week at most";
+        one.expect(&[
+            ("CLIENT PAUSE 9223372036854775807 ALL", long),
+            ("CLIENT PAUSE 604800001", long),
+            ("CLIENT PAUSE 604800000 ALL", "+OK"),
+            ("GET a", ""),
+        ])
+        .await;
+        other.expect(&[("CLIENT UNPAUSE", "+OK")]).await;
+        assert_eq!(one.read().await, "$-1");
+    });
+}
