@@ -8,7 +8,7 @@ use zodium_resp::{Arguments, parse_double};
 use super::strings::read;
 use crate::call::{Blocking, Call, Options, integer, is};
 use crate::events::Class;
-use crate::fail::{Fail, Outcome, SYNTAX, WRONG_TYPE};
+use crate::fail::{ANSWER_TOO_LONG, Fail, Outcome, SYNTAX, WRONG_TYPE};
 
 /// What a command asks for.
 #[derive(Default)]
@@ -98,7 +98,8 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
         (order.by, order.is_alphabetic) = (None, true);
     }
     if !order.keeps() {
-        elements = sorted(call.hold, &order, (elements, is_unordered))?;
+        let bytes_max = call.server.settings.bulk_bytes_max();
+        elements = sorted(call.hold, &order, (elements, is_unordered), bytes_max)?;
     }
     let count = i64::try_from(elements.len()).unwrap_or(i64::MAX);
     let (start, limit) = order.limit.unwrap_or((0, -1));
@@ -106,12 +107,15 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
     let end = if limit < 0 { count } else { start.saturating_add(limit).min(count) };
     let chosen = &elements[start as usize..end as usize];
     let mut answers: Vec<Option<Vec<u8>>> = Vec::new();
+    let mut left = call.server.settings.bulk_bytes_max();
     for element in chosen {
-        match order.gets.is_empty() {
-            true => answers.push(Some(element.to_vec())),
-            false => {
-                answers.extend(order.gets.iter().map(|get| looked_up(call.hold, get, element)))
-            }
+        if order.gets.is_empty() {
+            answers.push(Some(element.to_vec()));
+        }
+        for get in &order.gets {
+            let found = looked_up(call.hold, get, element);
+            spend(&mut left, found.as_deref())?;
+            answers.push(found);
         }
     }
     match order.target {
@@ -153,11 +157,17 @@ fn sorted(
     hold: &Hold,
     order: &Order,
     (elements, is_unordered): (Vec<Word>, bool),
+    bytes_max: usize,
 ) -> Result<Vec<Word>, Fail> {
+    let mut left = bytes_max;
     let mut weighted = Vec::with_capacity(elements.len());
     for element in elements {
         let text = match order.by {
-            Some(pattern) => looked_up(hold, pattern, &element),
+            Some(pattern) => {
+                let found = looked_up(hold, pattern, &element);
+                spend(&mut left, found.as_deref())?;
+                found
+            }
             None => Some(element.to_vec()),
         };
         let weight = match (order.is_alphabetic, text) {
@@ -184,6 +194,14 @@ fn compare(one: &(Weight, Word), other: &(Weight, Word), is_by_other_keys: bool)
         (Weight::Text(a), Weight::Text(b)) if is_by_other_keys => a.cmp(b),
         _ => one.1.cmp(&other.1),
     }
+}
+
+/// Counts what was looked up against the bytes that are left: one long string may be found for each
+/// element.
+fn spend(left: &mut usize, found: Option<&[u8]>) -> Outcome {
+    let bytes = size_of::<Option<Vec<u8>>>() + found.map_or(0, <[u8]>::len);
+    *left = left.checked_sub(bytes).ok_or(ANSWER_TOO_LONG)?;
+    Ok(())
 }
 
 /// What a pattern says of an element: the element itself for `#`, a string, or a field of a hash.

@@ -90,6 +90,24 @@ fn elements_are_chosen_again_and_again_up_to_a_number() {
 }
 
 #[test]
+fn what_is_looked_up_for_each_element_has_a_limit() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[("CONFIG SET proto-max-bulk-len 1mb", "+OK")]).await;
+        peer.ask(&format!("SET ka {}\r\nRPUSH l {}", "x".repeat(10_000), "a ".repeat(120))).await;
+        for request in
+            ["SORT l BY nosort GET k*", "SORT l BY k* ALPHA", "SORT l GET k* ALPHA STORE m"]
+        {
+            let answer = peer.ask(request).await;
+            assert!(answer.starts_with("-ERR the answer would be longer"), "{request}");
+        }
+        assert!(peer.ask("SORT l BY k* ALPHA GET # LIMIT 0 1").await.starts_with('-'));
+        assert!(peer.ask("SORT l BY nosort GET k* LIMIT 0 100").await.starts_with("*100 $10000 x"));
+        peer.expect(&[("LTRIM l 0 1", "+OK"), ("SORT l BY k* ALPHA", "*2 $1 a $1 a")]).await;
+    });
+}
+
+#[test]
 fn numbers_at_the_end_of_their_range_are_taken() {
     served(|running| async move {
         let mut peer = running.connect();
