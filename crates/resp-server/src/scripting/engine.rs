@@ -12,8 +12,9 @@ use rustc_hash::FxHashMap;
 use zodium_resp::Version;
 
 use super::answer::Answer;
+use super::errors::{internal, text_of};
 use super::host::{self, CHUNK};
-use super::running::{End, Running};
+use super::running::must_end;
 use super::shebang::{self, Traits};
 use super::{Digest, Script, arguments, result};
 use crate::call::{Blocking, Call};
@@ -103,15 +104,6 @@ fn with_engine<T>(
     })
 }
 
-pub(super) fn internal(error: Error) -> Fail {
-    Fail::text(format!("ERR Lua failed: {}", host::text_of(&error)))
-}
-
-/// Why the script of a state must end now.
-pub(super) fn must_end(lua: &Lua) -> Option<String> {
-    lua.app_data_ref::<Arc<Running>>()?.must_end().map(End::text)
-}
-
 impl Engine {
     fn new() -> Result<Engine> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
@@ -143,7 +135,7 @@ impl Engine {
         let (traits, source) = shebang::split(&script.source)?;
         let function = host::compiled(&self.lua, source, CHUNK, &self.environment);
         let function = function.map_err(|error| {
-            let text = host::text_of(&error);
+            let text = text_of(&error);
             Fail::text(format!("ERR Error compiling script (new function): {text}"))
         })?;
         if self.compiled.len() >= COMPILED_MAX {

@@ -6,6 +6,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::arguments::number;
+use super::errors::text_of;
 use super::sources::digest;
 use super::{bits, json, messagepack};
 use crate::commands;
@@ -166,19 +167,6 @@ pub(super) fn plain(reason: &Value) -> String {
         Value::Error(error) => text_of(error),
         Value::String(text) => text.to_string_lossy(),
         other => other.to_string().unwrap_or_else(|_| other.type_name().to_owned()),
-    }
-}
-
-/// The text of an error, without where in our code it came from.
-pub(super) fn text_of(error: &Error) -> String {
-    match error {
-        Error::SyntaxError { message, .. } => message.clone(),
-        Error::RuntimeError(message) => {
-            message.split("\nstack traceback:").next().unwrap_or_default().to_owned()
-        }
-        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => text_of(cause),
-        Error::MemoryError(_) => "not enough memory".to_owned(),
-        other => other.to_string().lines().next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use mlua::{Error, Lua, LuaString, Result, Table, Value};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
-use super::host;
+use super::errors::text_of;
 use super::packed::Packed;
 
 /// Tables within tables.
@@ -232,5 +232,5 @@ impl<'de> Visitor<'de> for Decoder<'_> {
 
 /// An error of Lua, for the decoder of JSON.
 fn refused<E: serde::de::Error>(error: Error) -> E {
-    E::custom(host::text_of(&error))
+    E::custom(text_of(&error))
 }

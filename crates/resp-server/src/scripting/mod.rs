@@ -8,6 +8,7 @@ mod answer;
 mod arguments;
 mod bits;
 mod engine;
+mod errors;
 mod host;
 mod json;
 mod messagepack;

@@ -5,7 +5,7 @@
 
 use mlua::{Error, Lua, Result};
 
-use super::engine::must_end;
+use super::running::must_end;
 
 /// Most bytes: no longer string has room in a Lua state.
 const BYTES_MAX: usize = 128 << 20;

@@ -3,7 +3,8 @@
 use mlua::{Lua, LuaString, Result, Table, Value};
 use zodium_resp::Version;
 
-use super::engine::{internal, must_end};
+use super::errors::internal;
+use super::running::must_end;
 use crate::fail::{Fail, Outcome};
 use crate::reply::Reply;
 

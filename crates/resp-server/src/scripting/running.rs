@@ -4,8 +4,11 @@
 //! and a client may end it with `SCRIPT KILL` if it has written nothing. After
 //! [`SECONDS_MAX`] it is ended in any case, so that no worker is lost to an endless loop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use mlua::Lua;
 
 use crate::commands::{Command, flags};
 use crate::fail::{Fail, Outcome};
@@ -140,6 +143,11 @@ impl Running {
             age => Ok(Duration::from_millis(threshold - age.unwrap_or(0))),
         }
     }
+}
+
+/// Why the script of a state must end now.
+pub(super) fn must_end(lua: &Lua) -> Option<String> {
+    lua.app_data_ref::<Arc<Running>>()?.must_end().map(End::text)
 }
 
 #[cfg(test)]
