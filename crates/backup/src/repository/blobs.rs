@@ -13,7 +13,7 @@ use crate::BackupError;
 const PIECE_BYTES: usize = 4 << 20;
 
 /// A blob, as a chunk lists it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Blob {
     oid: String,
     tid: String,

@@ -31,7 +31,7 @@ const FOLDER: &str = "chunks";
 
 /// A content that is stored as its difference from others: a zstd frame whose dictionary is all of
 /// theirs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Delta {
     /// The object that has the difference.
     pub(super) object: Hash,

@@ -96,11 +96,16 @@ impl Chunk {
 
     /// The objects that it needs, those of its blobs included.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Hash> {
+        self.content_objects().chain(self.blobs.iter().flat_map(|blob| &blob.pieces))
+    }
+
+    /// The objects that its content needs.
+    pub(super) fn content_objects(&self) -> impl Iterator<Item = &Hash> {
         let delta = self.delta.iter();
         let whole = self.delta.is_none().then_some(&self.hash);
         let stored =
             delta.flat_map(|delta| delta.bases.iter().map(|(hash, _)| hash).chain([&delta.object]));
-        stored.chain(whole).chain(self.blobs.iter().flat_map(|blob| &blob.pieces))
+        stored.chain(whole)
     }
 }
 

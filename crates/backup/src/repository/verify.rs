@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashSet;
 
-use super::chunk_store::{ChunkStore, hash_of};
+use super::blobs::Blob;
+use super::chunk_store::{ChunkStore, Delta, hash_of};
 use super::hash::Hash;
 use super::items::Items;
 use super::opened::Repository;
@@ -23,6 +24,15 @@ pub struct Verified {
     pub bytes: u64,
 }
 
+/// What was verified already.
+#[derive(Default)]
+struct Seen {
+    /// Contents of chunks, by how they are stored.
+    contents: FxHashSet<(Hash, Option<Delta>)>,
+    /// Two points may list other blobs beside the same content: those that each backup found.
+    blobs: FxHashSet<Blob>,
+}
+
 /// Verifies that each point has its lists, chunks and blobs; and unless `quick`, that their content
 /// is what was backed up.
 ///
@@ -30,7 +40,7 @@ pub struct Verified {
 /// `Damaged`.
 pub fn verify(repository: &Repository, quick: bool) -> Result<Verified, BackupError> {
     let store = repository.store();
-    let (mut verified, mut seen) = (Verified::default(), FxHashSet::default());
+    let (mut verified, mut seen) = (Verified::default(), Seen::default());
     let mut needed = FxHashSet::default();
     let mut before: Option<Point> = None;
     for point in points(repository)? {
@@ -42,9 +52,19 @@ pub fn verify(repository: &Repository, quick: bool) -> Result<Verified, BackupEr
             return Err(BackupError::damaged(repository.name(), what));
         }
         for chunk in point.own_chunks(&store)? {
-            if seen.insert(chunk.hash.clone()) {
-                verify_chunk(&store, &chunk, quick, &mut verified)?;
-                needed.extend(chunk.objects().cloned());
+            needed.extend(chunk.objects().cloned());
+            if seen.contents.insert((chunk.hash.clone(), chunk.delta.clone())) {
+                verify_content(&store, &chunk, quick)?;
+                verified.chunks += 1;
+                verified.bytes += chunk.bytes;
+            }
+            for blob in chunk.blobs {
+                if !seen.blobs.contains(&blob) {
+                    verify_blob(&store, &blob, quick)?;
+                    verified.blobs += 1;
+                    verified.bytes += blob.bytes;
+                    seen.blobs.insert(blob);
+                }
             }
         }
         needed.extend(point.pages().cloned());
@@ -72,27 +92,31 @@ fn verify_others(repository: &Repository, needed: &FxHashSet<Hash>) -> Result<()
     Ok(())
 }
 
-fn verify_chunk(
-    store: &ChunkStore<'_>,
-    chunk: &Chunk,
-    quick: bool,
-    verified: &mut Verified,
-) -> Result<(), BackupError> {
-    verified.chunks += 1;
-    verified.blobs += chunk.blobs.len() as u64;
-    verified.bytes += chunk.bytes + chunk.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
+fn verify_content(store: &ChunkStore<'_>, chunk: &Chunk, quick: bool) -> Result<(), BackupError> {
     if quick {
-        for hash in chunk.objects() {
-            if !store.has(hash)? {
-                return Err(BackupError::damaged(store.path(hash), "it is missing"));
-            }
-        }
-        return Ok(());
+        return verify_presence(store, chunk.content_objects());
     }
     let content = chunk.content(store)?;
     let mut items = Items::new(&content);
     while let Some(item) = items.step() {
         item.map_err(|()| BackupError::damaged(store.path(&chunk.hash), "it has no items"))?;
     }
-    chunk.blobs.iter().try_for_each(|blob| blob.read(store, &mut |_| Ok(())).map(drop))
+    Ok(())
+}
+
+fn verify_blob(store: &ChunkStore<'_>, blob: &Blob, quick: bool) -> Result<(), BackupError> {
+    match quick {
+        true => verify_presence(store, blob.pieces.iter()),
+        false => blob.read(store, &mut |_| Ok(())).map(drop),
+    }
+}
+
+fn verify_presence<'h>(
+    store: &ChunkStore<'_>,
+    mut objects: impl Iterator<Item = &'h Hash>,
+) -> Result<(), BackupError> {
+    objects.try_for_each(|hash| match store.has(hash)? {
+        true => Ok(()),
+        false => Err(BackupError::damaged(store.path(hash), "it is missing")),
+    })
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod archives;
+mod blobs;
 mod memory;
 mod moments;
 mod packs;
