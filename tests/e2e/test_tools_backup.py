@@ -465,3 +465,39 @@ def test_blobs_that_are_not_there_are_told(run, tmp_path):
         code, out, said = run("backup", path, tmp_path / "repository", "--json", *options)
         assert code == 0 and "1 blobs were not found" in said
         assert json.loads(out)["missing_blobs"] == 1
+
+
+@pytest.fixture
+def many(tmp_path):
+    """A data file and its blobs: five of one transaction, and then two more."""
+    path, blobs = tmp_path / "Data.fs", tmp_path / "blobs"
+    database = ZODB.DB(FileStorage(str(path), blob_dir=str(blobs)))
+    for names in ("abcde", "f", "g"):
+        with database.transaction() as connection:
+            for name in names:
+                connection.root()[name] = Blob(name.encode() * 1000)
+    database.close()
+    return path, blobs
+
+
+def test_lengths_of_all_blobs_of_a_transaction_are_recorded(run, many, tmp_path):
+    path, blobs = many
+    assert run("backup", path, tmp_path / "backups", "--blob-dir", blobs)[0] == 0
+    restored, copied = tmp_path / "restored.fs", tmp_path / "copied.fs"
+    options = ("--blob-dir", tmp_path / "restored")
+    assert run("restore", tmp_path / "backups", restored, *options)[0] == 0
+    options = ("--blob-dir", blobs, "--to-blob-dir", tmp_path / "copied")
+    assert run("copy", path, copied, *options)[0] == 0
+    for name in ("restored", "copied"):
+        folder = tmp_path / name
+        words = ("check", tmp_path / f"{name}.fs", "--blob-dir", folder, "--blob-data")
+        code, out, _ = run(*words)
+        assert code == 0 and "7 blobs" in out and "0 without a recorded length" in out, name
+        # Damage in each of them is found.
+        for blob in folder.rglob("*.blob"):
+            content = blob.read_bytes()
+            blob.chmod(0o600)
+            blob.write_bytes(content[:-1] + b"x")
+            code, out, _ = run(*words)
+            assert code == 1 and "1 damaged" in out, blob
+            blob.write_bytes(content)

@@ -154,6 +154,12 @@ impl BlobDirectory {
         self.damaged.count()
     }
 
+    /// Records all blobs of a transaction that were committed unrecorded. Transactions in the order
+    /// of their tids. Blocking.
+    pub fn record(&self, tid: Tid, blobs: Vec<(Oid, Fingerprint)>) {
+        self.sums.append(tid, blobs);
+    }
+
     /// What a blob was committed with; `None` when it is not recorded. Blocking.
     pub fn recorded(&self, oid: Oid, tid: Tid) -> Option<Fingerprint> {
         self.sums.find(oid, tid)

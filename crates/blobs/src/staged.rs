@@ -224,6 +224,18 @@ impl StagedBlobs {
         if let Some(tid) = self.tid {
             self.sums.append(tid, std::mem::take(&mut self.fingerprints));
         }
+        self.remove_intent();
+    }
+
+    /// As [`StagedBlobs::keep`], without recording them: for a transaction whose blobs are staged
+    /// in several parts. [`BlobDirectory::record`] takes what this gives, of all parts at once.
+    pub fn keep_unrecorded(mut self) -> Vec<(Oid, Fingerprint)> {
+        self.blobs.clear();
+        self.remove_intent();
+        std::mem::take(&mut self.fingerprints)
+    }
+
+    fn remove_intent(&mut self) {
         // At once, if possible, so that it is not in the directory after the commit.
         self.is_left = self.disk.remove(&self.intent).is_ok();
     }

@@ -1,14 +1,16 @@
 //! Blobs of storages: in a directory, or on a server.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use zodium_backup::BackupError;
 use zodium_backup::repository::{BlobSource, BlobTarget, ReadBlob};
-use zodium_blobs::{BlobDirectory, BlobError, NewBlob, TemporaryBlob};
+use zodium_blobs::{BlobDirectory, BlobError, Fingerprint, NewBlob, TemporaryBlob};
 use zodium_client::{Client, ClientError};
 use zodium_disk::RealDisk;
 use zodium_storage::StorageError;
@@ -86,22 +88,34 @@ impl BlobSource for Blobs {
     }
 }
 
-/// A blob directory that is filled, without a server.
-pub(super) struct BlobFolder(BlobDirectory);
+/// A blob directory that is filled, without a server. Blobs come in the order of their
+/// transactions.
+pub(super) struct BlobFolder {
+    directory: BlobDirectory,
+    unrecorded: RefCell<Unrecorded>,
+}
+
+/// Blobs of the current transaction. Lengths and sums of a transaction are recorded at once.
+#[derive(Default)]
+struct Unrecorded {
+    tid: Tid,
+    blobs: Vec<(Oid, Fingerprint)>,
+}
 
 impl BlobFolder {
     pub(super) fn open(path: &Path) -> Result<BlobFolder, BlobError> {
-        Ok(BlobFolder(BlobDirectory::open(Arc::new(RealDisk), path, false)?))
+        let directory = BlobDirectory::open(Arc::new(RealDisk), path, false)?;
+        Ok(BlobFolder { directory, unrecorded: RefCell::default() })
     }
 
     /// Whether the blob is there already.
     pub(super) fn has(&self, oid: Oid, tid: Tid) -> Result<bool, BlobError> {
-        self.0.has(oid, tid)
+        self.directory.has(oid, tid)
     }
 
     /// Copies a blob.
     pub(super) fn copy(&self, oid: Oid, tid: Tid, from: &mut dyn Read) -> Result<(), StorageError> {
-        let mut blob = self.0.temporary()?;
+        let mut blob = self.directory.temporary()?;
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             match from.read(&mut piece) {
@@ -115,16 +129,28 @@ impl BlobFolder {
     }
 
     fn commit(&self, oid: Oid, tid: Tid, blob: &TemporaryBlob) -> Result<(), BlobError> {
-        let mut staged = self.0.stage(&[(oid, NewBlob::Sent(blob))])?;
+        let mut unrecorded = self.unrecorded.borrow_mut();
+        if unrecorded.tid != tid {
+            unrecorded.record(&self.directory);
+            unrecorded.tid = tid;
+        }
+        let mut staged = self.directory.stage(&[(oid, NewBlob::Sent(blob))])?;
         staged.commit(tid)?;
-        staged.keep();
+        unrecorded.blobs.extend(staged.keep_unrecorded());
         Ok(())
     }
 
-    /// Brings what was recorded of the blobs to stable storage.
+    /// Brings what is recorded of the blobs to stable storage.
     pub(super) fn finish(&self) {
-        self.0.settle();
-        self.0.sync_sums();
+        self.unrecorded.borrow_mut().record(&self.directory);
+        self.directory.settle();
+        self.directory.sync_sums();
+    }
+}
+
+impl Unrecorded {
+    fn record(&mut self, directory: &BlobDirectory) {
+        directory.record(self.tid, mem::take(&mut self.blobs));
     }
 }
 
@@ -133,7 +159,7 @@ impl BlobTarget for BlobFolder {
         if self.has(oid, tid).map_err(StorageError::from)? {
             return Ok(());
         }
-        let mut blob = self.0.temporary().map_err(StorageError::from)?;
+        let mut blob = self.directory.temporary().map_err(StorageError::from)?;
         read(&mut |piece| Ok(blob.append(piece).map_err(StorageError::from)?))?;
         Ok(self.commit(oid, tid, &blob).map_err(StorageError::from)?)
     }
