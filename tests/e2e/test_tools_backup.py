@@ -501,3 +501,12 @@ def test_lengths_of_all_blobs_of_a_transaction_are_recorded(run, many, tmp_path)
             code, out, _ = run(*words)
             assert code == 1 and "1 damaged" in out, blob
             blob.write_bytes(content)
+
+
+def test_a_pack_without_its_blob_directory_is_refused(run, many, tmp_path):
+    path, blobs = many
+    before = path.read_bytes()
+    code, _, said = run("pack", path, "--blob-dir", tmp_path / "typo")
+    assert code != 0 and "typo: there is no such blob directory" in said
+    assert path.read_bytes() == before and not (tmp_path / "typo").exists()
+    assert run("pack", path, "--blob-dir", blobs)[0] == 0

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use zodium_configuration::LogOptions;
 use zodium_disk::RealDisk;
@@ -18,6 +18,9 @@ use crate::progress::Progress;
 /// Returns `None` if there was nothing to free.
 pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outcome>> {
     logging::start(&LogOptions::default())?;
+    if let Some(folder) = how.blob_dir.as_deref().filter(|folder| !folder.is_dir()) {
+        bail!("{}: there is no such blob directory", folder.display());
+    }
     let file = open(path, how).map_err(explain)?;
     let (checking, marking, copying) = (
         Progress::new("looking for damage".to_owned()),
