@@ -10,8 +10,10 @@ from collections import Counter
 import pytest
 import transaction
 import ZODB
+from harness.archiver import Archiver
 from harness.blobs import digests
 from harness.databases import change, write_database
+from harness.process import free_port
 from harness.zodb_dump import has_own_data
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
@@ -510,3 +512,34 @@ def test_a_pack_without_its_blob_directory_is_refused(run, many, tmp_path):
     assert code != 0 and "typo: there is no such blob directory" in said
     assert path.read_bytes() == before and not (tmp_path / "typo").exists()
     assert run("pack", path, "--blob-dir", blobs)[0] == 0
+
+
+def configure(folder, path, blobs):
+    configuration = folder / "zeo.conf"
+    configuration.write_text(
+        f"<zeo>\n  address 127.0.0.1:{free_port()}\n</zeo>\n"
+        f"<filestorage 1>\n  path {path}\n  blob-dir {blobs}\n</filestorage>\n"
+    )
+    return configuration
+
+
+def test_a_configuration_names_the_blobs(binary, run, many, tmp_path):
+    path, blobs = many
+    configuration = configure(tmp_path, path, blobs)
+    code, out, said = run("backup", "-C", configuration, tmp_path / "backups", "--json")
+    assert (code, said) == (0, "") and json.loads(out)["missing_blobs"] == 0
+    code, out, _ = run("check", "-C", configuration, "--blob-data")
+    assert code == 0 and "7 blobs, 0 missing" in out
+    to = ("--to-blob-dir", tmp_path / "copied")
+    code, _, said = run("copy", "-C", configuration, tmp_path / "copy.fs", *to)
+    assert (code, said) == (0, "") and digests(tmp_path / "copied") == digests(blobs)
+    words = (f"--config={configuration}", tmp_path / "archive", tmp_path)
+    with contextlib.closing(Archiver(binary, *words)) as archiver:
+        archiver.start()
+        archiver.wait(lambda status: status["state"] == "following", "following")
+        assert archiver.stop() == 0
+    for repository in ("backups", "archive"):
+        restored = tmp_path / f"{repository}-blobs"
+        words = (tmp_path / repository, tmp_path / f"{repository}.fs", "--blob-dir", restored)
+        assert run("restore", *words)[0] == 0
+        assert digests(restored) == digests(blobs)

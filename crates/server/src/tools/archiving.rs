@@ -4,7 +4,7 @@
 //! for the archiver, and what no server tells of, like a deletion, is seen too. Only two errors end
 //! it: another archiver that has taken over, and a refused request at the start.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -63,7 +63,7 @@ pub(super) struct Task<'t> {
     /// The storage.
     pub(super) name: &'t StorageName,
     pub(super) how: &'t OpenArguments,
-    pub(super) blob_dir: Option<&'t Path>,
+    pub(super) blob_dir: Option<PathBuf>,
     pub(super) repository: &'t Repository,
     /// Does not read what is archived already.
     pub(super) quick: bool,
@@ -122,7 +122,7 @@ impl<'w> Watch<'w> {
     fn opened(&mut self) -> Result<Option<Followed>> {
         self.insist(|watch| {
             let task = watch.task;
-            Followed::open(task.how, task.name, task.blob_dir)
+            Followed::open(task.how, task.name, task.blob_dir.as_deref())
         })
     }
 

@@ -59,8 +59,8 @@ pub(crate) struct BackupOptions {
     #[arg(long, value_enum, default_value = "zodium")]
     format: Format,
 
-    /// Back up the blobs of this blob directory too, in our format. Those of a server come over its
-    /// connection
+    /// Back up the blobs of this blob directory too, in our format [default: that of the
+    /// configuration]. Those of a server come over its connection
     #[arg(long, value_name = "DIRECTORY")]
     blob_dir: Option<PathBuf>,
 
@@ -129,7 +129,7 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
                 return archiving::run(&Task {
                     name: &name,
                     how: &options.how,
-                    blob_dir: options.blob_dir.as_deref(),
+                    blob_dir: options.how.blob_directory(options.blob_dir.as_deref())?,
                     repository: &repository,
                     quick: options.quick,
                     arguments: &options.watching,
@@ -196,7 +196,8 @@ fn own_backup(
     repository: &Repository,
 ) -> Result<BackupSummary> {
     let readable = options.how.read(name)?;
-    let blobs = Blobs::of(readable.client.as_ref(), options.blob_dir.as_deref())?;
+    let directory = options.how.blob_directory(options.blob_dir.as_deref())?;
+    let blobs = Blobs::of(readable.client.as_ref(), directory.as_deref())?;
     let storage = &*readable.storage;
     let progress = Progress::of_log(format!("backing {} up", storage.name()), storage);
     let source = Source { storage, blobs: &blobs, progress: &|bytes| progress.advance(bytes) };

@@ -33,6 +33,7 @@ pub(super) fn run(options: &CheckOptions) -> Result<ExitCode> {
     let StorageName::File(path) = &name else {
         let unsuited = [
             ("--blob-dir", options.blob_dir.is_some()),
+            ("--blob-data", options.blob_data),
             ("--write-checksums", options.write_checksums),
         ];
         if let Some((option, _)) = unsuited.iter().find(|(_, is_given)| *is_given) {
@@ -45,8 +46,12 @@ pub(super) fn run(options: &CheckOptions) -> Result<ExitCode> {
 
 fn check_file(options: &CheckOptions, path: &Path) -> Result<ExitCode> {
     let lines = Lines::new();
+    let directory = options.storage.how().blob_directory(options.blob_dir.as_deref())?;
+    if options.blob_data && directory.is_none() {
+        bail!("--blob-data needs --blob-dir: where the blobs of the file are");
+    }
     let progress = Progress::new(format!("checking {}", path.display()));
-    let directory = options.blob_dir.as_deref();
+    let directory = directory.as_deref();
     let directory = directory.map(|folder| BlobDirectory::open(Arc::new(RealDisk), folder, true));
     let directory = match directory.transpose() {
         Ok(directory) => directory,

@@ -29,13 +29,13 @@ pub(crate) struct CheckOptions {
 
     /// Also report blobs whose files are missing in this blob directory, or have another length
     /// than was committed. Files without a record are reported too, and are not damage. For data
-    /// files only
+    /// files only [default: that of the configuration]
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) blob_dir: Option<PathBuf>,
 
     /// With --blob-dir: also read all blobs, and compare their bytes with the checksums that were
     /// recorded at their commit. Takes as long as copying them
-    #[arg(long, requires = "blob_dir")]
+    #[arg(long)]
     pub(super) blob_data: bool,
 
     /// If nothing is wrong, compute the checksums that are missing beside the file. It must not be

@@ -43,7 +43,8 @@ pub(crate) struct CopyOptions {
     #[arg(long)]
     incremental: bool,
 
-    /// The blob directory of the storage to copy from; a server sends its blobs itself
+    /// The blob directory of the storage to copy from [default: that of the configuration]; a
+    /// server sends its blobs itself
     #[arg(long, value_name = "DIRECTORY", requires = "to_blob_dir")]
     blob_dir: Option<PathBuf>,
 
@@ -145,7 +146,8 @@ impl BlobCopy {
 
 fn blobs_of(options: &CopyOptions, client: Option<&Arc<Client>>) -> Result<Option<BlobCopy>> {
     let Some(to) = &options.to_blob_dir else { return Ok(None) };
-    let from = Blobs::of(client, options.blob_dir.as_deref())?;
+    let directory = options.from.how().blob_directory(options.blob_dir.as_deref())?;
+    let from = Blobs::of(client, directory.as_deref())?;
     if matches!(from, Blobs::Absent) {
         bail!("--to-blob-dir needs --blob-dir: where the blobs of the storage are");
     }

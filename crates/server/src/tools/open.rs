@@ -106,9 +106,20 @@ impl OpenArguments {
     /// configuration does.
     pub(super) fn first_of(&self, arguments: &[String]) -> Result<(StorageName, Vec<String>)> {
         match (arguments.split_first(), &self.config) {
-            (_, Some(file)) => Ok((configured(file, self.name.as_deref())?, arguments.to_vec())),
+            (_, Some(file)) => {
+                Ok((stored(&configured(file, self.name.as_deref())?)?, arguments.to_vec()))
+            }
             (Some((text, rest)), None) => Ok((StorageName::parse(text)?, rest.to_vec())),
             (None, None) => bail!("no storage is given"),
+        }
+    }
+
+    /// The blob directory that was given, or else that of the configured storage.
+    pub(super) fn blob_directory(&self, given: Option<&Path>) -> Result<Option<PathBuf>> {
+        match (given, &self.config) {
+            (Some(given), _) => Ok(Some(given.to_owned())),
+            (None, Some(file)) => Ok(configured(file, self.name.as_deref())?.blob_directory),
+            (None, None) => Ok(None),
         }
     }
 
@@ -245,7 +256,8 @@ impl Readable {
     }
 }
 
-fn configured(file: &Path, name: Option<&str>) -> Result<StorageName> {
+/// A storage of a configuration: the one of this name, or else the only one.
+fn configured(file: &Path, name: Option<&str>) -> Result<StorageOptions> {
     let (configuration, _) = crate::config::read(file)?;
     let all = &configuration.storages;
     let found = match (name, all.as_slice()) {
@@ -253,11 +265,10 @@ fn configured(file: &Path, name: Option<&str>) -> Result<StorageName> {
         (None, [only]) => Some(only),
         (None, _) => None,
     };
-    let Some(found) = found else {
+    found.cloned().with_context(|| {
         let names: Vec<_> = all.iter().map(|storage| storage.name.as_str()).collect();
-        bail!("{}: choose a storage with -s: {}", file.display(), names.join(", "));
-    };
-    stored(found)
+        format!("{}: choose a storage with -s: {}", file.display(), names.join(", "))
+    })
 }
 
 /// All storages of a configuration, with their names.
