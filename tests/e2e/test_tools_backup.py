@@ -543,3 +543,23 @@ def test_a_configuration_names_the_blobs(binary, run, many, tmp_path):
         words = (tmp_path / repository, tmp_path / f"{repository}.fs", "--blob-dir", restored)
         assert run("restore", *words)[0] == 0
         assert digests(restored) == digests(blobs)
+
+
+def test_blobs_of_a_later_point_are_restored(run, many, tmp_path):
+    path, blobs = many
+    repository = tmp_path / "backups"
+    assert run("backup", path, repository)[0] == 0
+    last = tids_of(path)[-1].hex()
+    words = ("restore", repository, "--at", last)
+    code, out, said = run(*words, tmp_path / "0.fs", "--blob-dir", tmp_path / "0", "--json")
+    assert code == 1 and "7 blobs are neither in point 1 nor in a later one" in said
+    assert json.loads(out)["missing_blobs"] == 7
+    assert (tmp_path / "0.fs").read_bytes() == path.read_bytes()
+    assert run("backup", path, repository, "--blob-dir", blobs)[0] == 0
+    code, out, said = run(*words, tmp_path / "1.fs", "--blob-dir", tmp_path / "1")
+    assert (code, said) == (0, "") and "from point 1" in out
+    assert digests(tmp_path / "1") == digests(blobs)
+    words = ("check", tmp_path / "1.fs", "--blob-dir", tmp_path / "1")
+    assert "0 without a recorded length" in run(*words)[1]
+    code, _, said = run("restore", repository, tmp_path / "2.fs")
+    assert code == 0 and "7 blobs are in the backup, and were not restored" in said

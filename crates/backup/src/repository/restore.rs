@@ -5,6 +5,7 @@ use zodium_types::{Oid, Tid};
 
 use super::chunk_store::tid_of;
 use super::items::{Item, Items};
+use super::later_blobs::LaterBlobs;
 use super::moments::check_moment;
 use super::opened::Repository;
 use super::point::{Point, chunks_of, newest, points};
@@ -29,6 +30,15 @@ pub trait BlobTarget {
 pub type ReadBlob<'r> =
     dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), BackupError>) -> Result<u64, BackupError> + 'r;
 
+/// What was restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Transactions.
+    pub transactions: u64,
+    /// Blobs of the backup that were left out, as there was no target for them.
+    pub blobs_left_out: u64,
+}
+
 /// The point that [`restore`] restores from: the first one that has transaction `at`, or else the
 /// last one.
 ///
@@ -48,8 +58,8 @@ pub fn restored_point(repository: &Repository, at: Option<Tid>) -> Result<Point,
 }
 
 /// Restores what was there after transaction `at`, or else all of `point`, which is the
-/// [`restored_point`] of `at`. Blobs come before their transactions. Gives the number of
-/// transactions.
+/// [`restored_point`] of `at`. Blobs come before their transactions. Those that the point lacks are
+/// taken from later points.
 ///
 /// # Errors
 /// `Damaged`; those of the targets.
@@ -60,31 +70,39 @@ pub fn restore(
     target: &mut dyn RestoreTarget,
     blobs: Option<&dyn BlobTarget>,
     progress: &dyn Fn(u64, u64),
-) -> Result<u64, BackupError> {
+) -> Result<Restored, BackupError> {
     let store = repository.store();
     let until = at.unwrap_or(Tid::MAX);
-    let (mut transactions, mut done) = (0, 0);
+    let later = match blobs {
+        Some(_) => LaterBlobs::read(repository, point, until)?,
+        None => LaterBlobs::default(),
+    };
+    let (mut restored, mut done) = (Restored::default(), 0);
     for chunk in chunks_of(repository, point)? {
         if tid_of(&chunk.first) > until {
             break;
         }
-        if let Some(target) = blobs {
-            for blob in &chunk.blobs {
-                let (oid, tid) = blob.place();
-                if tid <= until {
+        let content = chunk.content(&store)?;
+        let listed = later.with_those_of(&chunk, &content);
+        let listed = listed.iter().filter(|blob| blob.place().1 <= until);
+        match blobs {
+            None => restored.blobs_left_out += listed.count() as u64,
+            Some(target) => {
+                for blob in listed {
+                    let (oid, tid) = blob.place();
                     target.put(oid, tid, &mut |visit| blob.read(&store, visit))?;
                 }
             }
         }
-        let content = chunk.content(&store)?;
-        transactions += apply(&content, until, target).map_err(|error| match error {
+        let applied = apply(&content, until, target).map_err(|error| match error {
             None => BackupError::damaged(store.path(&chunk.hash), "it has no items"),
             Some(error) => error,
-        })?;
+        });
+        restored.transactions += applied?;
         done += chunk.bytes;
         progress(done, point.bytes);
     }
-    Ok(transactions)
+    Ok(restored)
 }
 
 /// Applies the items of a chunk; the number of its transactions. `None` for bytes that are no

@@ -1,14 +1,17 @@
 //! Blobs that only a later point has, as of a first backup without their directory.
 
+use std::cell::RefCell;
 use std::io;
 
 use zodium_backup::BackupError;
 use zodium_backup::places::Place;
-use zodium_backup::repository::{Backup, BlobSource, Source, backup, verify};
+use zodium_backup::repository::{
+    Backup, BlobSource, BlobTarget, ReadBlob, Restored, Source, backup, verify,
+};
 use zodium_memorystorage::MemoryStorage;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
-use crate::memory::{Memory, repository, source, write};
+use crate::memory::{Memory, repository, restored_with, source, write};
 
 /// Each record is of a blob with the same data.
 struct SameData(&'static [u8]);
@@ -52,4 +55,54 @@ fn a_lost_object_of_a_blob_is_found_beside_a_content_of_an_earlier_point() {
         memory.put(&object, bytes).unwrap();
     }
     verify(&repository, false).unwrap();
+}
+
+/// The blobs that a restore has put.
+#[derive(Default)]
+struct Put(RefCell<Vec<(Oid, Tid, Vec<u8>)>>);
+
+impl BlobTarget for Put {
+    fn put(&self, oid: Oid, tid: Tid, read: &mut ReadBlob<'_>) -> Result<(), BackupError> {
+        let mut data = Vec::new();
+        read(&mut |piece| {
+            data.extend_from_slice(piece);
+            Ok(())
+        })?;
+        self.0.borrow_mut().push((oid, tid, data));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_blob_that_a_point_lacks_is_taken_from_a_later_one() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    let tids = [1, 2, 3].map(|number| Tid(number << 20));
+    let commit = |tid, oid| {
+        write(&storage, tid, TransactionStatus::Normal, &[(Oid(oid), b"N.".to_vec())]);
+    };
+    let blobs = SameData(b"data of a blob");
+    let with_blobs = || full(Source { blobs: &blobs, ..source(&storage) });
+    commit(tids[0], 1);
+    backup(&repository, &full(source(&storage))).unwrap();
+    commit(tids[1], 2);
+    commit(tids[2], 1);
+    backup(&repository, &with_blobs()).unwrap();
+    // Of another history: a transaction of the same tid without that object.
+    let other = MemoryStorage::new();
+    write(&other, tids[0], TransactionStatus::Normal, &[(Oid(7), b"N.".to_vec())]);
+    write(&other, tids[2], TransactionStatus::Normal, &[(Oid(1), b"N.".to_vec())]);
+    backup(&repository, &full(Source { blobs: &blobs, ..source(&other) })).unwrap();
+    for (at, expected) in [(tids[0], 1), (tids[1], 2), (tids[2], 3)] {
+        let put = Put::default();
+        let done = restored_with(&repository, Some(at), Some(&put));
+        let (transactions, blobs_left_out) = (expected as u64, 0);
+        assert_eq!(done, Restored { transactions, blobs_left_out });
+        let expected: Vec<_> = [(1, tids[0]), (2, tids[1]), (1, tids[2])][..expected]
+            .iter()
+            .map(|(oid, tid)| (Oid(*oid), *tid, blobs.0.to_vec()))
+            .collect();
+        assert_eq!(put.0.into_inner(), expected, "{at}");
+    }
+    assert_eq!(restored_with(&repository, Some(tids[2]), None).blobs_left_out, 3);
 }

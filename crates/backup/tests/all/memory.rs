@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use zodium_backup::BackupError;
 use zodium_backup::places::{Claim, Listed, Place};
 use zodium_backup::repository::{
-    Backup, BlobSource, Key, Repository, RestoreTarget, Source, restore, restored_point,
+    Backup, BlobSource, BlobTarget, Key, Repository, RestoreTarget, Restored, Source, restore,
+    restored_point,
 };
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{Applier, LogItem, Read, Write};
@@ -163,11 +164,30 @@ impl RestoreTarget for Target<'_> {
 
 pub(crate) fn restored(repository: &Repository, at: Option<Tid>) -> Vec<String> {
     let storage = MemoryStorage::new();
-    let mut target = Target(Applier::new(&storage as &dyn Write));
-    let point = restored_point(repository, at).unwrap();
-    restore(repository, &point, at, &mut target, None, &|_, _| ()).unwrap();
-    target.0.finish().unwrap();
+    restore_to(&storage, repository, at, None);
     log(&storage, Tid::MAX)
+}
+
+/// What a restore with these blobs has done.
+pub(crate) fn restored_with(
+    repository: &Repository,
+    at: Option<Tid>,
+    blobs: Option<&dyn BlobTarget>,
+) -> Restored {
+    restore_to(&MemoryStorage::new(), repository, at, blobs)
+}
+
+fn restore_to(
+    storage: &MemoryStorage,
+    repository: &Repository,
+    at: Option<Tid>,
+    blobs: Option<&dyn BlobTarget>,
+) -> Restored {
+    let mut target = Target(Applier::new(storage as &dyn Write));
+    let point = restored_point(repository, at).unwrap();
+    let restored = restore(repository, &point, at, &mut target, blobs, &|_, _| ()).unwrap();
+    target.0.finish().unwrap();
+    restored
 }
 
 /// The log of a storage as text.

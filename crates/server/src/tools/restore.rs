@@ -1,5 +1,6 @@
 //! `zodium restore`.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,14 +13,16 @@ use rustix::fs::{Advice, fadvise};
 use serde_json::json;
 use zodium_backup::BackupError;
 use zodium_backup::repository::{
-    BlobTarget, Point, Repository, RestoreTarget, is_repository, restore, restored_point,
+    BlobTarget, Point, Repository, RestoreTarget, Restored, is_repository, restore, restored_point,
 };
 use zodium_backup::repozo::{self, Date};
-use zodium_storage::LogItem;
+use zodium_storage::{LogItem, StorageError};
+use zodium_tools::classes::is_blob;
 use zodium_tools::load::{LocalRestore, Restore};
 use zodium_tools::{ToolError, parse_tid};
 use zodium_types::{Oid, Tid};
 
+use super::DIFFERENT;
 use super::blob_part::BlobPart;
 use super::blobs::BlobFolder;
 use super::open::{OpenArguments, Writable};
@@ -28,6 +31,7 @@ use super::part::Part;
 use super::repositories::{RepositoryArguments, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
+use crate::streams::complain;
 
 /// More than the time between two tids, in nanoseconds.
 const TID_NANOS: i128 = 100;
@@ -102,7 +106,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
             return Err(error);
         }
     };
-    let (transactions, last) = match write(options, &repository, (&point, at), &part.name) {
+    let done = match write(options, &repository, (&point, at), &part.name) {
         Ok(written) => {
             // A storage that is there has its blobs.
             blobs.map_or(Ok(()), BlobPart::finish)?;
@@ -115,29 +119,57 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
             return Err(error);
         }
     };
-    let mut output = Output::new()?;
+    report(options, &point, &done)
+}
+
+/// What was written.
+struct Written {
+    restored: Restored,
+    last: Tid,
+    /// Records of blobs that no point has.
+    missing_blobs: u64,
+}
+
+/// Prints what was restored.
+fn report(options: &RestoreOptions, point: &Point, done: &Written) -> Result<ExitCode> {
+    let Written { restored: Restored { transactions, blobs_left_out }, last, missing_blobs } = done;
+    let (mut output, number) = (Output::new()?, point.number);
     match options.json {
         true => output.line(json!({
-            "point": point.number,
+            "point": number,
             "transactions": transactions,
             "last": last.to_string(),
+            "blobs_left_out": blobs_left_out,
+            "missing_blobs": missing_blobs,
         }))?,
         false => output.line(format_args!(
-            "restored {transactions} transactions up to {last}, from point {}",
-            point.number
+            "restored {transactions} transactions up to {last}, from point {number}"
         ))?,
     }
     output.flush()?;
+    if *blobs_left_out > 0 {
+        complain!(
+            "zodium: {blobs_left_out} blobs are in the backup, and were not restored: see \
+             --blob-dir"
+        );
+    }
+    if *missing_blobs > 0 {
+        complain!(
+            "zodium: {missing_blobs} blobs are neither in point {number} nor in a later one, and \
+             were not restored: was the backup made without --blob-dir?"
+        );
+        return Ok(ExitCode::from(DIFFERENT));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Restores into a new storage; the number of transactions, and the last one.
+/// Restores into a new storage.
 fn write(
     options: &RestoreOptions,
     repository: &Repository,
     (point, at): (&Point, Option<Tid>),
     name: &StorageName,
-) -> Result<(u64, Tid)> {
+) -> Result<Written> {
     if point.python_2 {
         name.begin_for_python_2()?;
     }
@@ -147,10 +179,12 @@ fn write(
     let folder = options.blob_dir.as_deref().map(BlobFolder::open).transpose()?;
     let progress = Progress::new(format!("restoring {}", options.output));
     let target = LocalRestore::new(&*storage);
-    let mut target = Target { target, cached: Cached::of(name), bytes: 0 };
+    let expected = ExpectedBlobs { folder: folder.as_ref(), ..ExpectedBlobs::default() };
+    let mut target = Target { target, cached: Cached::of(name), bytes: 0, expected };
     let blobs = folder.as_ref().map(|folder| folder as &dyn BlobTarget);
     let report = |done, total| progress.report(done, total);
     let restored = restore(repository, point, at, &mut target, blobs, &report);
+    let missing_blobs = target.expected.missing;
     let finished = match &restored {
         Ok(_) => Box::new(target.target).finish(),
         Err(_) => Ok(Tid::ZERO),
@@ -159,10 +193,10 @@ fn write(
         folder.finish();
     }
     let closed = storage.close();
-    let transactions = restored?;
+    let restored = restored?;
     let last = finished?;
     closed?;
-    Ok((transactions, last))
+    Ok(Written { restored, last, missing_blobs })
 }
 
 /// Writes what is restored into a storage of this process.
@@ -171,10 +205,52 @@ struct Target<'s> {
     cached: Option<Cached>,
     /// Bytes of data since pages were dropped last.
     bytes: usize,
+    expected: ExpectedBlobs<'s>,
+}
+
+/// The blobs that the restored records are of.
+#[derive(Default)]
+struct ExpectedBlobs<'f> {
+    /// Where they are; `None` if they are not restored.
+    folder: Option<&'f BlobFolder>,
+    /// The current transaction.
+    tid: Tid,
+    /// Records of blobs: a later one may have the same data as one of them.
+    records: HashSet<(Oid, Tid)>,
+    /// Those whose blobs are not there.
+    missing: u64,
+}
+
+impl ExpectedBlobs<'_> {
+    fn note(&mut self, item: &LogItem<'_>) -> Result<(), BackupError> {
+        match item {
+            _ if self.folder.is_none() => {}
+            LogItem::Transaction { tid, .. } => self.tid = *tid,
+            LogItem::Record { oid, data: Some(data), .. } if is_blob(data) => self.expect(*oid)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_same(&mut self, oid: Oid, earlier: Tid) -> Result<(), BackupError> {
+        match self.records.contains(&(oid, earlier)) {
+            true => self.expect(oid),
+            false => Ok(()),
+        }
+    }
+
+    fn expect(&mut self, oid: Oid) -> Result<(), BackupError> {
+        let Some(folder) = self.folder else { return Ok(()) };
+        self.records.insert((oid, self.tid));
+        let is_there = folder.has(oid, self.tid).map_err(StorageError::from)?;
+        self.missing += u64::from(!is_there);
+        Ok(())
+    }
 }
 
 impl RestoreTarget for Target<'_> {
     fn apply(&mut self, item: LogItem<'_>) -> Result<(), BackupError> {
+        self.expected.note(&item)?;
         if let LogItem::Record { data: Some(data), .. } = &item {
             self.bytes += data.len();
         }
@@ -186,6 +262,7 @@ impl RestoreTarget for Target<'_> {
     }
 
     fn apply_same(&mut self, oid: Oid, earlier: Tid) -> Result<(), BackupError> {
+        self.expected.note_same(oid, earlier)?;
         self.target.apply_copy(oid, earlier).map_err(failed)
     }
 }
