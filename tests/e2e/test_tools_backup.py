@@ -563,3 +563,33 @@ def test_blobs_of_a_later_point_are_restored(run, many, tmp_path):
     assert "0 without a recorded length" in run(*words)[1]
     code, _, said = run("restore", repository, tmp_path / "2.fs")
     assert code == 0 and "7 blobs are in the backup, and were not restored" in said
+
+
+def test_errors_say_what_to_do(run, path, tmp_path, start_server):
+    repository, folder = tmp_path / "backups", tmp_path / "repozo"
+    assert run("backup", path, repository)[0] == 0
+    assert run("backup", "--format", "repozo", path, folder)[0] == 0
+    missing = tmp_path / "missing.fs"
+    for words in (("check", missing), ("backup", missing, repository), ("info", missing)):
+        code, _, said = run(*words)
+        assert code == 2 and said == f"zodium: {missing}: there is no such file\n", words
+    for said_first, *words in (
+        ("exists already: name a new file", "recover", path, path),
+        ("nodir: there is no such directory", "restore", repository, tmp_path / "nodir" / "x.fs"),
+        ("pack takes a server or a data file", "pack", f"sqlite://{tmp_path}/neo.sqlite"),
+        ("a repozo folder", "prune", folder, "--keep-last", 1),
+        ("--blob-data needs --blob-dir", "check", path, "--blob-data"),
+    ):
+        code, _, said = run(*words)
+        assert code != 0 and said_first in said, said
+    path.with_suffix(".fs.zodium-checksums").unlink(missing_ok=True)
+    out = run("check", path, "--write-checksums")[1]
+    assert out.splitlines()[-1] == f"{path}: the missing checksums were written"
+    assert len(run("check", path, "--write-checksums")[1].splitlines()) == 1
+
+
+def test_blobs_of_a_server_without_their_directory_are_told(run, many, tmp_path, start_server):
+    path, _ = many
+    host, port = start_server(path).address
+    code, _, said = run("backup", f"zeo://{host}:{port}", tmp_path / "backups")
+    assert code == 2 and "objects are blobs: start the server with --blob-dir" in said

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
@@ -43,6 +43,10 @@ pub(crate) struct RecoverOptions {
 
 pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
     let lines = Lines::new();
+    if options.out.symlink_metadata().is_ok() {
+        let out = options.out.display();
+        return lines.failed(&anyhow!("{out} exists already: name a new file"));
+    }
     let progress = Progress::new(format!("recovering {}", options.file.display()));
     let outcome = zodium_filestorage::recover(
         &RealDisk,

@@ -166,6 +166,10 @@ impl Target {
             Err(_) => {}
         }
         match text.parse() {
+            _ if text.contains("://") => bail!(
+                "{text}: pack takes a server or a data file; serve a database, and pack its \
+                 server: HOST:PORT"
+            ),
             Ok(address @ Address::Tcp { .. }) => Ok(Target::Server(address)),
             Ok(Address::Unix(_)) => bail!("{text}: there is no such file or socket"),
             Err(_) => {
@@ -222,5 +226,7 @@ mod tests {
         let tcp = Address::Tcp { host: "db".to_owned(), port: 8100 };
         assert_eq!(Target::find("db:8100").unwrap(), Target::Server(tcp));
         assert!(Target::find("Data.fs that is not there").is_err());
+        let url = Target::find("sqlite:///data/neo.sqlite").unwrap_err().to_string();
+        assert!(url.contains("serve a database"), "{url}");
     }
 }

@@ -74,6 +74,10 @@ fn fetched(client: &Client, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>,
             Ok(Some(Box::new(file)))
         }
         Err(ClientError::Raised(exception)) if exception.name.contains("POSKeyError") => Ok(None),
+        Err(ClientError::Raised(exception)) if exception.name.contains("Unsupported") => {
+            let hint = "but objects are blobs: start the server with --blob-dir";
+            Err(StorageError::Io(format!("{exception}, {hint}").into()))
+        }
         Err(error) => Err(StorageError::Io(error.into())),
     }
 }

@@ -18,6 +18,7 @@ use zodium_filestorage::{
 use super::check_btrees::{check_btrees, unless_damaged};
 use super::check_log;
 use super::check_options::CheckOptions;
+use super::open::check_presence;
 use super::storage_name::StorageName;
 use crate::lines::Lines;
 use crate::progress::Progress;
@@ -46,6 +47,7 @@ pub(super) fn run(options: &CheckOptions) -> Result<ExitCode> {
 
 fn check_file(options: &CheckOptions, path: &Path) -> Result<ExitCode> {
     let lines = Lines::new();
+    check_presence(path)?;
     let directory = options.storage.how().blob_directory(options.blob_dir.as_deref())?;
     if options.blob_data && directory.is_none() {
         bail!("--blob-data needs --blob-dir: where the blobs of the file are");
@@ -91,6 +93,11 @@ fn check_file(options: &CheckOptions, path: &Path) -> Result<ExitCode> {
     lines.finish()?;
     if options.write_checksums && checked.damages == 0 && checked.uncovered > 0 {
         write_checksums(path)?;
+        if !options.json {
+            let lines = Lines::new();
+            lines.write(format_args!("{}: the missing checksums were written", path.display()));
+            lines.finish()?;
+        }
     }
     Ok(if checked.damages == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

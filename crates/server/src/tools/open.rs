@@ -132,6 +132,7 @@ impl OpenArguments {
     pub(super) fn read(&self, name: &StorageName) -> Result<Readable> {
         let storage: Arc<dyn Read> = match name {
             StorageName::File(path) => {
+                check_presence(path)?;
                 let file = Arc::new(read_file(path)?);
                 return Ok(Readable {
                     storage: Arc::<FileStorage>::clone(&file),
@@ -288,6 +289,14 @@ fn stored(storage: &StorageOptions) -> Result<StorageName> {
         StorageKind::Memory => {
             bail!("storage {} is in the memory of its server: give zeo://HOST:PORT", storage.name)
         }
+    }
+}
+
+/// Checks that a data file is there: what the system says of one that is not is no help.
+pub(super) fn check_presence(path: &Path) -> Result<()> {
+    match path.try_exists() {
+        Ok(false) => bail!("{}: there is no such file", path.display()),
+        _ => Ok(()),
     }
 }
 

@@ -40,6 +40,10 @@ impl Part {
             }
             _ => bail!("restore to a data file or to sqlite://PATH, and serve that"),
         };
+        let folder = folder_of(&output);
+        if !folder.is_dir() {
+            bail!("{}: there is no such directory", folder.display());
+        }
         let lock_path = with_suffix(&written, LOCK_SUFFIX);
         let cannot = || format!("cannot create {}", lock_path.display());
         let file = File::options().create(true).truncate(false).write(true).open(&lock_path);

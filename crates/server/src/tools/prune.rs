@@ -7,10 +7,11 @@ use bytesize::ByteSize;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use zodium_backup::repository::{KeepRules, Pruned, prune};
+use zodium_backup::repository::{KeepRules, Pruned, is_repository, prune};
+use zodium_backup::repozo::is_repozo;
 
 use super::output::Output;
-use super::repositories::RepositoryArguments;
+use super::repositories::{RepositoryArguments, folder_of};
 use crate::pack::days;
 
 const SECONDS_PER_DAY: f64 = 24.0 * 60.0 * 60.0;
@@ -54,6 +55,14 @@ pub(super) fn run(options: &PruneOptions) -> Result<ExitCode> {
     };
     if rules == KeepRules::default() {
         bail!("say what to keep: --keep-last, --keep-daily or --keep-within");
+    }
+    let folder = folder_of(&options.name);
+    if folder.is_some_and(|folder| is_repozo(folder) && !is_repository(folder)) {
+        bail!(
+            "{}: a repozo folder; prune is for our format. `zodium backup -F -k` makes a full \
+             backup there, and removes older ones",
+            options.name
+        );
     }
     let now = Timestamp::now().as_second();
     let repository = options.repository.open(&options.name)?;
