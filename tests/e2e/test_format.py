@@ -265,8 +265,9 @@ def test_an_intent_names_the_blobs_of_a_vote(folder, serve_blobs, wire):
     (upload,) = [name for name in own if name.suffix != ".intent"]
     assert upload.read_bytes() == b"not voted"
     assert all(re.fullmatch(r"zodium-[0-9a-f]{16}-[0-9a-f]+(\.intent)?", p.name) for p in own)
-    named = dict(own_files.intent(intent))
-    assert set(named) == {1, 2}
+    after, blobs_of_vote = own_files.intent(intent)
+    named = dict(blobs_of_vote)
+    assert (after, set(named)) == (u64(first), {1, 2})
     voted = {o: blobs.path_of(folder, p64(o), first).with_name(named[o]) for o in named}
     assert {o: path.read_bytes() for o, path in voted.items()} == {1: b"second", 2: b"other"}
     assert all(path.stat().st_mode & 0o222 == 0 for path in voted.values())

@@ -187,10 +187,13 @@ def blob_sums(path):
 
 
 def intent(path):
-    """[(oid, name)] of an intent."""
-    lines = path.read_text("ascii").split("\n")
+    """The tid before the vote of an intent, and its [(oid, name)]."""
+    head, *lines = path.read_text("ascii").split("\n")
     assert lines.pop() == ""
-    return [(int(oid, 16), name) for oid, name in (line.split(" ") for line in lines)]
+    word, after = head.split(" ")
+    assert word == "after"
+    blobs = [(int(oid, 16), name) for oid, name in (line.split(" ") for line in lines)]
+    return int(after, 16), blobs
 
 
 class Packed(NamedTuple):

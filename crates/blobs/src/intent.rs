@@ -2,12 +2,13 @@
 //!
 //! An intent is durable before any of its blobs leaves `tmp`. So the next opening finds every blob
 //! that a crash or a failing disk kept from being committed. It is in the folder of an object that
-//! an intent names, and the log has no record of the object by that transaction.
+//! an intent names, is later than the vote, and the log has no record of the object by that
+//! transaction. A log that ends before the vote is an older copy, which does not tell.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use tracing::info;
+use tracing::{info, warn};
 use zodium_disk::{Disk, EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
@@ -17,13 +18,18 @@ use crate::{BlobDirectory, BlobError};
 /// Ends the name of an intent.
 pub(crate) const INTENT_SUFFIX: &str = ".intent";
 
-/// Writes an intent: the oids of a transaction's blobs, and their names until the commit.
+/// Begins the line with the last transaction before the vote.
+const AFTER: &str = "after";
+
+/// Writes an intent: the last transaction of the log at the vote, the oids of the blobs, and their
+/// names until the commit.
 pub(crate) fn write<'a>(
     disk: &dyn Disk,
     path: &Path,
+    after: Tid,
     blobs: impl Iterator<Item = (Oid, &'a str)>,
 ) -> Result<(), BlobError> {
-    let mut text = String::new();
+    let mut text = format!("{AFTER} {after}\n");
     for (oid, name) in blobs {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{oid} {name}");
@@ -34,10 +40,20 @@ pub(crate) fn write<'a>(
         .map_err(|error| BlobError::writing(path, "write", text.len() as u64, error))
 }
 
-/// Parses an intent. A last line that a crash cut is left out: no blob was moved then.
+/// Its lines. A last one that a crash cut is left out: no blob was moved then.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'))
+}
+
+/// The last transaction before the vote; 0 if an intent does not say it.
+fn after(text: &str) -> Tid {
+    let line = lines(text).next().and_then(|line| line.strip_prefix(AFTER)?.strip_prefix(' '));
+    line.and_then(|tid| u64::from_str_radix(tid, 16).ok()).map_or(Tid::ZERO, Tid)
+}
+
+/// The oids and names of an intent.
 fn parse(text: &str) -> impl Iterator<Item = (Oid, &str)> {
-    let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-    lines.filter_map(|line| {
+    lines(text).filter_map(|line| {
         let (oid, name) = line.split_once(' ')?;
         let oid = Oid(u64::from_str_radix(oid, 16).ok()?);
         (name.starts_with(OUR_PREFIX) && !name.contains('/')).then_some((oid, name))
@@ -52,8 +68,9 @@ pub trait CommittedRecords {
 }
 
 impl BlobDirectory {
-    /// Removes what a crash left: blobs without records, and temporary files.
-    pub fn clean_up(&self, log: &dyn CommittedRecords) -> Result<(), BlobError> {
+    /// Removes what a crash left: blobs without records, and temporary files. `last` is the last
+    /// transaction of the log.
+    pub fn clean_up(&self, log: &dyn CommittedRecords, last: Tid) -> Result<(), BlobError> {
         let temporary = self.path.join(TEMPORARY_FOLDER);
         let mut names = Vec::new();
         for entry in self.list(&temporary)? {
@@ -70,8 +87,14 @@ impl BlobDirectory {
         for name in intents {
             let path = temporary.join(name);
             let text = self.read_text(&path)?;
+            let after = after(&text);
+            if last < after {
+                warn!(intent = %path.display(), %last, voted_after = %after,
+                    "the data file is older than these blobs, which stay: is it the right one?");
+                continue;
+            }
             for (oid, staged) in parse(&text) {
-                self.take_back(oid, staged, log)?;
+                self.take_back(oid, staged, after, log)?;
             }
             self.remove(&path)?;
         }
@@ -85,6 +108,7 @@ impl BlobDirectory {
         &self,
         oid: Oid,
         staged: &str,
+        after: Tid,
         log: &dyn CommittedRecords,
     ) -> Result<(), BlobError> {
         let folder = self.folder_of(oid);
@@ -97,7 +121,7 @@ impl BlobDirectory {
             let Some(name) = entry.name.to_str() else { continue };
             // An unreadable record may be this one: then its blob stays.
             let is_uncommitted = layout::tid_of_name(name)
-                .is_some_and(|tid| log.has_written(oid, tid) == Some(false));
+                .is_some_and(|tid| tid > after && log.has_written(oid, tid) == Some(false));
             if is_uncommitted {
                 info!(%oid, file = name, "removing the blob of what was not committed");
             }
@@ -122,5 +146,9 @@ mod tests {
         let text = "0000000000000001 zodium-a\n0000000000000002 ../x\nzz zodium-b\n\
             0000000000000003 zodium-c/../d\n0000000000000004 zodium-";
         assert_eq!(parse(text).collect::<Vec<_>>(), [(Oid(1), "zodium-a")]);
+        assert_eq!(after(text), Tid::ZERO);
+        let text = "after 00000000000000ff\n0000000000000001 zodium-a\n";
+        assert_eq!(parse(text).collect::<Vec<_>>(), [(Oid(1), "zodium-a")]);
+        assert_eq!(after(text), Tid(255));
     }
 }

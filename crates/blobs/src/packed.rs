@@ -261,7 +261,7 @@ mod tests {
             let (oid, tid) = (Oid(1), Tid(1));
             let mut blob = directory.temporary().unwrap();
             blob.append(b"content").unwrap();
-            let mut staged = directory.stage(&[(oid, NewBlob::Sent(&blob))]).unwrap();
+            let mut staged = directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(&blob))]).unwrap();
             staged.commit(tid).unwrap();
             staged.keep();
             let revisions = vec![(oid, tid)];

@@ -64,15 +64,24 @@ struct StagedBlob {
 
 impl BlobDirectory {
     /// Puts blobs into the folders of their objects, as the last step of a vote but the space in
-    /// the log. Blocking, for as long as it takes to sync them. Each object may come once.
-    pub fn stage(&self, blobs: &[(Oid, NewBlob<'_>)]) -> Result<StagedBlobs, BlobError> {
-        let staged = self.space.noting(self.stage_all(blobs))?;
+    /// the log, whose last transaction is `after`. Blocking, for as long as it takes to sync them.
+    /// Each object may come once.
+    pub fn stage(
+        &self,
+        after: Tid,
+        blobs: &[(Oid, NewBlob<'_>)],
+    ) -> Result<StagedBlobs, BlobError> {
+        let staged = self.space.noting(self.stage_all(after, blobs))?;
         let bytes = blobs.iter().map(|(_, blob)| blob.bytes()).sum();
         self.space.note_granted(&self.path, bytes, false);
         Ok(staged)
     }
 
-    fn stage_all(&self, blobs: &[(Oid, NewBlob<'_>)]) -> Result<StagedBlobs, BlobError> {
+    fn stage_all(
+        &self,
+        after: Tid,
+        blobs: &[(Oid, NewBlob<'_>)],
+    ) -> Result<StagedBlobs, BlobError> {
         self.check_writable()?;
         for (_, blob) in blobs {
             if let NewBlob::Sent(blob) = blob {
@@ -94,7 +103,7 @@ impl BlobDirectory {
             is_left: false,
         };
         let lines = names.iter().map(|(oid, name)| (*oid, name.as_str()));
-        intent::write(self.disk.as_ref(), &staged.intent, lines)?;
+        intent::write(self.disk.as_ref(), &staged.intent, after, lines)?;
         for ((oid, blob), (_, name)) in blobs.iter().zip(&names) {
             let path = self.folder_of(*oid).join(name);
             let file = match blob {

@@ -61,5 +61,6 @@ pub(crate) fn stage_blobs(
     if blobs.is_empty() {
         return Ok(None);
     }
-    Ok(Some(directory.stage(&blobs.into_iter().collect::<Vec<_>>())?))
+    let blobs: Vec<_> = blobs.into_iter().collect();
+    Ok(Some(directory.stage(store.last_tid(), &blobs)?))
 }

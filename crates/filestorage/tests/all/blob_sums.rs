@@ -60,7 +60,7 @@ fn commit_blobs(storage: &FileStorage, disk: &MemoryDisk, tid: Tid, new: &[(u64,
         (New::SameAs(tid), _) => (Oid(*oid), NewBlob::SameAs(*tid)),
         (_, sent) => (Oid(*oid), NewBlob::Sent(sent.as_ref().unwrap())),
     });
-    let mut staged = directory.stage(&blobs.collect::<Vec<_>>()).unwrap();
+    let mut staged = directory.stage(Tid::ZERO, &blobs.collect::<Vec<_>>()).unwrap();
     staged.commit(tid).unwrap();
     let records: Vec<_> = new.iter().map(|(oid, _)| (*oid, RECORD)).collect();
     commit(storage, stores(tid, &records)).unwrap();
@@ -191,7 +191,7 @@ fn a_blob_of_another_length_is_an_error_that_names_it_and_all_others_load() {
                 assert_eq!(load(directory, *other, tid(*of)).unwrap(), *data);
             }
             // An undo must not bring it back.
-            directory.stage(&[(Oid(oid), NewBlob::SameAs(tid(number)))]).unwrap_err();
+            directory.stage(Tid::ZERO, &[(Oid(oid), NewBlob::SameAs(tid(number)))]).unwrap_err();
             let (found, blobs) = check(&disk, false);
             let [damage] = &found[..] else { panic!("{found:?}") };
             assert_eq!(damage.kind, DamageKind::BlobLength);
@@ -268,7 +268,7 @@ fn sums_that_cannot_be_written_fail_no_commit_and_are_told_once() {
             let directory = storage.blobs().unwrap();
             let mut blob = directory.temporary().unwrap();
             blob.append(b"unrecorded").unwrap();
-            let mut staged = directory.stage(&[(Oid(1), NewBlob::Sent(&blob))]).unwrap();
+            let mut staged = directory.stage(Tid::ZERO, &[(Oid(1), NewBlob::Sent(&blob))]).unwrap();
             staged.commit(tid(number)).unwrap();
             commit(&storage, stores(tid(number), &[(1, RECORD)])).unwrap();
             disk.fail(Operation::Write, 1, ErrorKind::StorageFull);
@@ -304,7 +304,7 @@ fn a_crash_before_a_blob_is_recorded_leaves_nothing_recorded_of_its_tid() {
     let directory = storage.blobs().unwrap();
     let mut blob = directory.temporary().unwrap();
     blob.append(b"of another history").unwrap();
-    let mut staged = directory.stage(&[(Oid(1), NewBlob::Sent(&blob))]).unwrap();
+    let mut staged = directory.stage(Tid::ZERO, &[(Oid(1), NewBlob::Sent(&blob))]).unwrap();
     staged.commit(tid(1)).unwrap();
     commit(&storage, stores(tid(1), &[(1, RECORD)])).unwrap();
     for crashed in [disk.after_kill(), disk.after_power_cut()] {

@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{commit, copied_body, data_file, data_of, stores, tid, transaction};
+use crate::support::{
+    commit, copied_body, data_file, data_of, overwrite, stores, tid, transaction,
+};
 use bytes::Bytes;
 use zodium_blobs::{NewBlob, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
@@ -34,10 +36,14 @@ fn disk() -> MemoryDisk {
 }
 
 fn stage(storage: &FileStorage) -> StagedBlobs {
+    stage_after(storage, Tid::ZERO)
+}
+
+fn stage_after(storage: &FileStorage, after: Tid) -> StagedBlobs {
     let blobs = storage.blobs().unwrap();
     let mut sent = blobs.temporary().unwrap();
     sent.append(b"large").unwrap();
-    blobs.stage(&[(OID, NewBlob::Sent(&sent))]).unwrap()
+    blobs.stage(after, &[(OID, NewBlob::Sent(&sent))]).unwrap()
 }
 
 fn intents(disk: &MemoryDisk) -> usize {
@@ -64,6 +70,31 @@ fn a_blob_that_the_log_has_stays() {
     drop(open(disk.clone()));
     assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
     assert_eq!(intents(&disk), 0);
+}
+
+/// A vote was under way when the server was killed; then somebody looked at an older copy.
+#[test]
+fn blobs_that_are_later_than_an_older_data_file_stay() {
+    let disk = disk();
+    let storage = open(disk.clone());
+    let mut older = Vec::new();
+    for number in [1, 2] {
+        let mut staged = stage_after(&storage, tid(number - 1));
+        staged.commit(tid(number)).unwrap();
+        commit(&storage, stores(tid(number), &[(OID.0, RECORD)])).unwrap();
+        staged.keep();
+        older = if number == 1 { data_of(&disk) } else { older };
+    }
+    stage_after(&storage, tid(2)).leave();
+    let path = storage.blobs().unwrap().path_of(OID, tid(2));
+    drop(storage);
+    let newer = data_of(&disk);
+    for (data, intents_left) in [(&older, 1), (&newer, 0)] {
+        overwrite(&disk, data_file(), data);
+        drop(open(disk.clone()));
+        assert_eq!(disk.bytes(&path).as_deref(), Some(&b"large"[..]));
+        assert_eq!(intents(&disk), intents_left);
+    }
 }
 
 #[test]

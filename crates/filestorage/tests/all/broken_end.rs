@@ -352,7 +352,7 @@ fn commit_last(storage: &FileStorage, kind: Kind, model: &Model) {
     let blobs = storage.blobs().unwrap();
     let mut sent = blobs.temporary().unwrap();
     sent.append(b"large").unwrap();
-    let mut staged = blobs.stage(&[(BLOB_OID, NewBlob::Sent(&sent))]).unwrap();
+    let mut staged = blobs.stage(Tid::ZERO, &[(BLOB_OID, NewBlob::Sent(&sent))]).unwrap();
     staged.commit(tid).unwrap();
     commit(storage, (tid, new)).unwrap();
     staged.keep();

@@ -138,7 +138,7 @@ impl BlobFolder {
             unrecorded.record(&self.directory);
             unrecorded.tid = tid;
         }
-        let mut staged = self.directory.stage(&[(oid, NewBlob::Sent(blob))])?;
+        let mut staged = self.directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(blob))])?;
         staged.commit(tid)?;
         unrecorded.blobs.extend(staged.keep_unrecorded());
         Ok(())
