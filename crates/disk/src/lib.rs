@@ -100,9 +100,9 @@ pub struct FileStatus {
 
 /// A file system: opens, renames and removes files by path.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// A number of the last start of the system, which keeps the bytes of files in memory until they
-    /// are synced. A power cut is followed by another one, the end of a process is not. `None` if it
-    /// is not known; never 0.
+    /// A number of the last start of the system, which keeps the bytes of files in memory until
+    /// they are synced. A power cut is followed by another one, the end of a process is not. `None`
+    /// if it is not known; never 0.
     fn boot(&self) -> Option<u64>;
 
     /// Opens a file.

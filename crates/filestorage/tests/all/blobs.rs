@@ -72,7 +72,7 @@ fn a_blob_that_the_log_has_stays() {
     assert_eq!(intents(&disk), 0);
 }
 
-/// A vote was under way when the server was killed; then somebody looked at an older copy.
+/// A vote was under way when the server was killed; then the operator looked at an older copy.
 #[test]
 fn blobs_that_are_later_than_an_older_data_file_stay() {
     let disk = disk();

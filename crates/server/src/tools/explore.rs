@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
 use zodium_client::{Client, ClientError, Options, TransactionOptions};
 use zodium_explorer::{Explorer, ExplorerOptions, Hosts, Undo};
 use zodium_http::{HttpServer, Listener};
@@ -66,8 +67,9 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     let explorer = Explorer::new(ExplorerOptions { storage, name: shown.clone(), hosts, undo });
     let server = HttpServer::start(listener, "explorer", Arc::new(explorer));
     let server = server.with_context(|| format!("cannot serve pages on {address}"))?;
+    let mut end = End::catch()?;
     announce(&shown, bound, options.json);
-    wait_for_the_end()?;
+    end.wait();
     drop(server);
     Ok(ExitCode::SUCCESS)
 }
@@ -103,13 +105,24 @@ fn host_of(address: &Address) -> &str {
     }
 }
 
-fn wait_for_the_end() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut signals = Signals::catch().context("cannot catch signals")?;
-        while !matches!(signals.next().await, Wish::End(_)) {}
-        Ok(())
-    })
+/// The signal that ends the process.
+struct End {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl End {
+    fn catch() -> Result<End> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let signals = runtime.block_on(async { Signals::catch().context("cannot catch signals") });
+        Ok(End { runtime, signals: signals? })
+    }
+
+    /// Waits for it.
+    fn wait(&mut self) {
+        let End { runtime, signals } = self;
+        runtime.block_on(async { while !matches!(signals.next().await, Wish::End(_)) {} });
+    }
 }
 
 /// Undoes transactions through a server.
