@@ -49,7 +49,7 @@ SAY := @printf '\n== %s\n'
 .PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom miri tsan shared-lines deep-queue bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
 
 help: ## Show what can be asked for
-	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: build ## Build, and serve DATA (var/Data.fs) on ADDRESS (127.0.0.1:8100)
 	@mkdir -p $(dir $(DATA))
