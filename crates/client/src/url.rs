@@ -19,6 +19,9 @@ pub(crate) enum Place {
     File(PathBuf),
 }
 
+/// The port of hosts in URLs `zodium://` without one, as in the Python package.
+const PORT: u16 = 8100;
+
 /// Paths of certificates and keys in a URL.
 #[derive(Default)]
 struct TlsParts {
@@ -32,7 +35,8 @@ struct TlsParts {
 impl Options {
     /// Parses a URL into options, which can be changed before use.
     ///
-    /// The form is `zeo://HOST:PORT/STORAGE?PARAMETERS`; the scheme `zodium` means the same.
+    /// The form is `zeo://HOST:PORT/STORAGE?PARAMETERS`; the scheme `zodium` means the same, with
+    /// port 8100 for hosts that have none.
     /// Several servers are separated by commas, and `zeo:///path/to/socket` is a Unix socket.
     /// `/STORAGE` can be left out, or be the parameter `storage`. Further parameters:
     ///
@@ -82,7 +86,8 @@ impl Place {
             }
             "zeo" | "zodium" => {
                 let rest = rest.strip_prefix("//").ok_or_else(|| wrong("// is missing"))?;
-                let mut options = server(rest).map_err(|what| wrong(&what))?;
+                let port = (scheme == "zodium").then_some(PORT);
+                let mut options = server(rest, port).map_err(|what| wrong(&what))?;
                 parameters(&mut options, query).map_err(|what| wrong(&what))?;
                 Ok(Place::Server(Box::new(options)))
             }
@@ -91,18 +96,16 @@ impl Place {
     }
 }
 
-/// Parses the part before the parameters.
-fn server(rest: &str) -> Result<Options, String> {
+/// Parses the part before the parameters. `port` is that of hosts without one.
+fn server(rest: &str, port: Option<u16>) -> Result<Options, String> {
     if rest.starts_with('/') {
         return Ok(Options::new(Address::Unix(PathBuf::from(decoded(rest).into_owned()))));
     }
     let (hosts, storage) = rest.split_once('/').unwrap_or((rest, ""));
     let mut addresses = Vec::new();
     for host in hosts.split(',') {
-        if !host.contains(':') || host.ends_with(']') {
-            return Err(format!("{host:?} has no port"));
-        }
-        addresses.push(host.parse::<Address>().map_err(|error| error.to_string())?);
+        let given = with_port(host, port)?;
+        addresses.push(given.parse::<Address>().map_err(|error| error.to_string())?);
     }
     let first = addresses.first().cloned().ok_or("it names no server")?;
     let mut options = Options { addresses, ..Options::new(first) };
@@ -110,6 +113,16 @@ fn server(rest: &str) -> Result<Options, String> {
         options.storage = decoded(storage).into_owned();
     }
     Ok(options)
+}
+
+fn with_port(host: &str, port: Option<u16>) -> Result<Cow<'_, str>, String> {
+    if host.contains(':') && !host.ends_with(']') {
+        return Ok(Cow::Borrowed(host));
+    }
+    // A number would be taken for a host, though it is meant as a port.
+    let is_host = !host.is_empty() && !host.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port.filter(|_| is_host).ok_or_else(|| format!("{host:?} has no port"))?;
+    Ok(Cow::Owned(format!("{host}:{port}")))
 }
 
 fn parameters(options: &mut Options, query: &str) -> Result<(), String> {
@@ -207,6 +220,14 @@ mod tests {
         assert_eq!(tcp.storage, "1");
         assert_eq!(options("zeo://a:1,[::1]:2/main%20one").storage, "main one");
         assert_eq!(options("zeo://a:1,[::1]:2").addresses[1], "[::1]:2".parse().unwrap());
+        for (url, address) in [
+            ("zodium://db.example/main", "db.example:8100"),
+            ("zodium://[::1]", "[::1]:8100"),
+            ("zodium://a:1,b", "a:1"),
+        ] {
+            assert_eq!(options(url).addresses[0], address.parse().unwrap(), "{url}");
+        }
+        assert_eq!(options("zodium://a:1,b").addresses[1], "b:8100".parse().unwrap());
         let unix = options("zeo:///run/zeo%20one.sock?storage=2");
         assert_eq!(unix.addresses, [Address::Unix("/run/zeo one.sock".into())]);
         assert_eq!(unix.storage, "2");
@@ -255,6 +276,8 @@ mod tests {
             ("zeo:a:1", "// is missing"),
             ("zeo://a", "no port"),
             ("zeo://[::1]", "no port"),
+            ("zodium://", "no port"),
+            ("zodium://8100/main", "no port"),
             ("zeo://a:x", "not an address"),
             ("zeo://a:1?wait=perhaps", "wait is 1 or 0"),
             ("zeo://a:1?wait_timeout=-1", "number of seconds"),

@@ -156,6 +156,7 @@ mod tests {
             (folder.path().to_str().unwrap().to_owned(), "refused"),
         ] {
             assert_eq!(kind(&text), expected, "{text}");
+            ("zodium://localhost/main".to_owned(), "server"),
         }
     }
 }
