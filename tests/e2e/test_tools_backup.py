@@ -453,6 +453,17 @@ def test_a_repozo_folder_is_left_alone_while_the_clock_is_before_its_backups(run
     assert sorted(folder.iterdir()) == files
 
 
+def test_a_repository_does_not_take_backups_in_the_format_of_repozo(run, path, tmp_path):
+    repository = tmp_path / "repository"
+    assert run("backup", path, repository)[0] == 0
+    for asked in [(path, repository), ("--verify", repository)]:
+        code, out, said = run("backup", "--format", "repozo", *asked)
+        assert (code, out) == (2, "") and "give another folder" in said
+    code, _, said = run("backup", "--format", "repozo", path, "s3://bucket/folder")
+    assert code == 2 and "folders only" in said
+    assert run("backup", "--verify", repository)[0] == 0
+
+
 def test_blobs_that_are_not_there_are_told(run, tmp_path):
     path, blobs = tmp_path / "Data.fs", tmp_path / "blobs"
     database = ZODB.DB(FileStorage(str(path), blob_dir=str(blobs)))

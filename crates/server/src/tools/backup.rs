@@ -94,13 +94,26 @@ enum Format {
 
 impl Format {
     /// The folder, if it has repozo's format, or none yet and that one is asked for.
-    fn repozo_folder(repository: &str, asked: Format) -> Option<&Path> {
-        let folder = folder_of(repository)?;
-        let is_repozo = match repository::is_repository(folder) {
-            true => false,
-            false => repozo::is_repozo(folder) || asked == Format::Repozo,
+    fn repozo_folder(repository: &str, asked: Format) -> Result<Option<&Path>> {
+        let is_asked = asked == Format::Repozo;
+        let Some(folder) = folder_of(repository) else {
+            if is_asked {
+                bail!(
+                    "{repository}: repozo's format is for folders only: leave out --format repozo"
+                );
+            }
+            return Ok(None);
         };
-        is_repozo.then_some(folder)
+        if !repository::is_repository(folder) {
+            return Ok((is_asked || repozo::is_repozo(folder)).then_some(folder));
+        }
+        if is_asked {
+            bail!(
+                "{repository} is a repository in Zodium's own format: give another folder for \
+                 backups in repozo's, or leave out --format repozo"
+            );
+        }
+        Ok(None)
     }
 }
 
@@ -113,7 +126,7 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
         bail!("give the storage, and the folder of its backups");
     };
     let mut output = Output::new()?;
-    match Format::repozo_folder(repository, options.format) {
+    match Format::repozo_folder(repository, options.format)? {
         Some(_) if options.watch => {
             bail!("a repozo folder cannot follow a storage; use our format")
         }
@@ -247,7 +260,7 @@ fn open_file(
 fn verify(options: &BackupOptions) -> Result<ExitCode> {
     let [name] = &options.places[..] else { bail!("give the repository of the backups") };
     let mut output = Output::new()?;
-    if let Some(folder) = Format::repozo_folder(name, options.format) {
+    if let Some(folder) = Format::repozo_folder(name, options.format)? {
         let files = repozo::verify(folder, options.quick)?;
         match options.json {
             true => output.line(json!({ "whole": true, "files": files }))?,
