@@ -45,6 +45,27 @@ impl fmt::Display for FileChange {
     }
 }
 
+impl FileChange {
+    /// What is lost, and what to do. A file without its name is open here as it was written; one
+    /// that was changed in place is changed here too.
+    fn remedy(&self) -> &'static str {
+        match self {
+            FileChange::Removed | FileChange::Replaced => {
+                "The file with all acknowledged commits is still open here: before you stop this \
+                 process, save it"
+            }
+            FileChange::Length { written, found } if found < written => {
+                "Transactions behind the cut are lost from this file: keep a copy of it, run \
+                 `zodium check`, and put a backup in its place"
+            }
+            FileChange::Length { .. } => {
+                "What that program wrote over is lost from this file: keep a copy of it, run \
+                 `zodium check`, and put a backup in its place if there is damage"
+            }
+        }
+    }
+}
+
 fn holder(owner: Option<u32>) -> String {
     match owner {
         Some(pid) if pid == std::process::id() => "this process".to_owned(),
@@ -167,9 +188,8 @@ pub enum FileStorageError {
     /// Another program has changed the file since this storage wrote it.
     #[error(
         "{path}: {change}. Nothing is committed until it is again as this process wrote it. Stop \
-         the program that changed it. The file with all acknowledged commits is still open here: \
-         before you stop this process, save it (docs/operating.md, \"The file changed\")",
-        path = path.display()
+         the program that changed it. {remedy} (docs/operating.md, \"The file changed\")",
+        path = path.display(), remedy = change.remedy()
     )]
     Changed {
         /// The data file.
@@ -340,6 +360,27 @@ impl FileStorageError {
                 FileStorageError::Full { path: path.to_owned(), bytes }
             }
             _ => FileStorageError::io(path, operation, source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_file_is_said_to_be_whole_only_if_it_was_not_changed_in_place() {
+        let said =
+            |change| FileStorageError::Changed { path: "Data.fs".into(), change }.to_string();
+        for (change, lost) in [
+            (FileChange::Removed, None),
+            (FileChange::Replaced, None),
+            (FileChange::Length { written: 9, found: 8 }, Some("behind the cut are lost")),
+            (FileChange::Length { written: 8, found: 9 }, Some("wrote over is lost")),
+        ] {
+            let text = said(change);
+            assert_eq!(text.contains("all acknowledged commits is still open"), lost.is_none());
+            assert!(text.contains(lost.unwrap_or("save it (docs/operating.md")), "{text}");
         }
     }
 }
