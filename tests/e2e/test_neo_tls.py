@@ -1,4 +1,4 @@
-"""A node of ours whose certificates do not fit says so, and says it once."""
+"""A node of ours that cannot connect, or whose certificates do not fit, says so once."""
 
 import time
 
@@ -17,6 +17,19 @@ def files(folder, name):
     path = folder / f"{name}-ca.pem"
     path.write_bytes(authority.pem)
     return [str(path), *map(str, authority.issue("node").write(folder, name))]
+
+
+def test_a_storage_without_a_master_warns_once(tmp_path):
+    cluster = OwnCluster(tmp_path)
+    storage = cluster.storage_node(1)
+    try:
+        storage.start()
+        wait_for(lambda: "cannot connect" in storage.log(), "the warning")
+        time.sleep(3)
+        [line] = [line for line in storage.log().splitlines() if "cannot connect" in line]
+        assert "WARN" in line and cluster.masters in line and "refused" in line
+    finally:
+        storage.kill()
 
 
 def test_a_storage_with_certificates_of_another_authority_warns_once(tmp_path):

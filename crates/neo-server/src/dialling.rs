@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::warn;
 use zodium_neo::{Address, ConnectionId};
 
 use crate::links::{KEEPALIVE, Links};
@@ -24,7 +24,7 @@ impl Links {
             match connect(&address).await {
                 Ok(stream) => links.run_dialled(connection, &address, stream).await,
                 Err(error) => {
-                    debug!(%address, %error, "cannot connect");
+                    links.note_failure(&address, "cannot connect", error.to_string());
                     links.lost(connection);
                 }
             }
@@ -40,27 +40,29 @@ impl Links {
     ) {
         let (peer, limits) = (address.to_string(), self.limits.clone());
         let Some(tls) = &self.tls else {
+            self.failures.borrow_mut().remove(address);
             self.begin(connection);
             return self.host.run(stream, &peer, None, limits).await;
         };
         match tls.connect(stream).await {
             Ok(stream) => {
-                self.tls_failures.borrow_mut().remove(address);
+                self.failures.borrow_mut().remove(address);
                 self.begin(connection);
                 self.host.run(stream, &peer, None, limits).await;
             }
             Err(error) => {
-                self.note_tls_failure(address, error.to_string());
+                self.note_failure(address, "cannot make a TLS connection", error.to_string());
                 self.lost(connection);
             }
         }
     }
 
-    /// Logs why TLS failed. The node tries again each second, so the same reason is logged once.
-    fn note_tls_failure(&self, address: &Address, reason: String) {
-        let mut failures = self.tls_failures.borrow_mut();
+    /// Logs why there is no connection. The node tries again each second, so the same reason is
+    /// logged once.
+    fn note_failure(&self, address: &Address, what: &str, reason: String) {
+        let mut failures = self.failures.borrow_mut();
         if failures.get(address) != Some(&reason) {
-            warn!(%address, reason, "cannot make a TLS connection; trying again");
+            warn!(%address, reason, "{what}; trying again");
             failures.insert(address.clone(), reason);
         }
     }

@@ -47,8 +47,8 @@ pub(crate) struct Links {
     /// The connection whose session is opened next, if the node knows it.
     pub(crate) opening: Cell<Option<ConnectionId>>,
     pub(crate) tls: Option<NodeTls>,
-    /// Why peers have refused TLS, or we them: each reason is a warning once.
-    pub(crate) tls_failures: RefCell<FxHashMap<Address, String>>,
+    /// Why nodes cannot be connected to: each reason is a warning once.
+    pub(crate) failures: RefCell<FxHashMap<Address, String>>,
     pub(crate) limits: Limits,
     pub(crate) host: Host<Sessions>,
 }
@@ -69,7 +69,7 @@ impl Links {
                 dialling: RefCell::default(),
                 opening: Cell::new(None),
                 tls,
-                tls_failures: RefCell::default(),
+                failures: RefCell::default(),
                 limits: Limits::default(),
                 host: Host::new(Sessions::new(connections), metrics, None),
             }
