@@ -303,6 +303,20 @@ def test_http_is_recognised_and_answered(start_server, request_line):
 
 def test_not_a_filestorage(tmp_path, refusal):
     path = tmp_path / "Data.fs"
+@pytest.mark.parametrize(
+    "first, what", [(b"*1\r\n$4\r\nPING\r\n", "speaks RESP"), (b"SSH-2.0-x\r\n", "speaks SSH")]
+)
+def test_strangers_are_named_in_the_log(start_server, first, what):
+    server = start_server()
+    with socket.create_connection(server.address, SECONDS) as stranger:
+        stranger.sendall(first)
+        with contextlib.suppress(ConnectionResetError):
+            while stranger.recv(1000):
+                pass
+    (said,) = [line for line in server.log().splitlines() if "disconnecting" in line]
+    assert what in said and "is announced" not in said
+
+
     path.write_bytes(b"SQLite format 3\0" + bytes(1000))
     said = refusal(path)
     assert str(path) in said and "FileStorage" in said

@@ -5,10 +5,18 @@
 pub(crate) enum ForeignProtocol {
     Tls,
     Http,
+    Resp,
+    Ssh,
 }
 
 /// A handshake record of TLS.
 const TLS_BEGIN: &[u8] = &[0x16, 0x03];
+
+/// What the greeting of an SSH client begins with.
+const SSH_BEGIN: &[u8] = b"SSH-";
+
+/// The command without arguments that health checks of Redis send as plain text.
+const RESP_PING: &[u8] = b"PING";
 
 /// Beginnings of HTTP requests; the last one is of HTTP/2.
 const HTTP_METHODS: [&str; 10] = [
@@ -18,6 +26,9 @@ const HTTP_METHODS: [&str; 10] = [
 /// The answer to an HTTP request. The greeting precedes it, so only humans can read it.
 const HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis port is for ZEO clients; it does not speak HTTP.\n";
+
+/// The answer to a client of Redis or Valkey.
+const RESP_ANSWER: &[u8] = b"-ERR this port is for ZEO clients; it does not speak RESP\r\n";
 
 impl ForeignProtocol {
     /// The protocol of a client's first bytes, of which there are at least four.
@@ -30,6 +41,14 @@ impl ForeignProtocol {
             [] => None,
             _ if bytes.starts_with(TLS_BEGIN) => Some(ForeignProtocol::Tls),
             _ if HTTP_METHODS.iter().any(is_of) => Some(ForeignProtocol::Http),
+            _ if bytes.starts_with(SSH_BEGIN) => Some(ForeignProtocol::Ssh),
+            _ if bytes.starts_with(RESP_PING) => Some(ForeignProtocol::Resp),
+            // A command: `*`, the number of its parts, and the end of the line.
+            [b'*', first, second, ..]
+                if first.is_ascii_digit() && (second.is_ascii_digit() || *second == b'\r') =>
+            {
+                Some(ForeignProtocol::Resp)
+            }
             _ => None,
         }
     }
@@ -42,14 +61,20 @@ impl ForeignProtocol {
                 "speaks HTTP, but this address is for ZEO clients; metrics, health and the status \
                  page have an address of their own (--monitor)"
             }
+            ForeignProtocol::Resp => {
+                "speaks RESP, but this address is for ZEO clients; clients of Redis and Valkey \
+                 have an address of their own (--resp)"
+            }
+            ForeignProtocol::Ssh => "speaks SSH, but this address is for ZEO clients",
         }
     }
 
     /// The answer to the peer.
     pub(crate) fn answer(self) -> &'static [u8] {
         match self {
-            ForeignProtocol::Tls => b"",
+            ForeignProtocol::Tls | ForeignProtocol::Ssh => b"",
             ForeignProtocol::Http => HTTP_ANSWER,
+            ForeignProtocol::Resp => RESP_ANSWER,
         }
     }
 }
@@ -68,7 +93,12 @@ mod tests {
                 "{request}"
             );
         }
-        for other in [&b"\0\0\0\x02"[..], b"SSH-2.0", b"GETX", b"get ", b""] {
+        for command in ["*1\r\n$4\r\nPING\r\n", "*12\r", "PING\r\n"] {
+            let found = ForeignProtocol::recognise(command.as_bytes());
+            assert_eq!(found, Some(ForeignProtocol::Resp), "{command}");
+        }
+        assert_eq!(ForeignProtocol::recognise(b"SSH-2.0"), Some(ForeignProtocol::Ssh));
+        for other in [&b"\0\0\0\x02"[..], b"*a\r\n", b"*1\n\0", b"ping", b"GETX", b"get ", b""] {
             assert_eq!(ForeignProtocol::recognise(other), None);
         }
     }
