@@ -489,6 +489,15 @@ def test_a_server_serves_on_when_its_greeting_cannot_be_written(tmp_path, binary
 @pytest.mark.parametrize(
     "words", ["completions bash", "config show {}", "config check {}", "config convert {}"]
 )
+def test_toml_is_not_converted(tmp_path, zodium):
+    path = tmp_path / "a.toml"
+    path.write_text('[server]\naddress = "8100"\n[[storage]]\npath = "Data.fs"\n')
+    done = zodium("config", "convert", path)
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"{path} is TOML already: `zodium config show {path}` prints it" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_closed_pipe_is_no_error(tmp_path, binary, words):
     configuration = tmp_path / "zeo.conf"
     path = tmp_path / "Data.fs"

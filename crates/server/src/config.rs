@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use zodium_configuration::{Configuration, ConfigurationError, NodeAdapter, StorageKind, Warning};
 use zodium_disk::explain_denied;
@@ -52,19 +52,29 @@ pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
             }
             show((configuration, warnings))
         }
-        ConfigCommand::Convert { file } => show(zodium_configuration::read_zeo_conf(file)?),
+        ConfigCommand::Convert { file } => match zodium_configuration::read_zeo_conf(file) {
+            Err(_) if zodium_configuration::is_toml(file) => {
+                let file = file.display();
+                bail!("{file} is TOML already: `zodium config show {file}` prints it")
+            }
+            converted => show(converted.map_err(explained)?),
+        },
     }
 }
 
 /// Reads a configuration in either format.
 pub(crate) fn read(file: &Path) -> Result<(Configuration, Vec<Warning>)> {
-    zodium_configuration::read(file).map_err(|error| match error {
+    zodium_configuration::read(file).map_err(explained)
+}
+
+fn explained(error: ConfigurationError) -> anyhow::Error {
+    match error {
         ConfigurationError::Unreadable { path, source } => {
             let reason = explain_denied(source, &path);
             anyhow!("{}: cannot be read: {reason}", path.display())
         }
         error => error.into(),
-    })
+    }
 }
 
 fn check(file: &Path) -> Result<ExitCode> {

@@ -62,6 +62,11 @@ const CHECKSUMS: [(&str, Checksums, &str); 3] = [
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// The warning about a setting that has a file recreated.
+pub(crate) fn begins_anew(key: &str) -> String {
+    format!("`{key}` begins a new, empty file at each start, in place of what is there")
+}
+
 settings! {
     /// One storage.
     pub struct StorageOptions {

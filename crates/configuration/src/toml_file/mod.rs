@@ -17,7 +17,7 @@ use crate::model::Configuration;
 use crate::settings::field::Group;
 use crate::settings::packing::PackOptions;
 use crate::settings::server::ServerOptions;
-use crate::settings::storage::{StorageKind, StorageOptions};
+use crate::settings::storage::{StorageKind, StorageOptions, begins_anew};
 use crate::settings::tls::TlsOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
@@ -33,6 +33,14 @@ const TABLES: [&str; 7] =
 pub fn read_toml(path: &Path) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let surroundings = Surroundings::of_this_process()?;
     interpret(Source::read(path)?, &surroundings)
+}
+
+/// Whether a file can be read, and is TOML with any settings, known or not.
+pub fn is_toml(path: &Path) -> bool {
+    Source::read(path).is_ok_and(|source| {
+        let (root, errors) = DeTable::parse_recoverable(&source.text);
+        errors.is_empty() && !root.get_ref().is_empty()
+    })
 }
 
 /// Reads a configuration from a text in TOML. The path is for messages and for relative paths.
@@ -129,6 +137,9 @@ fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
     let pack = table.table("pack", "[storage.pack]", findings);
     let pack = pack.map(|table| pack_options(&table, findings)).unwrap_or_default();
     let storage = StorageOptions { pack, ..group(table, &["pack"], findings) };
+    if matches!(storage.kind, StorageKind::File { truncate: true, .. }) {
+        findings.warning(&table.place_of_key("truncate"), begins_anew("truncate"));
+    }
     let is_in_memory = storage.kind == StorageKind::Memory;
     if is_in_memory && (table.has("path") || table.is_true("truncate")) {
         let message = "a storage in memory has no file: remove `memory`, or `path` and `truncate`";

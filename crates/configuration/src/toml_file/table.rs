@@ -72,9 +72,12 @@ impl<'a> Table<'a> {
     }
 
     pub(super) fn mistake(&self, key: &str, message: impl Into<String>) -> Mistake {
-        let place =
-            self.value(key).map_or_else(|| self.place.clone(), |value| self.place_of(value));
-        Mistake::new(place, message)
+        Mistake::new(self.place_of_key(key), message)
+    }
+
+    /// Where the value of a setting is; without one, the table.
+    pub(super) fn place_of_key(&self, key: &str) -> Place {
+        self.value(key).map_or_else(|| self.place.clone(), |value| self.place_of(value))
     }
 
     /// Reports a required setting that is missing.

@@ -6,7 +6,7 @@ use crate::error::{Findings, Mistake};
 use crate::settings::field::Group;
 use crate::settings::kinds::zconfig_values::plain_path;
 use crate::settings::packing::PackOptions;
-use crate::settings::storage::{StorageKind, StorageOptions};
+use crate::settings::storage::{StorageKind, StorageOptions, begins_anew};
 use crate::surroundings::Surroundings;
 
 pub(super) const BLOBSTORAGE: [&str; 1] = ["blob-dir"];
@@ -122,8 +122,7 @@ fn filestorage(
     if matches!(storage.kind, StorageKind::File { truncate: true, .. })
         && let Some(create) = section.value("create")
     {
-        let message = "`create` begins a new, empty file at each start, in place of what is there";
-        findings.warning(&create.place, message);
+        findings.warning(&create.place, begins_anew("create"));
     }
     storage
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use zodium_configuration::{
-    Configuration, ConfigurationError, LogDestination, StorageKind, Surroundings, parse_toml, read,
+    Configuration, ConfigurationError, LogDestination, StorageKind, Surroundings, is_toml,
+    parse_toml, read,
 };
 use zodium_types::Address;
 
@@ -20,6 +21,38 @@ fn refused(text: &str) -> Vec<String> {
         }
         other => panic!("{text}: {other:?}"),
     }
+}
+
+#[test]
+fn a_file_that_is_begun_anew_at_each_start_is_warned_of() {
+    let surroundings = Surroundings { directory: "/srv".into(), environment: &|_| None };
+    let text = "[[storage]]\npath = 'Data.fs'\ntruncate = ";
+    for (is_on, expected) in [("true", 1), ("false", 0)] {
+        let read = parse_toml(&format!("{text}{is_on}\n"), Path::new("a.toml"), &surroundings);
+        let (_, warnings) = read.unwrap();
+        assert_eq!(warnings.len(), expected, "{warnings:?}");
+        for warning in warnings {
+            let shown = warning.to_string();
+            assert!(shown.contains("a.toml:3") && shown.contains("empty file at each start"));
+        }
+    }
+}
+
+#[test]
+fn files_in_toml_are_known_by_their_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.conf");
+    for (text, expected) in [
+        ("[server]\naddress = '8100'\n", true),
+        ("[servr]\n", true),
+        ("<zeo>\n  address 8100\n</zeo>\n", false),
+        ("[server\n", false),
+        ("", false),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(is_toml(&path), expected, "{text}");
+    }
+    assert!(!is_toml(&folder.path().join("missing.toml")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Conversions of texts to values, as by ZConfig's datatypes, with Python's integers and floats.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,7 +77,13 @@ pub(crate) fn address(text: &str, surroundings: &Surroundings) -> Result<Address
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     if bare.is_none() && host.contains(':') {
-        return Err(format!("{text:?} has no port: give [{text}]:PORT for IPv6"));
+        return Err(match (host.parse::<Ipv6Addr>(), integer(port)) {
+            (Ok(_), Ok(_)) => format!(
+                "{text:?} has no brackets: give [{host}]:{port}, or [{text}]:PORT if the port is \
+                 missing"
+            ),
+            _ => format!("{text:?} has no port: give [{text}]:PORT for IPv6"),
+        });
     }
     let host = bare.unwrap_or(host);
     if host.contains(['[', ']']) {
