@@ -19,6 +19,11 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub trait NoSpace: std::fmt::Display {
     /// Bytes that did not fit; `None` for other errors.
     fn missing_bytes(&self) -> Option<u64>;
+
+    /// Whether a quota, rather than the disk, has no space for them.
+    fn is_over_quota(&self) -> bool {
+        false
+    }
 }
 
 /// Follows whether one directory's file system has space.
@@ -61,8 +66,12 @@ impl SpaceWatch {
         self.is_short.store(true, Ordering::Relaxed);
         if is_logged {
             state.logged = Some(now);
+            let until = match error.is_over_quota() {
+                true => "once the storage is below its quota",
+                false => "once there is space",
+            };
             warn!(%error, "commits that need more space are refused, reads go on; commits are \
-                accepted again without a restart once there is space");
+                accepted again without a restart {until}");
         }
     }
 

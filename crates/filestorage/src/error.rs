@@ -310,6 +310,14 @@ impl NoSpace for FileStorageError {
             _ => None,
         }
     }
+
+    fn is_over_quota(&self) -> bool {
+        match self {
+            FileStorageError::Quota { .. } => true,
+            FileStorageError::Spool(error) => error.is_over_quota(),
+            _ => false,
+        }
+    }
 }
 
 impl From<FileStorageError> for StorageError {

@@ -346,6 +346,14 @@ impl NoSpace for SqlError {
             _ => None,
         }
     }
+
+    fn is_over_quota(&self) -> bool {
+        match self {
+            SqlError::Quota { .. } => true,
+            SqlError::Spool(error) => error.is_over_quota(),
+            _ => false,
+        }
+    }
 }
 
 impl From<SqlError> for StorageError {

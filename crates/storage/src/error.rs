@@ -86,4 +86,8 @@ impl NoSpace for StorageError {
             _ => None,
         }
     }
+
+    fn is_over_quota(&self) -> bool {
+        matches!(self, StorageError::Quota { .. })
+    }
 }

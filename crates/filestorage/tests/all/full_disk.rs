@@ -85,6 +85,7 @@ fn a_shortage_of_space_is_logged_once_and_so_is_its_end() {
     let [(Level::WARN, message)] = &messages[..] else { panic!("{messages:?}") };
     assert!(message.contains("Data.fs: no space left for"), "{message}");
     assert!(message.contains("commits that need more space are refused"), "{message}");
+    assert!(message.contains("once there is space"), "{message}");
     disk.set_capacity(u64::MAX);
     let ((), messages) = logged(Level::INFO, || {
         for n in 5..8 {
@@ -113,6 +114,7 @@ fn a_used_up_quota_is_logged_once_and_so_is_its_end() {
     });
     let [(Level::WARN, full), (Level::INFO, again)] = &messages[..] else { panic!("{messages:?}") };
     assert!(full.contains("over the quota of 2000; pack, or raise the quota"), "{full}");
+    assert!(full.contains("once the storage is below its quota"), "{full}");
     assert!(again.contains("refused=5 "), "{again}");
 }
 
