@@ -229,7 +229,9 @@ def test_the_port_of_the_monitor_in_use(tmp_path, refusal):
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = refusal(tmp_path / "Data.fs", "--monitor", address)
+        with_port_only = refusal(tmp_path / "Data.fs", "--monitor", address.split(":")[1])
     assert f"monitor on {address}" in said and "Another process listens there" in said
+    assert with_port_only == said
 
 
 def test_an_address_of_another_machine(tmp_path, refusal):
@@ -301,8 +303,6 @@ def test_http_is_recognised_and_answered(start_server, request_line):
     assert "speaks HTTP" in said and "--monitor" in said and "127.0.0.1" in said
 
 
-def test_not_a_filestorage(tmp_path, refusal):
-    path = tmp_path / "Data.fs"
 @pytest.mark.parametrize(
     "first, what", [(b"*1\r\n$4\r\nPING\r\n", "speaks RESP"), (b"SSH-2.0-x\r\n", "speaks SSH")]
 )
@@ -317,9 +317,12 @@ def test_strangers_are_named_in_the_log(start_server, first, what):
     assert what in said and "is announced" not in said
 
 
+def test_not_a_filestorage(tmp_path, refusal):
+    path = tmp_path / "Data.fs"
     path.write_bytes(b"SQLite format 3\0" + bytes(1000))
     said = refusal(path)
     assert str(path) in said and "FileStorage" in said
+    assert f"it is an SQLite database: give sqlite://{path}" in said
     assert path.read_bytes() == b"SQLite format 3\0" + bytes(1000)
 
 
@@ -486,9 +489,6 @@ def test_a_server_serves_on_when_its_greeting_cannot_be_written(tmp_path, binary
     assert b"panicked" not in said
 
 
-@pytest.mark.parametrize(
-    "words", ["completions bash", "config show {}", "config check {}", "config convert {}"]
-)
 def test_toml_is_not_converted(tmp_path, zodium):
     path = tmp_path / "a.toml"
     path.write_text('[server]\naddress = "8100"\n[[storage]]\npath = "Data.fs"\n')
@@ -498,6 +498,9 @@ def test_toml_is_not_converted(tmp_path, zodium):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "words", ["completions bash", "config show {}", "config check {}", "config convert {}"]
+)
 def test_a_closed_pipe_is_no_error(tmp_path, binary, words):
     configuration = tmp_path / "zeo.conf"
     path = tmp_path / "Data.fs"

@@ -259,3 +259,17 @@ def test_storages_that_are_for_others_are_not_asked_for(tmp_path, binary, run, s
     code, said = run("healthcheck", "-C", config, "-s", "alice")
     assert (code, "serves no storage alice, but both" in said) == (1, True), said
     assert run("pack", "-C", config)[0] == 0
+
+
+def test_a_certificate_that_no_storage_allows_is_named(tmp_path, binary, run, start_with):
+    port, config = free_port(), tmp_path / "zodium.toml"
+    certificate, key = self_signed("server").write(tmp_path, "server")
+    config.write_text(
+        f'[server]\naddress = "127.0.0.1:{port}"\n[server.tls]\ncertificate = "{certificate}"\n'
+        f'key = "{key}"\nauthenticate = "{certificate}"\n'
+        f'[[storage]]\nname = "1"\npath = "{tmp_path}/Data.fs"\nallow = ["alice"]\n'
+    )
+    start_with(port, binary, "serve", "-C", config)
+    for command in "healthcheck", "status":
+        code, said = run(command, "-C", config)
+        assert code == 1 and "serves no storage to CN=server: name it in `allow`" in said, said

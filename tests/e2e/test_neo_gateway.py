@@ -374,5 +374,6 @@ def test_what_is_wrong_is_said(cluster, gateway, tmp_path):
     with pytest.raises(ServerFailed, match="no blobs"):
         gateway(one, "--blob-dir", str(tmp_path / "blobs"))
     one.masters = f"{HOST}:{free_port()}"
-    with pytest.raises(ServerFailed, match="no primary master"):
+    with pytest.raises(ServerFailed, match="no primary master") as failed:
         gateway(one, query="wait=1")
+    assert "looking for the primary master" in str(failed.value)

@@ -48,6 +48,12 @@ def test_files_of_valkey_are_imported(tmp_path, source):
     assert again.returncode == 1 and "exists already" in again.stderr
 
 
+def test_a_target_is_needed():
+    words = [str(PROGRAM), "resp", "import", str(SAMPLES / "dump.rdb")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2 and "<--file <PATH>|--to <ADDRESS>>" in done.stderr
+
+
 def run_import_to(port, *options, source=SAMPLES / "dump.rdb"):
     words = [str(PROGRAM), "resp", "import", str(source), "--to", f"{HOST}:{port}", *options]
     return subprocess.run(words, capture_output=True, text=True)

@@ -55,7 +55,10 @@ impl Disk for RealDisk {
     }
 
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile { file: Arc::new(tempfile::tempfile_in(folder_of(near))?) }))
+        let folder = folder_of(near);
+        let file =
+            tempfile::tempfile_in(&folder).map_err(|error| explain_denied(error, &folder))?;
+        Ok(Arc::new(RealFile { file: Arc::new(file) }))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -115,7 +118,7 @@ impl Disk for RealDisk {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
                 Ok(false)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(explain_denied(error, path)),
         }
     }
 

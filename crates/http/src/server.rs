@@ -63,11 +63,8 @@ impl Listener {
     /// # Errors
     /// Those of the system, and `Unsupported` for a Unix socket.
     pub fn bind(address: &Address) -> io::Result<Listener> {
-        let listener = match address {
-            Address::Tcp { host, port } if host.is_empty() => {
-                StdListener::bind(("127.0.0.1", *port))?
-            }
-            Address::Tcp { host, port } => StdListener::bind((host.as_str(), *port))?,
+        let listener = match Listener::meant(address) {
+            Address::Tcp { host, port } => StdListener::bind((host.as_str(), port))?,
             Address::Unix(_) => {
                 let text = "browsers and Prometheus need HOST:PORT, not a Unix socket";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -76,6 +73,16 @@ impl Listener {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Listener { listener, address })
+    }
+
+    /// The address that `bind` takes for this one: a port alone is one of 127.0.0.1.
+    pub fn meant(address: &Address) -> Address {
+        match address {
+            Address::Tcp { host, port } if host.is_empty() => {
+                Address::Tcp { host: "127.0.0.1".to_owned(), port: *port }
+            }
+            address => address.clone(),
+        }
     }
 
     /// The address with the port that was chosen.

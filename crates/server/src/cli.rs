@@ -1,7 +1,7 @@
 //! The command line: the commands, and help for all of them.
 
 use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use strsim::damerau_levenshtein;
 
@@ -146,6 +146,10 @@ const ELSEWHERE: [(&[&str], &str); 4] = [
 
 /// An error of the command line without suggestions that would do something else.
 pub(crate) fn improved(mut error: clap::Error) -> clap::Error {
+    if let Some(tip) = tip_for_second_file(&error) {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return error;
+    }
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };
@@ -163,6 +167,17 @@ pub(crate) fn improved(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
     error
+}
+
+/// The tip for `zodium serve A.fs B.fs`.
+fn tip_for_second_file(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let usage = error.get(ContextKind::Usage)?.to_string();
+    let is_further = error.kind() == ErrorKind::UnknownArgument && !given.starts_with('-');
+    let is_serve = usage.contains("zodium serve ");
+    (is_further && is_serve).then(|| format!("further data files: -f {given}"))
 }
 
 #[cfg(test)]
@@ -187,6 +202,17 @@ mod tests {
         let text = refusal("bench");
         assert!(text.contains("program of its own now: zodium-bench; build it with"), "{text}");
         assert!(!refusal("something").contains("similar"));
+    }
+
+    #[test]
+    fn a_second_data_file_is_told_to_be_an_option() {
+        let refusal =
+            |words: &[&str]| improved(Cli::try_parse_from(words).unwrap_err()).to_string();
+        let text = refusal(&["zodium", "serve", "A.fs", "B.fs"]);
+        assert!(text.contains("tip: further data files: -f B.fs"), "{text}");
+        for words in [["zodium", "serve", "A.fs", "--B.fs"], ["zodium", "check", "A.fs", "B.fs"]] {
+            assert!(!refusal(&words).contains("further data files"));
+        }
     }
 
     #[test]

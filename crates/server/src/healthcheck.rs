@@ -56,7 +56,7 @@ fn check(options: &HealthcheckOptions) -> Result<Map<String, Value>> {
     let address = &server.address;
     let storages = health(server.connect(options.timeout)?, options.timeout)?;
     if storages.is_empty() {
-        bail!("{address} serves no storage");
+        return Err(server.serves_nothing());
     }
     let wanted = if options.storage.is_empty() { &server.storages } else { &options.storage };
     for name in wanted {

@@ -20,9 +20,9 @@ fn advice(address: &Address, kind: io::ErrorKind) -> &'static str {
              address)"
         }
         io::ErrorKind::PermissionDenied if is_tcp => {
-            ". Ports below 1024 are for privileged processes: pass a higher port, or give the \
-             server the capability CAP_NET_BIND_SERVICE (AmbientCapabilities= of systemd), or \
-             let systemd listen for it (a .socket unit)"
+            ". Ports below 1024 are for privileged processes: pass a higher port, or let systemd \
+             listen for it (a .socket unit; docs/operating.md), or give the server the capability \
+             CAP_NET_BIND_SERVICE (AmbientCapabilities= of systemd, without PrivateUsers=)"
         }
         io::ErrorKind::PermissionDenied => {
             ". The user that runs the server has to be allowed to write to the socket's folder"

@@ -109,6 +109,7 @@ pub(crate) fn start(
     messages: Messages,
 ) -> Result<Option<Monitor>> {
     let Some(MonitorOptions { address }) = options else { return Ok(None) };
+    let address = &Listener::meant(address);
     let failed = || format!("cannot serve the monitor on {address}");
     let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error));
     let listener = listener.with_context(failed)?;

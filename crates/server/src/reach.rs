@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use rustls_pki_types::ServerName;
 use zodium_client::direct::{Stream, connect};
@@ -92,6 +92,19 @@ impl ReachOptions {
 }
 
 impl Destination {
+    /// The error of a server that answers, and has no storage for this command.
+    pub(crate) fn serves_nothing(&self) -> anyhow::Error {
+        let address = &self.address;
+        match self.tls.as_ref().and_then(|(tls, _)| tls.identity()) {
+            Some(identity) => anyhow!(
+                "{address} serves no storage to {}: name it in `allow`, or show another \
+                 certificate (--ssl-certificate)",
+                identity.subject
+            ),
+            None => anyhow!("{address} serves no storage"),
+        }
+    }
+
     /// Connects, and shakes hands where there is TLS, each within `limit`.
     pub(crate) fn connect(&self, limit: Duration) -> Result<Stream> {
         let stream = connect(&self.address, limit)?;

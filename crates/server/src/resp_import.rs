@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use zodium_disk::RealDisk;
 use zodium_resp_server::{KeeperOptions, Options, Server};
 use zodium_types::Address;
@@ -21,13 +21,14 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Options of `zodium resp import`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("target").required(true).args(["file", "to"])))]
 pub(crate) struct ImportOptions {
     /// An RDB file, an append-only file, or the manifest of one in parts
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
 
     /// The file that `zodium resp --file` serves; it must not exist
-    #[arg(long, value_name = "PATH", conflicts_with = "to", required_unless_present = "to")]
+    #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 
     /// A running server that gets the keys, of Redis, Valkey or Zodium: HOST:PORT, or the path of

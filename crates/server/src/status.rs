@@ -112,7 +112,7 @@ pub(crate) fn run(options: &StatusOptions) -> Result<ExitCode> {
 fn ask(server: &Destination, limit: Duration) -> Result<Answers> {
     let storages = health(server.connect(limit)?, limit)?;
     if storages.is_empty() {
-        bail!("{} serves no storage", server.address);
+        return Err(server.serves_nothing());
     }
     Ok(Answers { at: Instant::now(), storages })
 }

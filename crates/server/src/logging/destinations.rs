@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use tracing_subscriber::fmt::MakeWriter;
 use zodium_configuration::LogDestination;
+use zodium_disk::explain_denied;
 
 /// Open destinations. Clones share them.
 #[derive(Clone, Debug)]
@@ -76,6 +77,7 @@ impl Destinations {
 
 fn open_file(path: &Path) -> Result<File> {
     let opened = File::options().append(true).create(true).open(path);
+    let opened = opened.map_err(|error| explain_denied(error, path));
     opened.with_context(|| format!("cannot open the log file {}", path.display()))
 }
 

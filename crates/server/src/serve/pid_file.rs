@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use tracing::warn;
+use zodium_disk::explain_denied;
 
 /// Removed when dropped, unless another process has replaced it.
 #[derive(Debug)]
@@ -24,6 +25,9 @@ impl PidFile {
             let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
             file.write_all(content.as_bytes())
         });
+        // The mode of the folder decides: the file is removed and created.
+        let folder = path.parent().unwrap_or(path);
+        let written = written.map_err(|error| explain_denied(error, folder));
         written.with_context(|| format!("cannot write the pid file {}", path.display()))?;
         Ok(PidFile { path: path.to_owned(), content })
     }

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tracing::{error, info, warn};
 use zodium_configuration::{Checksums, Configuration, ServerOptions, StorageKind, StorageOptions};
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
@@ -17,6 +17,7 @@ use zodium_zeo_server::ServedStorage;
 
 use super::conflicts::ServerResolver;
 use crate::progress::Progress;
+use crate::tools::is_sqlite;
 
 /// Gap between the largest oid in the file and the first new one. A stock client reserves 100 oids
 /// and keeps them over a restart of its server, so this is enough for 655 clients. Each start uses
@@ -236,8 +237,15 @@ fn begins_anew(options: &StorageOptions) -> bool {
     matches!(options.kind, StorageKind::File { truncate: true, .. })
 }
 
-/// Adds advice to an error for which an option would help.
+/// Adds advice to an error for which another option or name would help.
 fn explain(path: &Path, error: FileStorageError) -> anyhow::Error {
+    if matches!(error, FileStorageError::NotFileStorage { .. }) && is_sqlite(path) {
+        let path = path.display();
+        return anyhow!(
+            "{error}; it is an SQLite database: give sqlite://{path} (in TOML `sqlite` instead of \
+             `path`)"
+        );
+    }
     let is_denied = matches!(&error, FileStorageError::Io { source, .. } if matches!(
         source.kind(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem

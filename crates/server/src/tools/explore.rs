@@ -55,7 +55,7 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
         ),
         (_, false) => (how.read(&name)?.storage, None),
     };
-    let address = &options.address;
+    let address = &Listener::meant(&options.address);
     let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error))?;
     let bound = listener.address();
     let hosts = Hosts::new(bound, host_of(address));

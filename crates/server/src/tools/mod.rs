@@ -50,6 +50,7 @@ use zodium_tools::ToolError;
 
 pub(crate) use check_options::CheckOptions;
 
+pub(crate) use self::storage_name::is_sqlite;
 use crate::error_text::in_words;
 use crate::streams::complain;
 

@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use zodium_backup::BackupError;
 use zodium_backup::places::{Folder, Place};
 use zodium_backup::repository::{Key, Repository};
+use zodium_disk::explain_denied;
 
 use crate::streams::complain;
 
@@ -31,6 +33,9 @@ pub(super) struct RepositoryArguments {
 impl RepositoryArguments {
     /// The place that a text names: a path, or the URL of an object store.
     pub(super) fn place(&self, text: &str) -> Result<Box<dyn Place>> {
+        if text.is_empty() {
+            bail!("the name of the repository is empty: give a folder, or the URL of one");
+        }
         match folder_of(text) {
             Some(path) => Ok(Box::new(Folder::new(path))),
             None => object_store(text, self.lease),
@@ -56,7 +61,19 @@ impl RepositoryArguments {
 
     /// A repository, which is made if there is nothing.
     pub(super) fn open_or_create(&self, text: &str) -> Result<Repository> {
-        Ok(Repository::open_or_create(self.place(text)?, self.key()?.as_ref())?)
+        let opened = Repository::open_or_create(self.place(text)?, self.key()?.as_ref());
+        Ok(opened.map_err(explained)?)
+    }
+}
+
+/// Adds user, owner and mode to an error about denied permission.
+fn explained(error: BackupError) -> BackupError {
+    match error {
+        BackupError::Io { what, path, error } => {
+            let error = explain_denied(error, &path);
+            BackupError::Io { what, path, error }
+        }
+        error => error,
     }
 }
 

@@ -33,6 +33,9 @@ impl StorageName {
     /// Parses a URL, a path, or an address as the other commands take it: `HOST:PORT`, or the path
     /// of a socket. What is there decides what a path is.
     pub(super) fn parse(text: &str) -> Result<StorageName> {
+        if text.is_empty() {
+            bail!("the name of the storage is empty: give a path, a URL or HOST:PORT");
+        }
         let Some((scheme, rest)) = text.split_once("://") else {
             return StorageName::of_path(text);
         };
@@ -107,7 +110,8 @@ fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-fn is_sqlite(path: &Path) -> bool {
+/// Whether a file is an SQLite database.
+pub(crate) fn is_sqlite(path: &Path) -> bool {
     let mut magic = [0; SQLITE_MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == *SQLITE_MAGIC
@@ -152,11 +156,12 @@ mod tests {
             ("zeo://localhost".to_owned(), "refused"),
             ("neo://cluster@master:1".to_owned(), "cluster"),
             ("neo://master:1".to_owned(), "refused"),
+            ("zodium://localhost/main".to_owned(), "server"),
             ("http://localhost".to_owned(), "refused"),
+            (String::new(), "refused"),
             (folder.path().to_str().unwrap().to_owned(), "refused"),
         ] {
             assert_eq!(kind(&text), expected, "{text}");
-            ("zodium://localhost/main".to_owned(), "server"),
         }
     }
 }
