@@ -12,6 +12,7 @@ use zodium_client::{ClientError, Outcome, Revision};
 use zodium_types::Oid;
 
 use crate::backend::Backend;
+use crate::call::{ended, released, released_in_drop};
 use crate::error::raised;
 use crate::ids::{OidArgument, TidArgument};
 use crate::outcome::NativeUnfinished;
@@ -36,11 +37,12 @@ type NextObject<'py> =
 #[pymethods]
 impl NativeClient {
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.backend.wait()).map_err(|error| raised(py, &error))
+        released(py, || self.backend.wait())
     }
 
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.backend.close());
+        ended(py, Ok(()))
     }
 
     fn after_fork_in_child(&self, py: Python<'_>) -> PyResult<()> {
@@ -62,7 +64,7 @@ impl NativeClient {
     fn last_tid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let last_tid = match self.backend.last_tid_at_once() {
             Some(last_tid) => last_tid,
-            None => py.detach(|| self.backend.last_tid()).map_err(|error| raised(py, &error))?,
+            None => released(py, || self.backend.last_tid())?,
         };
         Ok(PyBytes::new(py, &last_tid.to_bytes()))
     }
@@ -74,10 +76,9 @@ impl NativeClient {
         before: TidArgument,
     ) -> PyResult<Loaded<'py>> {
         let loaded = match self.backend.load_cached(oid.0, before.0) {
-            Some(revision) => Ok(Some(revision)),
-            None => py.detach(|| self.backend.load_uncached(oid.0, before.0)),
+            Some(revision) => Some(revision),
+            None => released(py, || self.backend.load_uncached(oid.0, before.0))?,
         };
-        let loaded = loaded.map_err(|error| raised(py, &error))?;
         Ok(loaded.map(|revision| revision_parts(py, &revision)))
     }
 
@@ -90,7 +91,7 @@ impl NativeClient {
     ) -> PyResult<()> {
         let oids = oids_of(oids)?;
         py.detach(|| self.backend.prefetch(&oids, before.0));
-        Ok(())
+        ended(py, Ok(()))
     }
 
     /// Loads many objects with one request; the result is None for an object that did not exist
@@ -102,9 +103,8 @@ impl NativeClient {
         before: TidArgument,
     ) -> PyResult<Vec<Loaded<'py>>> {
         let oids = oids_of(oids)?;
-        let loaded = py.detach(|| self.backend.load_many(&oids, before.0));
-        let loaded = loaded.map_err(|error| raised(py, &error))?.into_iter();
-        let answers = loaded.map(|answer| match answer {
+        let loaded = released(py, || self.backend.load_many(&oids, before.0))?;
+        let answers = loaded.into_iter().map(|answer| match answer {
             Ok(revision) => Ok(revision.map(|revision| revision_parts(py, &revision))),
             Err(ClientError::NoObject(_)) => Ok(None),
             Err(error) => Err(raised(py, &error)),
@@ -119,8 +119,7 @@ impl NativeClient {
         py: Python<'py>,
         next: Option<OidArgument>,
     ) -> PyResult<NextObject<'py>> {
-        let found = py.detach(|| self.backend.next_object(next.map(|oid| oid.0)));
-        let found = found.map_err(|error| raised(py, &error))?;
+        let found = released(py, || self.backend.next_object(next.map(|oid| oid.0)))?;
         Ok((
             PyBytes::new(py, &found.oid.to_bytes()),
             PyBytes::new(py, &found.serial.to_bytes()),
@@ -139,12 +138,12 @@ impl NativeClient {
     ) -> PyResult<NativeLogReader> {
         let (start, stop) = (start.map(|tid| tid.0), stop.map(|tid| tid.0));
         let reader = py.detach(|| self.backend.read_log(start, stop));
-        let reader = reader.map_err(|error| raised(py, &error))?;
-        Ok(NativeLogReader::new(reader, record))
+        let reader = reader.map(|reader| NativeLogReader::new(reader, record));
+        ended(py, reader.map_err(|error| raised(py, &error)))
     }
 
     fn new_oid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let oid = py.detach(|| self.backend.new_oid()).map_err(|error| raised(py, &error))?;
+        let oid = released(py, || self.backend.new_oid())?;
         Ok(PyBytes::new(py, &oid.to_bytes()))
     }
 
@@ -155,8 +154,7 @@ impl NativeClient {
         py: Python<'py>,
         unfinished: &NativeUnfinished,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let outcome = py.detach(|| self.backend.outcome(&unfinished.0));
-        match outcome.map_err(|error| raised(py, &error))? {
+        match released(py, || self.backend.outcome(&unfinished.0))? {
             Outcome::Committed(tid) => Ok(PyBytes::new(py, &tid.to_bytes()).into_any()),
             Outcome::NotCommitted => Ok(py.None().into_bound(py)),
             Outcome::Unknown => Ok(PyBool::new(py, false).to_owned().into_any()),
@@ -172,8 +170,7 @@ impl NativeClient {
     ) -> PyResult<Bound<'py, PyAny>> {
         let items: Vec<_> = items.iter().collect();
         let arguments = arguments(&items)?;
-        let answer = py.detach(|| self.backend.call(method, arguments));
-        to_python(py, &answer.map_err(|error| raised(py, &error))?)
+        to_python(py, &released(py, || self.backend.call(method, arguments))?)
     }
 
     /// Begins a transaction; waits until no other one is open.
@@ -187,8 +184,8 @@ impl NativeClient {
         status: char,
     ) -> PyResult<NativeTransaction> {
         let options = metadata(user, description, extension, tid.map(|tid| tid.0), status)?;
-        let begun = py.detach(|| self.backend.begin(&options));
-        begun.map(NativeTransaction::new).map_err(|error| raised(py, &error))
+        let begun = py.detach(|| self.backend.begin(&options)).map(NativeTransaction::new);
+        ended(py, begun.map_err(|error| raised(py, &error)))
     }
 }
 
@@ -201,7 +198,7 @@ impl NativeClient {
 impl Drop for NativeClient {
     /// Releases the GIL: closing waits for a thread that may be calling Python.
     fn drop(&mut self) {
-        let _ = Python::try_attach(|py| py.detach(|| self.backend.close()));
+        let _ = Python::try_attach(|py| released_in_drop(py, || self.backend.close()));
     }
 }
 

@@ -49,10 +49,7 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
             let unknown = ours("OutcomeUnknown")?;
             let unfinished = NativeUnfinished(Arc::clone(transaction));
             unknown.value(py).setattr("unfinished", Py::new(py, unfinished)?)?;
-            let Some(raised) = take_raised() else { return Ok(unknown) };
-            // The exception of a signal handler passes through; its cause says what is left undone.
-            raised.set_cause(py, Some(unknown));
-            Ok(raised)
+            Ok(unknown)
         }
         ClientError::Message(_) | ClientError::Unexpected { .. } => ours("ProtocolError"),
         ClientError::Options(text) => Ok(PyValueError::new_err(text.to_string())),

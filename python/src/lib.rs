@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod call;
 mod client;
 mod error;
 mod ids;

@@ -6,6 +6,8 @@
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 
+use crate::interrupt::{aside, keep_for_call};
+
 /// The targets of the clients' log messages.
 const SOURCES: [&str; 2] = ["zodium_client", "zodium_neo_client"];
 /// The name of the Python logger.
@@ -30,8 +32,9 @@ impl Log for PythonLog {
         if self.enabled(record.metadata()) {
             let text = record.args().to_string();
             Python::try_attach(|py| {
+                let told = aside(py, || tell(py, level(record.level()), &text));
                 // If logging fails, there is no way to report it.
-                let _ = tell(py, level(record.level()), &text);
+                let _ = told.or_else(|error| keep_for_call(py, error));
             });
         }
     }

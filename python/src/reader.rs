@@ -16,6 +16,7 @@ use zodium_client::{ClientError, CommittedRecord, Extension, Interrupt};
 use zodium_types::Tid;
 
 use crate::backend::Log;
+use crate::call::{ended, released_in_drop};
 use crate::error::{disconnected, raised};
 use crate::ids::TidArgument;
 use crate::interrupt::PythonSignals;
@@ -81,7 +82,7 @@ impl NativeLogReader {
         if process::id() != self.process {
             return Err(disconnected(py, "this iterator is the parent process's: begin a new one"));
         }
-        py.detach(|| {
+        let result = py.detach(|| {
             let reader = self.locked()?;
             let mut reader = reader.try_borrow_mut().map_err(|_| Refusal::InUse)?;
             reader
@@ -89,8 +90,8 @@ impl NativeLogReader {
                 .map(|reader| run(reader.as_mut()))
                 .ok_or(Refusal::GivenUp)?
                 .map_err(Refusal::Client)
-        })
-        .map_err(|refusal| refusal.into_exception(py))
+        });
+        ended(py, result.map_err(|refusal| refusal.into_exception(py)))
     }
 
     /// Locks the reader, waiting while another thread reads. Runs signal handlers meanwhile, which
@@ -176,7 +177,7 @@ impl Drop for NativeLogReader {
             std::mem::forget(reader);
             return;
         }
-        let _ = Python::try_attach(|py| py.detach(|| drop(reader)));
+        let _ = Python::try_attach(|py| released_in_drop(py, || drop(reader)));
     }
 }
 

@@ -7,6 +7,8 @@ use pyo3::types::PyBytes;
 use zodium_engine::{Merge, Resolver};
 use zodium_storage::Access;
 
+use crate::interrupt::{aside, keep_for_call};
+
 /// Calls a function of Python with three records.
 pub(crate) struct PythonResolver {
     /// Called with the old, the committed and the new record; returns the merged one, or None.
@@ -26,13 +28,14 @@ impl Resolver for PythonResolver {
         }
         let merged = Python::try_attach(|py| {
             let [old, committed, new] = [old, committed, new].map(|one| PyBytes::new(py, one));
-            let merged = self.resolve.call1(py, (old, committed, new));
-            merged.and_then(|merged| merged.extract::<Option<Vec<u8>>>(py)).unwrap_or_else(
-                |error| {
+            let merged = aside(py, || self.resolve.call1(py, (old, committed, new)));
+            let merged = merged.and_then(|merged| merged.extract::<Option<Vec<u8>>>(py));
+            merged.unwrap_or_else(|error| {
+                if let Err(error) = keep_for_call(py, error) {
                     error.write_unraisable(py, None);
-                    None
-                },
-            )
+                }
+                None
+            })
         });
         merged.flatten().map_or(Merge::Unresolved, Merge::Resolved)
     }

@@ -11,6 +11,7 @@ use zodium_client::{Access, Client, ClientError, Options, WarmUpList};
 use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
 use zodium_types::Address;
 
+use crate::call::{ended, released};
 use crate::client::NativeClient;
 use crate::error::raised;
 use crate::ids::{OidArgument, TidArgument};
@@ -50,8 +51,7 @@ impl ServerClient {
                 set(&mut made, &name.extract::<String>()?, &value)?;
             }
         }
-        let client = py.detach(|| Client::connect(made)).map_err(|error| raised(py, &error))?;
-        let client = Arc::new(client);
+        let client = Arc::new(released(py, || Client::connect(made))?);
         let common = NativeClient::new(Arc::<Client>::clone(&client));
         Ok(PyClassInitializer::from(common).add_subclass(ServerClient { client }))
     }
@@ -59,7 +59,7 @@ impl ServerClient {
     /// Reconnects to one of these servers.
     fn set_addresses(&self, py: Python<'_>, addresses: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let addresses = addresses.iter().map(address).collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| self.client.set_addresses(addresses)).map_err(|error| raised(py, &error))
+        released(py, || self.client.set_addresses(addresses))
     }
 
     fn peer(&self) -> Option<String> {
@@ -74,14 +74,15 @@ impl ServerClient {
         serial: TidArgument,
         path: PathBuf,
     ) -> PyResult<()> {
-        py.detach(|| {
+        let fetched = py.detach(|| {
             let file = std::fs::File::create_new(&path).map_err(Failure::File)?;
             self.client.fetch_blob(oid.0, serial.0, file).map(drop).map_err(Failure::Client)
-        })
-        .map_err(|failure| match failure {
+        });
+        let fetched = fetched.map_err(|failure| match failure {
             Failure::File(error) => error.into(),
             Failure::Client(error) => raised(py, &error),
-        })
+        });
+        ended(py, fetched)
     }
 
     /// Calls a method without a reply.
@@ -89,7 +90,7 @@ impl ServerClient {
     fn cast(&self, py: Python<'_>, method: &str, items: &Bound<'_, PyTuple>) -> PyResult<()> {
         let items: Vec<_> = items.iter().collect();
         let arguments = arguments(&items)?;
-        py.detach(|| self.client.cast(method, &arguments)).map_err(|error| raised(py, &error))
+        released(py, || self.client.cast(method, &arguments))
     }
 }
 

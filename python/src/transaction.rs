@@ -15,8 +15,10 @@ use zodium_pickle::Value;
 use zodium_types::Tid;
 
 use crate::backend::OpenTransaction;
+use crate::call::{ended, released_in_drop};
 use crate::error::raised;
 use crate::ids::{DataArgument, OidArgument, TidArgument};
+use crate::interrupt::{aside, keep_for_call, take_raised};
 use crate::value::owned;
 
 /// An open transaction; dropping it aborts it.
@@ -31,8 +33,9 @@ pub(crate) struct NativeTransaction {
 /// serial, base serial and data.
 type Voted<'py> = (Vec<Bound<'py, PyBytes>>, Vec<[Bound<'py, PyBytes>; 4]>);
 
-/// The result of a finish: the tid, and the exception of the function that was called with it.
-type Finished<'py> = (Bound<'py, PyBytes>, Option<PyErr>);
+/// The result of a finish: the tid, the exception of the function that was called with it, and that
+/// of a signal handler that ran meanwhile.
+type Finished<'py> = (Bound<'py, PyBytes>, Option<PyErr>, Option<PyErr>);
 
 impl NativeTransaction {
     pub(crate) fn new(transaction: Box<dyn OpenTransaction>) -> NativeTransaction {
@@ -49,7 +52,7 @@ impl NativeTransaction {
             let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
             open.as_mut().map(|open| run(open.as_mut())).ok_or_else(is_over)
         });
-        outcome?.map_err(|error| raised(py, &error))
+        ended(py, outcome.and_then(|outcome| outcome.map_err(|error| raised(py, &error))))
     }
 
     /// Takes the transaction, to end it.
@@ -142,24 +145,30 @@ impl NativeTransaction {
         Ok((changed.collect(), conflicts.collect()))
     }
 
-    /// Commits; returns the tid, and the exception that `then` raised. `then` is called with the
-    /// tid before any later transaction is reported. An error means that the server has not
-    /// confirmed the commit.
+    /// Commits; returns the tid, the exception that `then` raised, and that of a signal handler.
+    /// `then` is called with the tid before any later transaction is reported. An error means that
+    /// the server has not confirmed the commit.
     fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Finished<'py>> {
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let called = move |tid: Tid| {
             let _ = Python::try_attach(|py| {
                 let tid = PyBytes::new(py, &tid.to_bytes());
-                *noted.lock() = then.call1(py, (tid,)).err();
+                let called = aside(py, || then.call1(py, (tid,)));
+                let kept = called.map(drop).or_else(|error| keep_for_call(py, error));
+                *noted.lock() = kept.err();
             });
         };
         let finished = py.detach(|| {
             let open = self.take()?.ok_or_else(is_over)?;
             Ok::<_, PyErr>(open.finish(Box::new(called)))
         });
-        let tid = finished?.map_err(|error| raised(py, &error))?;
-        Ok((PyBytes::new(py, &tid.to_bytes()), failure.lock().take()))
+        let tid = match finished.and_then(|done| done.map_err(|error| raised(py, &error))) {
+            Ok(tid) => PyBytes::new(py, &tid.to_bytes()),
+            Err(error) => return ended(py, Err(error)),
+        };
+        // Whatever a signal handler has raised, the transaction is committed.
+        Ok((tid, failure.lock().take(), take_raised()))
     }
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
@@ -167,7 +176,7 @@ impl NativeTransaction {
             let open = self.take()?;
             Ok::<_, PyErr>(open.map_or(Ok(()), |open| open.abort()))
         });
-        aborted?.map_err(|error| raised(py, &error))
+        ended(py, aborted.and_then(|aborted| aborted.map_err(|error| raised(py, &error))))
     }
 }
 
@@ -175,7 +184,7 @@ impl Drop for NativeTransaction {
     /// Aborting an open transaction writes to the server.
     fn drop(&mut self) {
         let open = self.open.get_mut().get_mut().take();
-        let _ = Python::try_attach(|py| py.detach(|| drop(open)));
+        let _ = Python::try_attach(|py| released_in_drop(py, || drop(open)));
     }
 }
 

@@ -6,7 +6,7 @@ use zodium_client::Watcher;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use crate::interrupt::run_handlers;
+use crate::interrupt::{aside, keep_for_call, run_handlers};
 use crate::value::to_python;
 
 /// How often something is told that must not be missed.
@@ -24,7 +24,8 @@ impl PythonWatcher {
     }
 
     /// Calls a function with the storage, unless it or the interpreter no longer exists. Exceptions
-    /// are reported, and do not affect the connection. `false` after an exception.
+    /// do not affect the connection: those of signal handlers are kept for the call that this
+    /// thread makes, others are reported. `false` after an exception.
     fn tell(
         &self,
         with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>,
@@ -32,12 +33,15 @@ impl PythonWatcher {
         let told = Python::try_attach(|py| {
             // Otherwise Python runs them within the call, and their exceptions end it.
             run_handlers(py);
-            let storage = self.storage.bind(py).call0();
-            let told = storage.and_then(|storage| match storage.is_none() {
-                true => Ok(()),
-                false => with(py, &storage),
+            let told = aside(py, || {
+                let storage = self.storage.bind(py).call0()?;
+                if storage.is_none() { Ok(()) } else { with(py, &storage) }
             });
-            told.map_err(|error| error.write_unraisable(py, Some(self.storage.bind(py)))).is_ok()
+            let Err(error) = told else { return true };
+            if let Err(error) = keep_for_call(py, error) {
+                error.write_unraisable(py, Some(self.storage.bind(py)));
+            }
+            false
         });
         // Without an interpreter there is no storage.
         told.unwrap_or(true)

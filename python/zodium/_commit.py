@@ -96,7 +96,8 @@ class Commits:
         """Commit; `f` is called with the tid before other threads see the new objects.
 
         After the server has committed, no error is raised: the application would treat the
-        transaction as failed. Local failures are logged and repaired.
+        transaction as failed. Local failures are logged and repaired. An exception of a signal
+        handler goes through, and `outcome` tells the tid for it.
         """
         pending = self._checked(txn, "tpc_finish")
 
@@ -110,16 +111,19 @@ class Commits:
                 raise
 
         try:
-            tid, failure = pending.native.finish(tell)
-            self._after_commit(pending, tid, failure)
+            tid, failure, raised = pending.native.finish(tell)
+            self._after_commit(pending, tid, failure, raised)
         finally:
             self._end(txn, pending)
         return tid
 
-    def _after_commit(self, pending, tid, failure):
-        """Add the blobs to the cache; `failure` is an exception that `f` has raised."""
+    def _after_commit(self, pending, tid, failure, raised):
+        """Add the blobs to the cache.
+
+        `failure` is an exception of `f`, and `raised` one of a signal handler during the wait.
+        """
         try:
-            if failure is not None:
+            if failure is not None or raised is not None:
                 # A signal handler may have raised while the connections were told to.
                 self.invalidateCache()
             if pending.blobs:
@@ -137,6 +141,8 @@ class Commits:
             # It stops the process, or a signal handler has raised it: `outcome` tells the tid.
             error.__cause__ = committed_as(tid)
             raise
+        if raised is not None:
+            raise raised from committed_as(tid)
 
     def tpc_abort(self, txn, timeout=None):
         pending = pending_of(self, txn)

@@ -4,6 +4,7 @@ The server is stopped, so that nothing but the signal can end a wait.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -19,7 +20,6 @@ from harness import package
 from harness.process import HOST, free_port
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
-from ZODB.POSException import ConflictError
 from ZODB.utils import maxtid, p64, u64, z64
 
 package.use()
@@ -35,8 +35,16 @@ class Handled(Exception):
     """What our handler raises."""
 
 
+class Stopped(BaseException):
+    """What a handler raises that stops its thread, as KeyboardInterrupt does."""
+
+
 def raise_handled(number, frame):
     raise Handled(number)
+
+
+def raise_stopped(number, frame):
+    raise Stopped(number)
 
 
 @contextlib.contextmanager
@@ -316,7 +324,6 @@ def test_a_wait_for_another_threads_read_of_an_iterator_ends(either_server, stor
     assert iterated(either_server, WAITED_FOR_BY_TWO_THREADS) == sorted([tids[0], "interrupted"])
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_connections_miss_no_commit_when_a_handler_raises_while_they_are_told(
     either_server, storage, open_native
 ):
@@ -348,7 +355,7 @@ def test_connections_miss_no_commit_when_a_handler_raises_while_they_are_told(
     finish.start()
     try:
         # It waits for the other one, so this thread reads of its commit.
-        with pytest.raises(ConflictError):
+        with pytest.raises(Handled):
             storage.tpc_vote(mine)
     finally:
         finish.join()
@@ -357,3 +364,133 @@ def test_connections_miss_no_commit_when_a_handler_raises_while_they_are_told(
     assert ours == [threading.main_thread()]
     connection.transaction_manager.begin()
     assert one["value"] == "new"
+
+
+@contextlib.contextmanager
+def commits_of(storage):
+    """Another client commits all the time."""
+    serial, oid, is_over = z64, storage.new_oid(), threading.Event()
+
+    def commit_on():
+        nonlocal serial
+        while not is_over.is_set():
+            serial = commit(storage, oid, serial)
+
+    committer = threading.Thread(target=commit_on)
+    committer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        committer.join(PATIENCE)
+
+
+@pytest.mark.parametrize("raised", [Handled, Stopped])
+def test_a_handler_raises_in_the_call_that_it_interrupts_and_in_no_later_one(
+    either_server, storage, open_native, seeded, raised
+):
+    ran = []
+
+    def handle(number, frame):
+        ran.append(number)
+        raise raised(number)
+
+    before, interrupted = signal.signal(signal.SIGALRM, handle), 0
+    try:
+        with commits_of(open_native(either_server.address)):
+            for _ in range(300):
+                ran.clear()
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, seeded.uniform(0.001, 0.006))
+                    while not ran:
+                        storage.history(z64)
+                except raised:
+                    interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    # A wait of more than a tick asks what handlers have raised.
+    with either_server.frozen():
+        resumed = threading.Timer(0.3, either_server.process.send_signal, [signal.SIGCONT])
+        resumed.start()
+        storage.ping()
+    assert interrupted == 300
+
+
+@pytest.fixture(params=[raise_handled, raise_stopped])
+def raises(request):
+    return request.param
+
+
+@contextlib.contextmanager
+def signal_when_told(storage, handler):
+    """Sends this process a signal when the main thread tells the connections of a commit."""
+    told, tell, before = [], storage.invalidateTransaction, signal.getsignal(signal.SIGUSR1)
+
+    def tell_with_a_signal(tid, oids):
+        tell(tid, oids)
+        if threading.current_thread() is threading.main_thread():
+            told.append(tid)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    signal.signal(signal.SIGUSR1, handler)
+    storage.invalidateTransaction = tell_with_a_signal
+    try:
+        yield told
+    finally:
+        del storage.invalidateTransaction
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_handler_that_raises_while_its_thread_tells_of_a_commit_ends_the_call(
+    either_server, storage, open_native, raises
+):
+    with ZODB.DB(storage).transaction() as connection:
+        one = connection.root()["one"]
+        one["value"] = "old"
+    data, serial = storage.load(one._p_oid)
+    other = open_native(either_server.address)
+    theirs, mine = TransactionMetaData(), TransactionMetaData()
+    other.tpc_begin(theirs)
+    other.store(one._p_oid, serial, data.replace(b"old", b"new"), "", theirs)
+    other.tpc_vote(theirs)
+    storage.tpc_begin(mine)
+    storage.store(one._p_oid, serial, data, "", mine)
+    finish = threading.Timer(0.3, other.tpc_finish, [theirs])
+    finish.start()
+    # It waits for the other one, so this thread reads of its commit.
+    with signal_when_told(storage, raises) as told, pytest.raises((Handled, Stopped)):
+        storage.tpc_vote(mine)
+    finish.join()
+    storage.tpc_abort(mine)
+    assert told == [other.lastTransaction()]
+    storage.ping()
+
+
+def test_a_handler_that_raises_before_the_answer_to_a_finish_tells_that_it_is_committed(
+    tmp_path, start_server, open_native, raises
+):
+    # With the stock server nobody else can commit between a vote and its finish.
+    server = start_server(tmp_path / "Data.fs")
+    storage, other = open_native(server.address), open_native(server.address)
+    oid, serial = storage.new_oid(), z64
+    for number in itertools.count():
+        txn = TransactionMetaData()
+        storage.tpc_begin(txn)
+        store_one(storage, txn, oid, serial, str(number))
+        storage.tpc_vote(txn)
+        theirs = commit(other, other.new_oid())
+        try:
+            with signal_when_told(storage, raises) as told:
+                serial = storage.tpc_finish(txn)
+        except (Handled, Stopped) as error:
+            ended = error
+            break
+        # The thread in the background was faster to read of the other's commit.
+        assert not told and number < 1000
+    assert told == [theirs]
+    tid = storage.outcome(ended)
+    assert tid == storage.getTid(oid) > theirs
+    assert storage.load(oid)[1] == tid == storage.lastTransaction()
+    assert isinstance(ended.__cause__, OutcomeUnknown)
+    assert commit(storage, oid, tid) > tid
