@@ -13,7 +13,7 @@ use zodium_types::Oid;
 
 use crate::backend::Backend;
 use crate::call::{ended, released, released_in_drop};
-use crate::error::raised;
+use crate::error::{disconnected, raised};
 use crate::ids::{OidArgument, TidArgument};
 use crate::outcome::NativeUnfinished;
 use crate::reader::NativeLogReader;
@@ -154,7 +154,10 @@ impl NativeClient {
         py: Python<'py>,
         unfinished: &NativeUnfinished,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match released(py, || self.backend.outcome(&unfinished.0))? {
+        if unfinished.is_parents() {
+            return Err(disconnected(py, "this transaction is the parent process's: ask it there"));
+        }
+        match released(py, || self.backend.outcome(&unfinished.transaction))? {
             Outcome::Committed(tid) => Ok(PyBytes::new(py, &tid.to_bytes()).into_any()),
             Outcome::NotCommitted => Ok(py.None().into_bound(py)),
             Outcome::Unknown => Ok(PyBool::new(py, false).to_owned().into_any()),

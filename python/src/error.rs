@@ -47,7 +47,7 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
         },
         ClientError::OutcomeUnknown { transaction, .. } => {
             let unknown = ours("OutcomeUnknown")?;
-            let unfinished = NativeUnfinished(Arc::clone(transaction));
+            let unfinished = NativeUnfinished::new(Arc::clone(transaction));
             unknown.value(py).setattr("unfinished", Py::new(py, unfinished)?)?;
             Ok(unknown)
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::PathBuf;
+use std::process;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use zodium_types::Tid;
 
 use crate::backend::OpenTransaction;
 use crate::call::{ended, released_in_drop};
-use crate::error::raised;
+use crate::error::{disconnected, raised};
 use crate::ids::{DataArgument, OidArgument, TidArgument};
 use crate::interrupt::{aside, keep_for_call, take_raised};
 use crate::value::owned;
@@ -27,6 +28,8 @@ pub(crate) struct NativeTransaction {
     /// `None` when the transaction is over. Borrowed during a wait: a signal handler that uses it
     /// then, in the same thread, gets an error.
     open: ReentrantMutex<RefCell<Option<Box<dyn OpenTransaction>>>>,
+    /// The process that began it: a forked child must not use its connection.
+    process: u32,
 }
 
 /// The result of a vote: oids whose data the server has changed, and conflicts as oid, committed
@@ -39,7 +42,17 @@ type Finished<'py> = (Bound<'py, PyBytes>, Option<PyErr>, Option<PyErr>);
 
 impl NativeTransaction {
     pub(crate) fn new(transaction: Box<dyn OpenTransaction>) -> NativeTransaction {
-        NativeTransaction { open: ReentrantMutex::new(RefCell::new(Some(transaction))) }
+        let open = ReentrantMutex::new(RefCell::new(Some(transaction)));
+        NativeTransaction { open, process: process::id() }
+    }
+
+    /// Fails in a forked child, where another thread's lock of the transaction stays locked, too.
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if process::id() == self.process {
+            return Ok(());
+        }
+        let text = "this transaction is the parent process's: begin a new one";
+        Err(disconnected(py, text))
     }
 
     fn with<T: Send>(
@@ -47,6 +60,7 @@ impl NativeTransaction {
         py: Python<'_>,
         run: impl FnOnce(&mut dyn OpenTransaction) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
+        self.check_process(py)?;
         let outcome = py.detach(|| {
             let open = self.open.lock();
             let mut open = open.try_borrow_mut().map_err(|_| is_busy())?;
@@ -149,6 +163,7 @@ impl NativeTransaction {
     /// `then` is called with the tid before any later transaction is reported. An error means that
     /// the server has not confirmed the commit.
     fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Finished<'py>> {
+        self.check_process(py)?;
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let called = move |tid: Tid| {
@@ -172,6 +187,7 @@ impl NativeTransaction {
     }
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_process(py)?;
         let aborted = py.detach(|| {
             let open = self.take()?;
             Ok::<_, PyErr>(open.map_or(Ok(()), |open| open.abort()))
@@ -181,9 +197,13 @@ impl NativeTransaction {
 }
 
 impl Drop for NativeTransaction {
-    /// Aborting an open transaction writes to the server.
+    /// Aborting an open transaction writes to the server. A forked child leaves it alone.
     fn drop(&mut self) {
         let open = self.open.get_mut().get_mut().take();
+        if process::id() != self.process {
+            std::mem::forget(open);
+            return;
+        }
         let _ = Python::try_attach(|py| released_in_drop(py, || drop(open)));
     }
 }

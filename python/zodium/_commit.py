@@ -25,6 +25,8 @@ class Pending:
 
     def __init__(self, native):
         self.native = native
+        # A forked child must not remove the files of its parent's transaction.
+        self.process = os.getpid()
         # Files that belong to us until they are in the cache: [(oid, path)].
         self.blobs = []
         # The oids whose data are not those that the application stored.
@@ -176,8 +178,9 @@ class Commits:
     def _end(self, txn, pending):
         txn.set_data(self, None)
         pending.native = None
-        for _, path in pending.blobs:
-            _blobs.discard(path)
+        if pending.process == os.getpid():
+            for _, path in pending.blobs:
+                _blobs.discard(path)
 
 
 def committed_as(tid):

@@ -4,10 +4,12 @@ import multiprocessing
 import os
 import threading
 import time
+import traceback
 
 import pytest
 import ZODB
 from harness import package
+from harness.blobs import RECORD
 from harness.process import HOST, ServerProcess, free_port
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
@@ -15,6 +17,8 @@ from ZODB.POSException import ReadOnlyError
 from ZODB.utils import z64
 
 package.use()
+
+from zodium.exceptions import ClientDisconnected  # noqa: E402
 
 PATIENCE = 30
 
@@ -120,25 +124,71 @@ def test_parent_and_children_read_and_commit(either_server, open_native, forks):
     assert found == dict.fromkeys(names, rounds)
 
 
-def test_a_transaction_that_was_open_stays_the_parents(either_server, open_native):
+def in_child(work):
+    """Calls a function in a forked child, which must not fail."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def begin_another(storage, txn):
+    own = TransactionMetaData()
+    storage.tpc_begin(own)
+    storage.tpc_abort(own)
+
+
+def refused(end):
+    def work(storage, txn):
+        with pytest.raises(ClientDisconnected, match="parent process"):
+            getattr(storage, end)(txn)
+
+    return work
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        begin_another,
+        refused("tpc_vote"),
+        refused("tpc_finish"),
+        refused("tpc_abort"),
+        lambda storage, txn: txn.set_data(storage, None),
+    ],
+    ids=["begins", "votes", "finishes", "aborts", "drops"],
+)
+def test_a_transaction_that_was_open_stays_the_parents(either_server, open_native, work):
     storage = open_native(either_server.address)
     oid, txn = storage.new_oid(), TransactionMetaData()
     storage.tpc_begin(txn)
     storage.store(oid, z64, b"cpersistent.mapping\nPersistentMapping\n.}.", "", txn)
     storage.tpc_vote(txn)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            own = TransactionMetaData()
-            storage.tpc_begin(own)
-            storage.tpc_abort(own)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+    in_child(lambda: work(storage, txn))
     tid = storage.tpc_finish(txn)
     assert storage.load(oid)[1] == tid
+
+
+def test_the_blobs_of_a_transaction_that_was_open_stay_the_parents(
+    tmp_path, start_server, open_native
+):
+    server = start_server(tmp_path / "Data.fs", "--blob-dir", str(tmp_path / "blobs"))
+    storage = open_native(server.address, blob_dir=str(tmp_path / "cache"))
+    oid, txn, content = storage.new_oid(), TransactionMetaData(), tmp_path / "content"
+    content.write_bytes(b"content")
+    storage.tpc_begin(txn)
+    storage.storeBlob(oid, z64, RECORD, str(content), "", txn)
+    storage.tpc_vote(txn)
+    in_child(lambda: refused("tpc_abort")(storage, txn))
+    tid = storage.tpc_finish(txn)
+    in_cache = storage.fshelper.getBlobFilename(oid, tid)
+    assert open(in_cache, "rb").read() == b"content"
 
 
 @pytest.mark.parametrize("ours", [False, True])
