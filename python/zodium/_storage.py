@@ -75,6 +75,7 @@ class ClientStorage(NativeStorage):
         self._addr = addresses(addr)
         self._storage = storage
         self._server_addr = None
+        self._is_closed = False
         self.blob_dir = blob_dir
         self.shared_blob_dir = shared_blob_dir
         if blob_dir is not None:
@@ -108,6 +109,7 @@ class ClientStorage(NativeStorage):
                 raise
 
     def close(self):
+        self._is_closed = True
         super().close()
         if self._blobs is not None:
             self._blobs.close()
@@ -122,7 +124,8 @@ class ClientStorage(NativeStorage):
         if peer is not None:
             self._server_addr = canonical(peer)
         if self._server_addr is None:
-            raise ClientDisconnected("never connected")
+            reason = "the client was closed" if self._is_closed else "never connected"
+            raise ClientDisconnected(reason)
         return f"{self._storage}:{self._server_addr}"
 
     def server_status(self, timeout=None):

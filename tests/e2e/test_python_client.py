@@ -253,6 +253,13 @@ def test_errors_are_those_that_zodb_knows(server, open_storage):
         storage.ping()
 
 
+def test_a_closed_storage_says_so_when_it_is_asked_for_its_order(server, open_storage):
+    storage = open_storage(server)
+    storage.close()
+    with pytest.raises(ClientDisconnected, match="the client was closed"):
+        storage.sortKey()
+
+
 def test_nobody_there_is_said_with_the_address(free_address):
     with pytest.raises(ClientDisconnected, match=str(free_address[1])):
         zodium.ClientStorage(free_address, wait_timeout=1)
