@@ -23,7 +23,7 @@ from harness.process import HOST, ServerProcess, free_port
 from persistent.mapping import PersistentMapping
 from ZODB.blob import Blob
 from ZODB.POSException import POSKeyError, ReadOnlyError, UndoError
-from ZODB.utils import maxtid, p64, z64
+from ZODB.utils import maxtid, p64, u64, z64
 
 package.use()
 
@@ -258,6 +258,24 @@ def test_a_closed_storage_says_so_when_it_is_asked_for_its_order(server, open_st
     storage.close()
     with pytest.raises(ClientDisconnected, match="the client was closed"):
         storage.sortKey()
+
+
+def test_a_closed_storage_answers_no_load_from_its_cache(server, open_storage):
+    storage = open_storage(server)
+    database = ZODB.DB(storage)
+    with database.transaction() as connection:
+        connection.root()["value"] = "old"
+    before = p64(u64(storage.lastTransaction()) + 1)
+    assert storage.loadBefore(z64, before) is not None
+    storage.close()
+    loads = [
+        lambda: storage.load(z64),
+        lambda: storage.loadBefore(z64, before),
+        lambda: storage.load_many([z64], before),
+    ]
+    for load in loads:
+        with pytest.raises(ClientDisconnected, match="the client was closed"):
+            load()
 
 
 def test_nobody_there_is_said_with_the_address(free_address):

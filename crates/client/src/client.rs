@@ -148,7 +148,8 @@ impl Client {
     /// Loads the data that a transaction wrote for an object.
     pub fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Vec<u8>, ClientError> {
         let shared = self.shared.load();
-        if let Some(revision) = shared.cache.lookup_serial(oid, serial) {
+        let is_open = !shared.standing.is_closed();
+        if is_open && let Some(revision) = shared.cache.lookup_serial(oid, serial) {
             return Ok(revision.data.to_vec());
         }
         let arguments = Value::tuple([oid.into(), serial.into()]);

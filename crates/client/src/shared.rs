@@ -91,8 +91,12 @@ impl Shared {
         self.established().map(|current| Arc::clone(&current.connection))
     }
 
-    /// The cached answer to a load, if it is certainly correct.
+    /// The cached answer to a load, if it is certainly correct. `None` once the client is closed:
+    /// it hears of no further commits.
     pub(crate) fn cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
+        if self.standing.is_closed() {
+            return None;
+        }
         self.warm_up.note(oid);
         // Read before the lookup: a commit that is applied after it may have ended the revision.
         let cached_until = self.cache.last_tid();

@@ -43,6 +43,9 @@ pub(crate) struct Standing {
     /// Relaxed: whether the connector is in the middle of a handshake.
     is_handshaking: AtomicBool,
     phase: Mutex<Phase>,
+    /// Whether the phase is [`Phase::Closed`], for readers that take no lock. Set with `phase`
+    /// locked, with Release; loaded with Acquire.
+    is_closed: AtomicBool,
     phase_changed: Condvar,
 }
 
@@ -112,6 +115,9 @@ impl Standing {
     /// Enters a phase and wakes the threads that wait for a connection. [`Phase::Closed`] is final.
     pub(crate) fn enter(&self, next: Phase) {
         let mut phase = self.phase.lock();
+        if matches!(next, Phase::Closed) {
+            self.is_closed.store(true, Ordering::Release);
+        }
         if !matches!(*phase, Phase::Closed) {
             *phase = next;
         }
@@ -140,7 +146,7 @@ impl Standing {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(*self.phase.lock(), Phase::Closed)
+        self.is_closed.load(Ordering::Acquire)
     }
 
     /// Whether the connector is in the middle of a handshake.
@@ -160,6 +166,7 @@ impl Default for Standing {
             connection: ArcSwapOption::empty(),
             is_handshaking: AtomicBool::new(false),
             phase: Mutex::new(Phase::Connecting(NOT_ATTEMPTED.into())),
+            is_closed: AtomicBool::new(false),
             phase_changed: Condvar::new(),
         }
     }

@@ -72,6 +72,14 @@ impl EmbeddedClient {
         self.call("get_info", Vec::new())
     }
 
+    /// Fails if the client is closed, for callers that use the storage beside it.
+    ///
+    /// # Errors
+    /// [`ClientError::Closed`].
+    pub fn check_open(&self) -> Result<(), ClientError> {
+        self.shared.check_open()
+    }
+
     /// Whether the storage can be used now.
     pub fn is_connected(&self) -> bool {
         self.shared.is_connected()
@@ -93,8 +101,10 @@ impl EmbeddedClient {
         self.shared.events.told.at_once()
     }
 
-    /// Loads from memory, as [`EmbeddedClient::load_before`]. Does not wait.
+    /// Loads from memory, as [`EmbeddedClient::load_before`]. Does not wait. `None` once the client
+    /// is closed: it hears of no further commits.
     pub fn load_cached(&self, oid: Oid, before: Tid) -> Option<Revision> {
+        self.shared.check_open().ok()?;
         match self.shared.database.reader().load_before(oid, before, Access::NonBlocking) {
             Ok(Load::Revision(found)) => Some(revision(found)),
             _ => None,
@@ -105,6 +115,7 @@ impl EmbeddedClient {
     /// object did not exist yet. Fails with [`ClientError::NoObject`] if it does not exist or is
     /// deleted. Blocking.
     pub fn load_before(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
+        self.shared.check_open()?;
         loaded(oid, self.shared.database.reader().load_before(oid, before, Access::Blocking))
     }
 
@@ -172,6 +183,11 @@ impl EmbeddedClient {
 }
 
 impl Shared {
+    /// Fails if the client is closed.
+    pub(crate) fn check_open(&self) -> Result<(), ClientError> {
+        if self.events.is_closed() { Err(ClientError::Closed) } else { Ok(()) }
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         self.database.write_state() != WriteState::Failed
     }

@@ -95,9 +95,7 @@ impl EmbeddedLog {
     }
 
     fn check(&self) -> Result<(), ClientError> {
-        match self.shared.events.is_closed() {
-            true => Err(ClientError::Closed),
-            false => self.shared.check_interrupt(),
-        }
+        self.shared.check_open()?;
+        self.shared.check_interrupt()
     }
 }

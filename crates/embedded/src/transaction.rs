@@ -43,9 +43,7 @@ impl EmbeddedClient {
     /// # Errors
     /// When the storage is read-only, or the metadata are too long.
     pub fn begin(&self, options: &TransactionOptions) -> Result<EmbeddedTransaction, ClientError> {
-        if self.shared.events.is_closed() {
-            return Err(ClientError::Closed);
-        }
+        self.shared.check_open()?;
         if self.is_read_only() {
             return Err(ClientError::ReadOnly);
         }

@@ -167,6 +167,7 @@ impl Backend for NeoBackend {
 
     fn load_many(&self, oids: &[Oid], before: Tid) -> Result<Loads, ClientError> {
         let opened = self.opened()?;
+        opened.client.check_open()?;
         let asked: Vec<_> = oids.iter().map(|oid| (*oid, before)).collect();
         let answers = opened.storage.load_many_before(&asked);
         Ok(oids.iter().zip(answers).map(|(oid, answer)| loaded(*oid, answer)).collect())

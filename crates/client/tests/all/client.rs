@@ -177,6 +177,24 @@ fn the_tid_is_told_to_the_committer_before_anything_else_says_it() {
 }
 
 #[test]
+fn a_closed_client_answers_no_load_from_memory() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    let tid = commit(&client, &[(1, "one")]);
+    assert!(client.load_cached(Oid(1), Tid::MAX).is_some());
+    client.close();
+    assert!(client.load_cached(Oid(1), tid.next()).is_none());
+    let refused = [
+        client.load_before(Oid(1), tid.next()).err(),
+        client.load_current(Oid(1)).err(),
+        client.load_serial(Oid(1), tid).err(),
+        client.load_many(&[Oid(1)], tid.next()).err(),
+    ];
+    let are_closed = refused.iter().all(|error| matches!(error, Some(ClientError::Closed)));
+    assert!(are_closed, "{refused:?}");
+}
+
+#[test]
 fn a_conflict_is_handed_to_the_client_and_can_be_resolved() {
     let server = Server::start(Encoding::Pickle);
     let (ours, theirs) = (server.client(), server.client());

@@ -10,6 +10,7 @@ use zodium_client::{ClientError, TransactionOptions, Watcher};
 use zodium_embedded::{EmbeddedClient, EmbeddedOptions, EmbeddedTransaction};
 use zodium_memorystorage::MemoryStorage;
 use zodium_pickle::Value;
+use zodium_storage::{Access, Load, Read};
 use zodium_types::{Oid, Tid};
 
 /// The commits that a client is told of.
@@ -23,10 +24,14 @@ impl Watcher for Told {
 }
 
 fn start() -> (EmbeddedClient, Arc<Told>) {
+    start_on(Arc::new(MemoryStorage::default()))
+}
+
+fn start_on(storage: Arc<MemoryStorage>) -> (EmbeddedClient, Arc<Told>) {
     let told = Arc::new(Told::default());
     let watcher: Arc<dyn Watcher> = Arc::<Told>::clone(&told);
     let options = EmbeddedOptions { watcher: Some(watcher), ..EmbeddedOptions::default() };
-    (EmbeddedClient::start(Arc::new(MemoryStorage::default()), options).unwrap(), told)
+    (EmbeddedClient::start(storage, options).unwrap(), told)
 }
 
 fn storing(client: &EmbeddedClient, serial: Tid, data: &'static str) -> EmbeddedTransaction {
@@ -134,13 +139,18 @@ fn undos_log_and_calls_answer_as_a_server_does() {
 fn a_closed_client_says_so() {
     let (client, _) = start();
     commit(&client, Tid::ZERO, "one");
+    assert!(client.load_cached(Oid(1), Tid::MAX).is_some());
     client.close();
     assert!(matches!(client.begin(&TransactionOptions::default()), Err(ClientError::Closed)));
+    assert!(matches!(client.load_before(Oid(1), Tid::MAX), Err(ClientError::Closed)));
+    assert!(client.load_cached(Oid(1), Tid::MAX).is_none());
+    assert!(matches!(client.check_open(), Err(ClientError::Closed)));
 }
 
 #[test]
 fn a_commit_that_is_under_way_when_the_client_is_closed_is_not_called_failed() {
-    let (client, _) = start();
+    let storage = Arc::new(MemoryStorage::default());
+    let (client, _) = start_on(Arc::clone(&storage));
     let client = &client;
     let (begun, has_begun) = mpsc::channel();
     let (closing, is_closing) = mpsc::channel();
@@ -169,8 +179,9 @@ fn a_commit_that_is_under_way_when_the_client_is_closed_is_not_called_failed() {
         match second.join().unwrap() {
             Ok(_) | Err(ClientError::OutcomeUnknown { .. }) => {}
             Err(error) => {
-                let found = client.load_before(Oid(2), Tid::MAX);
-                assert!(found.is_err(), "it is committed, in spite of: {error}");
+                let found = storage.load_before(Oid(2), Tid::MAX, Access::Blocking);
+                let is_missing = matches!(found, Ok(Load::Missing));
+                assert!(is_missing, "it is committed, in spite of: {error}");
             }
         }
     });
