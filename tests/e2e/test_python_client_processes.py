@@ -191,6 +191,41 @@ def test_the_blobs_of_a_transaction_that_was_open_stay_the_parents(
     assert open(in_cache, "rb").read() == b"content"
 
 
+def test_the_first_transaction_of_a_child_waits_for_its_connection(either_server, open_native):
+    database = ZODB.DB(open_native(either_server.address))
+    with database.transaction() as connection:
+        connection.root()["one"] = 1
+    last = database.storage.lastTransaction()
+
+    def read():
+        assert database.storage.lastTransaction() == last
+        with database.transaction() as connection:
+            connection.cacheMinimize()
+            assert connection.root()["one"] == 1
+
+    for _ in range(5):
+        in_child(read)
+
+
+def test_a_storage_that_was_not_connected_yet_begins_with_the_servers_last_transaction(
+    either_server, open_native
+):
+    last = commit_one(open_native(either_server.address))
+    for _ in range(5):
+        storage = open_native(either_server.address, wait=False)
+        assert storage.lastTransaction() == last
+    nowhere = open_native((HOST, free_port()), wait=False, wait_timeout=0.2)
+    with pytest.raises(ClientDisconnected):
+        nowhere.lastTransaction()
+
+
+def commit_one(storage):
+    database = ZODB.DB(storage)
+    with database.transaction() as connection:
+        connection.root()["one"] = 1
+    return storage.lastTransaction()
+
+
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_second_transaction_waits_for_the_first_ones_end(
     either_server, open_native, connect, ours

@@ -104,13 +104,26 @@ impl Client {
     ///
     /// Waits while the watcher is being told of another one, except in the watcher. So a part of
     /// the application that the watcher knows before this call misses no later transaction.
+    /// [`Tid::ZERO`] before the first connection.
     pub fn last_tid(&self) -> Tid {
         self.shared.load().told.wait()
     }
 
-    /// Like [`Client::last_tid`], but `None` instead of waiting.
+    /// Like [`Client::last_tid`], but `None` instead of waiting, and before the first connection.
     pub fn last_tid_at_once(&self) -> Option<Tid> {
         self.shared.load().told.at_once()
+    }
+
+    /// Like [`Client::last_tid`], but waits for the first connection, as loads do.
+    ///
+    /// # Errors
+    /// There was no connection yet, and none comes in time.
+    pub fn last_tid_of_server(&self) -> Result<Tid, ClientError> {
+        let shared = self.shared.load();
+        if !shared.told.has_begun() {
+            shared.established()?;
+        }
+        Ok(shared.told.wait())
     }
 
     /// Waits until the client has received the invalidations of everything that the server has

@@ -14,6 +14,9 @@ use zodium_types::Tid;
 pub struct LastTold {
     /// Stored with Release after a transaction was told, loaded with Acquire.
     tid: AtomicU64,
+    /// Whether a transaction was told or noted, or the first one is being told. Set with Release
+    /// after the others, loaded with Acquire.
+    has_begun: AtomicBool,
     /// Set with `turn` locked. A panicking listener leaves it set, so that readers take the lock.
     is_telling: AtomicBool,
     /// Locked while a transaction is told. Reentrant: a listener may ask for the last transaction.
@@ -25,6 +28,7 @@ impl LastTold {
     pub fn tell(&self, tid: Tid, tell: impl FnOnce()) {
         let _turn = self.turn.lock();
         self.is_telling.store(true, Ordering::Release);
+        self.has_begun.store(true, Ordering::Release);
         tell();
         self.advance(tid);
         self.is_telling.store(false, Ordering::Release);
@@ -33,10 +37,17 @@ impl LastTold {
     /// Notes a transaction that no listener has to be told of.
     pub fn advance(&self, tid: Tid) {
         self.tid.fetch_max(tid.0, Ordering::AcqRel);
+        self.has_begun.store(true, Ordering::Release);
     }
 
-    /// The last transaction that was told. Waits while another one is being told, except in its
-    /// listeners.
+    /// Whether a transaction was told or noted. The first one counts while its listeners are
+    /// called, so that they wait for nothing.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Acquire)
+    }
+
+    /// The last transaction that was told, [`Tid::ZERO`] before the first one. Waits while another
+    /// one is being told, except in its listeners.
     pub fn wait(&self) -> Tid {
         self.at_once().unwrap_or_else(|| {
             let _turn = self.turn.lock();
@@ -44,9 +55,11 @@ impl LastTold {
         })
     }
 
-    /// The last transaction that was told; `None` while another one is being told.
+    /// The last transaction that was told; `None` while another one is being told, and before the
+    /// first one.
     pub fn at_once(&self) -> Option<Tid> {
-        (!self.is_telling.load(Ordering::Acquire)).then(|| self.so_far())
+        let is_known = self.has_begun() && !self.is_telling.load(Ordering::Acquire);
+        is_known.then(|| self.so_far())
     }
 
     /// The last transaction whose telling has ended.
@@ -67,6 +80,7 @@ mod tests {
     #[test]
     fn others_wait_for_the_end_of_the_telling_and_its_listeners_do_not() {
         let told = LastTold::default();
+        assert_eq!((told.at_once(), told.has_begun(), told.wait()), (None, false, Tid::ZERO));
         told.advance(Tid(3));
         let (answers, answer) = mpsc::channel();
         thread::scope(|scope| {

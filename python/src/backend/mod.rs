@@ -35,8 +35,8 @@ pub(crate) trait Backend: Send + Sync {
     fn is_read_only(&self) -> bool;
     /// Forgets the revisions in memory.
     fn clear_cache(&self);
-    /// The last transaction that Python was told of. Waits while Python is being told of another
-    /// one, and opens a NEO cluster; a client of a server that never had a connection knows none.
+    /// The last transaction that Python was told of. Waits for the first connection, and while
+    /// Python is being told of another one.
     fn last_tid(&self) -> Result<Tid, ClientError>;
     /// Like [`Backend::last_tid`], but `None` instead of waiting.
     fn last_tid_at_once(&self) -> Option<Tid>;

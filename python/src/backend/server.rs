@@ -38,7 +38,7 @@ impl Backend for Client {
     }
 
     fn last_tid(&self) -> Result<Tid, ClientError> {
-        Ok(Client::last_tid(self))
+        Client::last_tid_of_server(self)
     }
 
     fn last_tid_at_once(&self) -> Option<Tid> {

@@ -3,8 +3,9 @@
 
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc;
+use std::thread;
 
-use crate::common::peer::{ALL, Peer, play, wait_until};
+use crate::common::peer::{ALL, Peer, SILENCE, play, wait_until};
 use crate::common::{Server, commit, record};
 use zodium_client::{Client, Options, WarmUpList};
 use zodium_types::{Address, Oid, Tid};
@@ -25,6 +26,29 @@ fn a_forked_child_is_told_that_objects_of_its_parent_may_be_stale_before_its_fir
         assert_eq!(*log.0.lock(), [(ALL, vec![])]);
         told.send(()).unwrap();
         client.wait().unwrap();
+    });
+}
+
+#[test]
+fn the_first_transaction_of_a_forked_child_is_that_of_its_connection() {
+    let (asked, is_asked) = mpsc::channel();
+    let script = move |listener: &UnixListener| {
+        let _parents = Peer::admitted(listener, Tid(10));
+        let mut peer = Peer::accept(listener);
+        is_asked.recv().unwrap();
+        peer.admit(Tid(12), |_| ());
+    };
+    play(script, |client, _| {
+        client.after_fork_in_child().unwrap();
+        assert_eq!(client.last_tid_at_once(), None);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| client.last_tid_of_server().unwrap());
+            thread::sleep(SILENCE);
+            assert!(!first.is_finished());
+            asked.send(()).unwrap();
+            assert_eq!(first.join().unwrap(), Tid(12));
+        });
+        assert_eq!(client.last_tid_at_once(), Some(Tid(12)));
     });
 }
 
