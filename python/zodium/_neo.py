@@ -72,7 +72,7 @@ class NEOStorage(NativeStorage):
                 read_only=bool(read_only),
                 compress=compresses(compress),
                 cache_bytes=cache_size,
-                wait_seconds=WAIT_SECONDS if wait_timeout is None else wait_timeout,
+                wait_seconds=wait_timeout or WAIT_SECONDS,
                 tls=tls_files(ca, cert, key),
             )
         )

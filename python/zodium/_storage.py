@@ -91,7 +91,7 @@ class ClientStorage(NativeStorage):
             storage=storage,
             read_only=bool(read_only),
             read_only_fallback=bool(read_only_fallback),
-            wait_seconds=WAIT_SECONDS if wait_timeout is None else wait_timeout,
+            wait_seconds=wait_timeout or WAIT_SECONDS,
             silence_seconds=silence_timeout,
             cache_bytes=cache_size,
             warm_up=False if warm_up == "off" else warm_up,

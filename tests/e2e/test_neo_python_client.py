@@ -312,7 +312,7 @@ def test_many_objects_are_loaded_at_once_and_ahead(shared_cluster, open_storage)
 
 def test_a_cluster_that_is_not_there_is_an_error_within_the_time_to_wait():
     with pytest.raises(ClientDisconnected, match="no connection|primary master"):
-        zodium.NEOStorage("127.0.0.1:1", "nowhere", wait_timeout=0)
+        zodium.NEOStorage("127.0.0.1:1", "nowhere", wait_timeout=0.001)
 
 
 def test_a_forked_child_connects_by_itself(shared_cluster, open_database):

@@ -278,6 +278,11 @@ def test_a_closed_storage_answers_no_load_from_its_cache(server, open_storage):
             load()
 
 
+def test_no_time_to_wait_is_the_usual_one_as_with_zeo(server, open_storage):
+    storage = open_storage(server, wait_timeout=0)
+    assert storage.is_connected()
+
+
 def test_nobody_there_is_said_with_the_address(free_address):
     with pytest.raises(ClientDisconnected, match=str(free_address[1])):
         zodium.ClientStorage(free_address, wait_timeout=1)
