@@ -203,6 +203,8 @@ def application(database, keys):
         session, root = request.session, connection.root()
         if "value" in request.params:
             session["value"] = request.params["value"]
+        if "merge" in request.params:
+            session |= {"value": request.params["merge"]}
         if "tie" in request.params:
             session.tie(root[request.params["tie"]])
         if "change" in request.params:
@@ -246,6 +248,8 @@ def test_a_session_is_written_with_the_transaction_of_its_request(database, keys
     assert one.cookies == "" and not keys.keys("session:*"), "what nobody has changed is not kept"
     assert one.get(value="1")["value"] == "1"
     assert one.get() == {"value": "1", "new": False, "flash": []}
+    assert one.get(merge="0")["value"] == one.get()["value"] == "0"
+    assert one.get(value="1")["value"] == "1"
     assert other.get()["value"] is None
     with pytest.raises(ValueError):
         one.get(value="2", fail="")

@@ -128,6 +128,7 @@ class Session(dict):
 
     __setitem__ = noting("__setitem__")
     __delitem__ = noting("__delitem__")
+    __ior__ = noting("__ior__")
     clear = noting("clear")
     pop = noting("pop")
     popitem = noting("popitem")
