@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import transaction
@@ -24,6 +25,8 @@ package.use()
 
 from zodium.exceptions import OutcomeUnknown  # noqa: E402
 
+# Seconds for what nothing should hinder.
+PATIENCE = 10
 # Seconds after which a silent server is left.
 SILENCE = 2
 
@@ -106,6 +109,29 @@ def test_what_stops_the_process_goes_through_and_tells_that_it_is_committed(
     tid = storage.getTid(oid)
     assert storage.outcome(raised.value) == tid == storage.lastTransaction()
     assert [name.endswith(f"{tid.hex()}.blob") for name in files_in(cache)] == [True]
+
+
+def test_a_transaction_that_begins_in_the_function_given_to_a_finish_is_refused(storage):
+    refusals, txn = [], TransactionMetaData()
+
+    def begin(tid):
+        try:
+            storage.tpc_begin(TransactionMetaData())
+        except RuntimeError as error:
+            refusals.append(str(error))
+
+    storage.tpc_begin(txn)
+    storage.store(storage.new_oid(), z64, RECORD, "", txn)
+    storage.tpc_vote(txn)
+    # In a thread that is given up when it waits for itself.
+    finish = threading.Thread(target=storage.tpc_finish, args=(txn, begin), daemon=True)
+    finish.start()
+    finish.join(PATIENCE)
+    assert not finish.is_alive()
+    [refusal] = refusals
+    assert "cannot wait for the server" in refusal
+    storage.tpc_begin(txn)
+    storage.tpc_abort(txn)
 
 
 def test_a_blob_that_cannot_be_cached_is_committed_and_fetched_later(

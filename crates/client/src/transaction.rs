@@ -87,11 +87,18 @@ pub struct Transaction {
 
 impl Client {
     /// Begins a transaction. A client has one at a time; further callers wait until it is over.
+    ///
+    /// # Errors
+    /// [`ClientError::Nested`] from a watcher, and from the function given to
+    /// [`Transaction::finish`]: that transaction is over when the function returns.
     pub fn begin(&self, options: &TransactionOptions) -> Result<Transaction, ClientError> {
         let shared = self.shared();
         let current = shared.established()?;
         if shared.is_read_only() {
             return Err(ClientError::ReadOnly);
+        }
+        if current.connection.is_read_here() {
+            return Err(ClientError::Nested);
         }
         let turn = shared.begin_commit()?;
         let id = turn.transaction;

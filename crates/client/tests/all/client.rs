@@ -177,6 +177,21 @@ fn the_tid_is_told_to_the_committer_before_anything_else_says_it() {
 }
 
 #[test]
+fn a_transaction_cannot_begin_while_the_committer_is_told_of_another_one() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = Arc::new(server.client());
+    let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+    transaction.store(Oid(1), Tid::ZERO, record("x")).unwrap();
+    transaction.vote().unwrap();
+    let nested = Arc::new(Mutex::new(None));
+    let (seen, asked) = (Arc::clone(&nested), Arc::clone(&client));
+    let begin = move |_| *seen.lock() = asked.begin(&TransactionOptions::default()).err();
+    transaction.finish(begin).unwrap();
+    assert!(matches!(*nested.lock(), Some(ClientError::Nested)), "it would wait for itself");
+    commit(&client, &[(2, "y")]);
+}
+
+#[test]
 fn a_closed_client_answers_no_load_from_memory() {
     let server = Server::start(Encoding::Msgpack);
     let client = server.client();
