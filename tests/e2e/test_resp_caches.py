@@ -8,6 +8,7 @@ import transaction
 import ZODB
 from harness import package
 from harness.process import HOST, free_port
+from harness.resp import RespServer
 from persistent.mapping import PersistentMapping
 
 package.use()
@@ -140,6 +141,33 @@ def test_a_value_is_not_newer_than_the_cached_ones_that_it_was_computed_from(dat
     compute_inner()
     assert not compute_outer(changes="c")
     assert not keys.exists("cache:outer")
+
+
+def test_a_value_that_uses_one_of_another_storage_is_not_kept(database, keys):
+    inner = TiedCache(keys, "inner:", storage="1")
+    outer, same = TiedCache(keys, "outer:"), TiedCache(keys, "same:", storage="1")
+    connection = database.open()
+    assert inner.get("key") is None
+    depends_on(connection.root()["a"])
+    assert inner.set("key", b"inner")
+    for cache, is_kept in (same, True), (outer, False):
+        assert cache.get("key") is None
+        assert inner.get("key") == b"inner"
+        depends_on(connection.root()["b"])
+        assert cache.set("key", b"of inner") == is_kept
+    change(database, "a")
+    assert not keys.exists("same:key")
+    connection.close()
+
+
+def test_a_server_without_storages_caches_what_depends_on_no_object():
+    with RespServer() as server, redis.Redis(port=server.port) as keys:
+        cache = TiedCache(keys, "cache:")
+        assert cache.set("inner", b"inner")
+        assert cache.get("outer") is None
+        assert cache.get("inner") == b"inner"
+        assert cache.set("outer", b"of inner")
+        assert cache.get("outer") == b"of inner"
 
 
 def test_dogpile_computes_again_after_a_change(database, keys, port):

@@ -11,6 +11,8 @@ from ._ties import Ties, send, view
 
 # More computations than these do not run within each other: exceptions have ended the oldest.
 COMPUTATIONS_MAX = 100
+# What a server without storages answers to ZTID.
+NO_STORAGE = "this server has no storage"
 
 
 class Computation:
@@ -45,7 +47,8 @@ class TiedCache:
     """Bytes under keys, each until an object that it depends on changes.
 
     `storage` is the name of the storage of the objects, if it is not the first one of the server;
-    `expire` is the most seconds that a value is kept.
+    `expire` is the most seconds that a value is kept. A value that uses one of a cache with another
+    `storage` is not kept.
     """
 
     def __init__(self, client, prefix="", expire=None, storage=None):
@@ -73,14 +76,18 @@ class TiedCache:
     def answers(self, names):
         """Return what the server has for keys, and a transaction at which that was current.
 
-        The transaction is None if no value is being computed that may use the answers.
+        The transaction is None if no value is being computed that may use the answers, and on a
+        server without storages, where no value is tied.
         """
         if not names or not RUNNING.computations:
             return self.client.mget(names) if names else [], None
         with self.client.pipeline(transaction=False) as pipe:
             # In this order: a change after that transaction ends the values that use these.
             pipe.execute_command("ZTID", *([self.storage] if self.storage else []))
-            last, answers = pipe.mget(names).execute()
+            last, answers = pipe.mget(names).execute(raise_on_error=False)
+        if isinstance(last, Exception) and NO_STORAGE in str(last):
+            return raised_or(answers), None
+        last, answers = raised_or(last), raised_or(answers)
         return answers, bytes.fromhex(last if isinstance(last, str) else last.decode())
 
     def used(self, answer, limit):
@@ -89,7 +96,11 @@ class TiedCache:
         oids = [bytes.fromhex(oid) for oid in head.decode().split()]
         if oids:
             for each in RUNNING.computations:
-                each.ties.add_cached(oids, limit)
+                if limit is None or each.ties.storage != self.storage:
+                    # The transactions of two storages cannot be compared.
+                    each.ties.is_usable = False
+                else:
+                    each.ties.add_cached(oids, limit)
         return value
 
     def set(self, key, value):
@@ -115,3 +126,10 @@ class TiedCache:
     def delete(self, *keys):
         if keys:
             self.client.delete(*(self.prefix + key for key in keys))
+
+
+def raised_or(answer):
+    """Return an answer of a pipeline, or raise it if it is an exception."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
