@@ -6,7 +6,6 @@ The blobs are written by a stock FileStorage, or by clients of the server while 
 import json
 import shutil
 import subprocess
-import time
 
 import pytest
 import transaction
@@ -14,6 +13,7 @@ import ZODB
 import ZODB.blob
 import ZODB.FileStorage
 from harness import blobs
+from harness.waiting import wait_for
 from harness.wire import Z64
 from persistent.mapping import PersistentMapping
 from ZODB.utils import p64
@@ -156,11 +156,10 @@ def test_blobs_are_checked_while_they_are_committed(tmp_path, start_server, wire
 
 
 def wait_for_line(server, text):
-    deadline = time.monotonic() + LOG_SECONDS
-    while not (lines := [line for line in server.log().splitlines() if text in line]):
-        assert time.monotonic() < deadline, server.log()
-        time.sleep(0.02)
-    return lines
+    def lines():
+        return [line for line in server.log().splitlines() if text in line]
+
+    return wait_for(lines, server.log, LOG_SECONDS)
 
 
 def test_server_without_a_blob_directory_says_so_when_objects_are_blobs(written, start_server):

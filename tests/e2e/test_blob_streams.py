@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import ZODB.blob
 from harness import blobs
+from harness.waiting import wait_for
 from harness.wire import MAXTID, Z64
 from ZODB.Connection import TransactionMetaData
 from ZODB.utils import p64
@@ -181,10 +182,7 @@ def test_who_does_not_take_its_blobs_costs_little_and_who_goes_away_nothing(serv
     assert 0 < len(open_blobs(server)) <= 17
     assert peak_bytes(server) < SERVER_BYTES_MAX
     idle.close()
-    deadline = time.monotonic() + 10
-    while open_blobs(server):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not open_blobs(server), "no blob is open", 10)
 
 
 def test_who_sends_faster_than_the_disk_takes_has_to_wait(server, folder, wire):

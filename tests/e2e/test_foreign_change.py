@@ -15,6 +15,7 @@ import pytest
 from harness import files
 from harness.monitor import Monitor
 from harness.process import HOST, ServerProcess, free_port
+from harness.waiting import wait_for
 from harness.wire import Z64, ErrorReply
 
 pytestmark = pytest.mark.zodium
@@ -165,10 +166,7 @@ def test_commits_go_on_when_the_file_is_put_back(tmp_path, start_server, wire):
         commit(client, 2)
     client.notify("tpc_abort", 2)
     (tmp_path / "aside").rename(path)
-    deadline = time.monotonic() + 20
-    while monitor.fetch("/health")[0] != 200:
-        assert time.monotonic() < deadline, monitor.fetch("/health")
-        time.sleep(0.05)
+    wait_for(lambda: monitor.fetch("/health")[0] == 200, lambda: monitor.fetch("/health"), 20)
     kept.append(commit(client, 3))
     assert server.stop() == 0
     files.check(path)

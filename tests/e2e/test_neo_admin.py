@@ -7,9 +7,10 @@ import time
 
 import pytest
 from harness.monitor import Monitor
-from harness.neo import OwnCluster, wait_for
+from harness.neo import OwnCluster
 from harness.process import HOST, free_port
 from harness.servers import BINARY
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.zodium
 SECONDS = 10

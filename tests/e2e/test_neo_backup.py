@@ -1,7 +1,8 @@
 """Backup clusters: masters of ours and of NEO/py on both sides."""
 
 import pytest
-from harness.neo import Cluster, needs_neo, wait_for
+from harness.neo import Cluster, needs_neo
+from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 

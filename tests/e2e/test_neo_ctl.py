@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from harness.neo import CHECKOUT, Cluster, needs_neo, wait_for
+from harness.neo import CHECKOUT, Cluster, needs_neo
+from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 

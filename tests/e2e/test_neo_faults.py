@@ -10,10 +10,11 @@ import threading
 import time
 
 import pytest
-from harness.neo import Cluster, Failed, Node, needs_neo, wait_for
+from harness.neo import Cluster, Failed, Node, needs_neo
 from harness.neo_cut import CuttingProxy
 from harness.neo_rows import differing, unfinished
 from harness.process import HOST
+from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 

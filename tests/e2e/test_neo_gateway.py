@@ -10,9 +10,10 @@ import transaction
 import ZODB
 from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
-from harness.neo import CHECKOUT, Cluster, needs_neo, wait_for
+from harness.neo import CHECKOUT, Cluster, needs_neo
 from harness.process import HOST, ServerFailed, ServerProcess, command_words, free_port
 from harness.servers import BINARY, COMMAND
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import ConflictError, POSKeyError, ReadConflictError, ReadOnlyError

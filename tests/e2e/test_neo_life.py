@@ -11,8 +11,9 @@ import time
 
 import pytest
 from harness.monitor import Monitor
-from harness.neo import Cluster, needs_neo, wait_for
+from harness.neo import Cluster, needs_neo
 from harness.neo_rows import counts, differing, unfinished
+from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 

@@ -14,7 +14,8 @@ from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness import package
 from harness.certificates import Authority
-from harness.neo import Cluster, OwnCluster, needs_neo, wait_for
+from harness.neo import Cluster, OwnCluster, needs_neo
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.POSException import (
     ConflictError,

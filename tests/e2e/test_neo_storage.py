@@ -1,7 +1,8 @@
 """Storage nodes of ours in clusters of NEO/py: masters, admins and clients notice nothing."""
 
 import pytest
-from harness.neo import CHECKOUT, Cluster, Failed, needs_neo, wait_for
+from harness.neo import CHECKOUT, Cluster, Failed, needs_neo
+from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 

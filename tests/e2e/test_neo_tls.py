@@ -4,7 +4,8 @@ import time
 
 import pytest
 from harness.certificates import Authority
-from harness.neo import OwnCluster, wait_for
+from harness.neo import OwnCluster
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.zodium
 

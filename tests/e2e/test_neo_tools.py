@@ -8,9 +8,10 @@ import subprocess
 import pytest
 import ZODB
 from harness.databases import change, delete, undo
-from harness.neo import OwnCluster, wait_for
+from harness.neo import OwnCluster
 from harness.process import ServerProcess, command_words, free_port
 from harness.servers import COMMAND
+from harness.waiting import wait_for
 from ZODB.FileStorage import FileStorage
 
 pytestmark = pytest.mark.zodium

@@ -16,6 +16,7 @@ import ZODB.FileStorage
 from BTrees.OOBTree import OOBTree
 from harness import files
 from harness.committer import digest, promises_of
+from harness.waiting import wait_for
 from harness.wire import MAXTID, Closed, ErrorReply, Silent
 from persistent.mapping import PersistentMapping
 from persistent.TimeStamp import TimeStamp
@@ -266,10 +267,7 @@ def test_a_pack_that_nobody_waits_for(tmp_path, start_server, wire, seeded):
     size = path.stat().st_size
     client = wire(start_server(path))
     assert client.call("pack", time.time(), 0) is None
-    deadline = time.monotonic() + 20
-    while client.call("get_info")["size"] >= size:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: client.call("get_info")["size"] < size, "the file is packed", 20)
 
 
 @pytest.mark.zodium

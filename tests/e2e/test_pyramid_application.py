@@ -5,7 +5,6 @@ Two processes serve it at a time, and what either commits is there for all that 
 
 import json
 import sys
-import time
 import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import pytest
 from harness import files, package
 from harness.process import ServerProcess, free_port
 from harness.servers import stock_server
+from harness.waiting import wait_for
 
 package.use()
 
@@ -90,7 +90,4 @@ def seen(notes, tally):
 
 
 def wait_until_seen(process, expected):
-    deadline = time.monotonic() + SEEN_SECONDS_MAX
-    while (found := ask(process)) != expected:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
+    wait_for(lambda: ask(process) == expected, lambda: ask(process), SEEN_SECONDS_MAX)

@@ -20,6 +20,7 @@ from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness import package
 from harness.process import HOST, ServerProcess, free_port
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.blob import Blob
 from ZODB.POSException import POSKeyError, ReadOnlyError, UndoError
@@ -166,10 +167,7 @@ def test_a_server_that_was_restarted_is_found_again(tmp_path, start_server, open
     with database.transaction() as connection:
         connection.root()["value"] = "kept"
     server.stop()
-    deadline = time.monotonic() + 20
-    while storage.is_connected():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not storage.is_connected(), "disconnected", 20)
     assert storage.getName().endswith("(disconnected)")
     start_server.servers.append(ServerProcess(server.words, server.port, tmp_path))
     with database.transaction() as connection:
@@ -205,12 +203,12 @@ def test_a_forked_child_has_a_connection_of_its_own(server, open_storage):
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    deadline = time.monotonic() + 20
-    value = None
-    while value != 2:
-        assert time.monotonic() < deadline
+
+    def value():
         with database.transaction() as connection:
-            value = connection.root()["value"]
+            return connection.root()["value"]
+
+    wait_for(lambda: value() == 2, "the commit of the child", 20)
 
 
 def test_an_interpreter_ends_with_storages_open(server):

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import threading
-import time
 import traceback
 
 import pytest
@@ -11,6 +10,7 @@ import ZODB
 from harness import package
 from harness.blobs import RECORD
 from harness.process import HOST, ServerProcess, free_port
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
 from ZODB.POSException import ReadOnlyError
@@ -21,13 +21,6 @@ package.use()
 from zodium.exceptions import ClientDisconnected  # noqa: E402
 
 PATIENCE = 30
-
-
-def wait_until(condition, seconds=PATIENCE):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_server_that_only_reads_is_left_for_one_that_writes(tmp_path, start_server, open_native):
@@ -53,7 +46,7 @@ def test_a_server_that_only_reads_is_left_for_one_that_writes(tmp_path, start_se
     words = [word.replace(str(path), str(copy)) for word in first.words]
     words = [word.replace(f":{first.port}", f":{writing[1]}") for word in words]
     start_server.servers.append(ServerProcess(words, writing[1], tmp_path / "other"))
-    wait_until(lambda: not storage.is_read_only())
+    wait_for(lambda: not storage.is_read_only(), "the server that writes", PATIENCE)
     with database.transaction() as connection:
         assert connection.root()["one"] == 1
         connection.root()["one"] = 2

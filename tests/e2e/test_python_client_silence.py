@@ -7,6 +7,7 @@ import pytest
 import ZODB
 from harness import package
 from harness.silent_proxy import SilentProxy
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
 from ZODB.utils import z64
@@ -36,26 +37,19 @@ def storage(proxy, open_native):
     return storage
 
 
-def wait_until(condition, seconds=PATIENCE):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_connection_that_nobody_uses_is_found_dead_and_replaced(
     proxy, storage, open_native, either_server
 ):
     peer_committed = ZODB.DB(open_native(either_server.address))
     start = time.monotonic()
     proxy.fall_silent()
-    wait_until(lambda: not storage.is_connected())
+    wait_for(lambda: not storage.is_connected(), "disconnected", PATIENCE)
     assert time.monotonic() - start > SILENCE / 3
     with peer_committed.transaction() as connection:
         connection.root()["one"] = 2
     proxy.speak()
     # Until then what is in the cache is served, as ZEO's client does.
-    wait_until(storage.is_connected)
+    wait_for(storage.is_connected, "connected again", PATIENCE)
     assert storage.load(z64)[1] == storage.getTid(z64) == peer_committed.storage.lastTransaction()
 
 
@@ -81,7 +75,7 @@ def test_a_load_outlives_it(proxy, storage):
 
     loader = threading.Thread(target=load)
     loader.start()
-    wait_until(lambda: not storage.is_connected())
+    wait_for(lambda: not storage.is_connected(), "disconnected", PATIENCE)
     proxy.speak()
     loader.join(PATIENCE)
     assert loaded == [oid]

@@ -5,13 +5,13 @@ A proxy sees what is asked of the server. It keeps its address, as the list is t
 
 import logging
 import threading
-import time
 
 import pytest
 import ZODB
 import ZODB.config
 from harness import own_files, package
 from harness.silent_proxy import SilentProxy
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.utils import p64, u64
 from zodburi import resolve_uri
@@ -88,10 +88,10 @@ def loads(proxy):
 
 
 def wait_for_loads(proxy, count):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while loads(proxy) < count:
-        assert time.monotonic() < deadline, f"{loads(proxy)} of {count} loads were requested"
-        time.sleep(0.001)
+    def seen():
+        return f"{loads(proxy)} of {count} loads were requested"
+
+    wait_for(lambda: loads(proxy) >= count, seen, PATIENCE_SECONDS, pause=0.001)
 
 
 def test_the_second_opening_has_asked_for_all_before_the_application_does(proxy, writer, opened):

@@ -11,6 +11,7 @@ import transaction
 import ZODB
 from harness import package
 from harness.relay import Relay
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage import FileStorage
@@ -204,10 +205,7 @@ def test_a_server_that_was_restarted_is_iterated_on_from_the_last_transaction(
     words = server.words
     again = type(server)(words, server.port, tmp_path)
     start_server.servers.append(again)
-    deadline = time.monotonic() + 20
-    while not storage.is_connected():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(storage.is_connected, "connected again", 20)
     seen += content(storage.iterator(p64(u64(seen[-1][0]) + 1)))
     assert seen == expected
 

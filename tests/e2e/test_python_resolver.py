@@ -18,6 +18,7 @@ import transaction
 from harness import orchard
 from harness.process import HOST, free_port
 from harness.servers import spawn
+from harness.waiting import wait_for
 from ZEO.runzeo import ZEOOptions
 from ZODB import DB
 from ZODB.Connection import TransactionMetaData
@@ -104,12 +105,8 @@ def children(process):
     return found
 
 
-def said(server, text, seconds=5):
-    """Whether the server's log says it by then."""
-    deadline = time.monotonic() + seconds
-    while text not in server.log() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return text in server.log()
+def until_logged(server, text):
+    wait_for(lambda: text in server.log(), lambda: f"{text!r} in {server.log()}", 5)
 
 
 @pytest.fixture
@@ -247,7 +244,7 @@ def test_a_class_that_raises_keeps_its_helper(site, kind, why):
     site.put(kind())
     with pytest.raises(UndoError):
         site.undo_of_earlier(increase)
-    assert said(site.server, f"Error: {why}" if why else "MemoryError")
+    until_logged(site.server, f"Error: {why}" if why else "MemoryError")
     assert children(site.server.process) == [helper]
 
 
@@ -269,7 +266,7 @@ def test_a_helper_that_was_killed_is_replaced(site):
     site.undo_of_earlier(increase)
     assert site.state()["value"] == 2
     assert children(site.server.process) not in ([], [helper])
-    assert said(site.server, "it ended while it had nothing to do (signal: 9")
+    until_logged(site.server, "it ended while it had nothing to do (signal: 9")
 
 
 def test_a_helper_ends_with_its_server(site):
@@ -278,10 +275,7 @@ def test_a_helper_ends_with_its_server(site):
     site.undo_of_earlier(increase)
     [helper] = children(site.server.process)
     site.server.kill()
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{helper}").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{helper}").exists()
+    wait_for(lambda: not Path(f"/proc/{helper}").exists(), "the helper ends")
 
 
 @pytest.mark.parametrize("python", ["/nonexistent/python3", "false", shutil.which("true")])
@@ -335,7 +329,7 @@ def test_a_pickle_that_calls_is_called_by_the_helper_not_by_the_server(site):
         store(site.storage, oid, b"cposix\n_exit\n(I7\ntR." + state)
     with pytest.raises(UndoError):
         undo(site.storage)
-    assert said(site.server, "exit status: 7")
+    until_logged(site.server, "exit status: 7")
     assert site.server.is_running()
     site.put(orchard.Counter())
     site.undo_of_earlier(increase)

@@ -4,12 +4,11 @@ import os
 import re
 import socket
 import threading
-import time
 
 import pytest
 import redis
 
-from tests.harness.resp import RespServer
+from tests.harness.resp import RespServer, wait_for_blocked
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +146,7 @@ def test_clients_that_vanish_while_they_wait_lose_no_task(server, client, scale)
     for one in going:
         one.sendall(b"BLPOP queue 0\r\n")
     for waiting in (count, 0):
-        deadline = time.monotonic() + 10
-        while (blocked := client.info("clients")["blocked_clients"]) != waiting:
-            assert time.monotonic() < deadline, (blocked, waiting)
-            time.sleep(0.01)
+        wait_for_blocked(client, waiting)
         for one in going:
             one.close()
     taken = []
@@ -215,9 +211,7 @@ def test_a_reader_of_a_stream_gets_what_comes_after_it(server, client):
 
     thread = threading.Thread(target=read)
     thread.start()
-    deadline = time.monotonic() + 5
-    while not client.info("clients")["blocked_clients"] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_blocked(client, 1)
     client.xadd("stream", {"n": "new"})
     thread.join()
     assert [fields for _, fields in got] == [{"n": "new"}]

@@ -8,13 +8,13 @@ import importlib
 import subprocess
 import sys
 import threading
-import time
 import warnings
 
 import pytest
 import redis
 
 from tests.harness.resp import RespServer
+from tests.harness.waiting import wait_for
 
 
 def imported(name):
@@ -230,9 +230,7 @@ def test_dramatiq_actors(url):
         for number in range(5):
             act.send(number)
         broker.join("default", timeout=10_000)
-        deadline = time.monotonic() + 10
-        while len(done) < 5 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: len(done) >= 5, lambda: f"5 tasks are done, not {done}", 10)
     finally:
         worker.stop()
     assert sorted(done) == list(range(5))

@@ -13,6 +13,7 @@ from harness.failing_disk import ALWAYS, FailingDisk
 from harness.keys import change, snapshot
 from harness.process import HOST, ServerFailed
 from harness.resp import RespServer
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.zodium
 KILLS = 3
@@ -41,15 +42,11 @@ def kill(server):
     server.process.wait()
 
 
-def wait_for(is_done):
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_done():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def wait_until_counted(writers):
-    wait_for(lambda: any(writer.counted > writer.first for writer in writers))
+    def has_counted():
+        return any(writer.counted > writer.first for writer in writers)
+
+    wait_for(has_counted, "a writer that has counted", SECONDS_MAX)
 
 
 class Writer(threading.Thread):
@@ -106,7 +103,7 @@ def test_all_comes_back_as_it_was(start, seeded, sync):
                 change(client, seeded)
             if number == 1000:
                 client.bgrewriteaof()
-        wait_for(lambda: no_key_is_about_to_expire(client))
+        wait_for(lambda: no_key_is_about_to_expire(client), "keys expired", SECONDS_MAX)
         # Acknowledged when all before it is on the device too.
         client.config_set("appendfsync", "always")
         client.set("last", 1)
@@ -194,7 +191,7 @@ def test_reads_go_on_while_the_disk_is_full(start, tmp_path, kind):
         except redis.ResponseError:
             return False
 
-    wait_for(accepts)
+    wait_for(accepts, "writes are accepted", SECONDS_MAX)
     kill(server)
     with connect(start("always")) as client:
         assert client.get("key") == b"later"

@@ -9,7 +9,8 @@ import redis
 
 from tests.harness.certificates import Site
 from tests.harness.process import free_port
-from tests.harness.resp import RespServer
+from tests.harness.resp import RespServer, wait_for_blocked
+from tests.harness.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +122,6 @@ def read_until(connection, end):
     return got
 
 
-def wait_for_blocked(client, number):
-    deadline = time.monotonic() + 30
-    while client.info("clients")["blocked_clients"] != number:
-        assert time.monotonic() < deadline
-
-
 def test_a_pause_of_writes_holds_writes_and_nothing_else(server, client):
     client.set("key", "old")
     assert client.client_pause(60_000, all=False)
@@ -208,10 +203,7 @@ def test_memory_is_given_back(client):
     full = client.info("memory")["used_memory"]
     assert full > 100_000
     client.delete(*client.keys("*"))
-    deadline = time.monotonic() + 5
-    while client.info("memory")["used_memory"] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert client.info("memory")["used_memory"] == 0
+    wait_for(lambda: client.info("memory")["used_memory"] == 0, "no memory is used", 5)
 
 
 def test_new_keys_are_announced(client):

@@ -12,6 +12,7 @@ import transaction
 import ZODB
 from harness import package
 from harness.process import HOST, free_port
+from harness.waiting import wait_for
 from persistent import Persistent
 from persistent.mapping import PersistentMapping
 from ZODB.POSException import ConflictError, StorageTransactionError
@@ -126,9 +127,7 @@ def test_a_vote_refuses_commands_that_cannot_take_effect(served, database, start
             answer = pipe.read_response()
         assert answer == b"parked"
         pipe.disconnect()
-    deadline = time.monotonic() + 10
-    while keys.execute_command("ZSTATE", "token") != "none":
-        assert time.monotonic() < deadline
+    wait_for(lambda: keys.execute_command("ZSTATE", "token") == "none", "no parked commands", 10)
     transaction.get().setExtendedInfo("zodium.exec", "token")
     connection.root()["number"].value += 1
     with pytest.raises(Exception, match="no commands under the token"):

@@ -7,18 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.waiting import wait_for
 from harness.wire import Z64, Closed, Wire
 
 pytestmark = pytest.mark.zodium
 
 SECONDS = 10
-
-
-def until(true, what):
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +41,7 @@ def test_a_stop_is_heeded_while_storages_are_opened(tmp_path, start_server):
     index.unlink()
     os.mkfifo(index)  # reading it waits for a writer, who never comes
     server = start_server(path, wait=False)
-    until(lambda: caught(server.process.pid, signal.SIGTERM), "SIGTERM is asked for")
+    wait_for(lambda: caught(server.process.pid, signal.SIGTERM), "SIGTERM is asked for", SECONDS)
     time.sleep(0.2)
     assert server.is_running()
     server.process.terminate()
@@ -68,7 +62,7 @@ def test_the_pid_file_is_there_while_it_serves(tmp_path, start_server):
     pid_file = tmp_path / "zeo.pid"
     pid_file.write_text("99999999\n")  # left by a server that was killed
     server = start_server(tmp_path / "Data.fs", "--pid-file", str(pid_file))
-    until(lambda: pid_file.read_text() == f"{server.process.pid}\n", pid_file.read_text())
+    wait_for(lambda: pid_file.read_text() == f"{server.process.pid}\n", pid_file.read_text, SECONDS)
     assert server.stop() == 0
     assert not pid_file.exists()
 
@@ -86,11 +80,11 @@ def test_a_pid_file_that_cannot_be_written_stops_the_start(tmp_path, start_serve
 def test_log_files_are_opened_anew_on_sigusr2(tmp_path, start_server, wire):
     log, moved = tmp_path / "zeo.log", tmp_path / "zeo.log.1"
     server = start_server(tmp_path / "Data.fs", "--log-file", str(log))
-    until(lambda: "listening" in log.read_text(), "what is logged at start")
+    wait_for(lambda: "listening" in log.read_text(), "what is logged at start", SECONDS)
     log.rename(moved)
     server.process.send_signal(signal.SIGUSR2)
-    until(log.exists, "the new file")
-    until(lambda: "SIGUSR2" in log.read_text(), "the first line of the new file")
+    wait_for(log.exists, "the new file", SECONDS)
+    wait_for(lambda: "SIGUSR2" in log.read_text(), "the first line of the new file", SECONDS)
     length = moved.stat().st_size
     assert wire(server).call("ping") is None
     assert server.stop() == 0
@@ -101,7 +95,7 @@ def test_log_files_are_opened_anew_on_sigusr2(tmp_path, start_server, wire):
 def test_log_files_that_are_copied_and_cut_go_on_from_their_beginning(tmp_path, start_server):
     log = tmp_path / "zeo.log"
     server = start_server(tmp_path / "Data.fs", "--log-file", str(log))
-    until(lambda: "listening" in log.read_text(), "what is logged at start")
+    wait_for(lambda: "listening" in log.read_text(), "what is logged at start", SECONDS)
     os.truncate(log, 0)
     assert server.stop() == 0
     assert log.read_bytes()[:1] not in (b"", b"\0")

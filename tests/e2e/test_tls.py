@@ -13,6 +13,7 @@ import ZEO
 from cryptography.hazmat.primitives.serialization import PrivateFormat
 from harness.certificates import LONG_AGO, Authority, Site, self_signed
 from harness.process import HOST, ServerProcess, free_port
+from harness.waiting import wait_for
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
 from ZEO.ClientStorage import ClientStorage
 from ZODB.Connection import TransactionMetaData
@@ -43,10 +44,7 @@ def start_tls(tmp_path, start_server, site):
 
 
 def until_logged(server, text, seconds=10):
-    deadline = time.monotonic() + seconds
-    while text not in server.log():
-        assert time.monotonic() < deadline, f"{text!r} is not in {server.log()}"
-        time.sleep(0.02)
+    wait_for(lambda: text in server.log(), lambda: f"{text!r} in {server.log()}", seconds)
 
 
 def refusal(server, context, source=HOST):
@@ -350,10 +348,7 @@ def test_tls_goes_over_unix_sockets_too(tmp_path, binary, site):
     server = subprocess.Popen([*words, *site.options()], stdout=subprocess.DEVNULL)
     try:
         raw = socket.socket(socket.AF_UNIX)
-        deadline = time.monotonic() + 10
-        while raw.connect_ex(str(path)):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: raw.connect_ex(str(path)) == 0, "the server listens", 10)
         context = site.context(site.authority.issue("alice"))
         with context.wrap_socket(raw, server_hostname="localhost") as secured:
             assert secured.recv(6) == b"\0\0\0\2Z5"

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from harness import bank, files
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, STOCK_SERVER, spawn
+from harness.waiting import wait_for
 from harness.wire import Wire
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -77,10 +78,8 @@ class Tellers:
     def wait_for_work(self, count, since=None):
         """Return when `count` more transactions were acknowledged than at `since`."""
         size = self.written() if since is None else since
-        deadline = time.monotonic() + STALL_SECONDS
-        while self.written() - size < count * 100:  # a line has more bytes
-            assert time.monotonic() < deadline, "nothing is acknowledged any more"
-            time.sleep(0.005)
+        bytes_min = count * 100  # a line has more
+        wait_for(lambda: self.written() - size >= bytes_min, "acknowledgements", STALL_SECONDS)
 
     def written(self):
         return sum(journal.stat().st_size for journal in self.journals)

@@ -8,6 +8,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from .process import HOST, free_port
+from .waiting import wait_for
 
 PARSERS = {
     "application/openmetrics-text": openmetrics.text_string_to_metric_families,
@@ -67,10 +68,7 @@ class Monitor:
 
     def wait_serving(self, seconds=10):
         """Waits until the server is past its start: it listens a moment before that."""
-        deadline = time.monotonic() + seconds
-        while b'"opening"' in self.fetch("/health")[2]:
-            assert time.monotonic() < deadline, "still opening its storages"
-            time.sleep(0.01)
+        wait_for(lambda: b'"opening"' not in self.fetch("/health")[2], "storages open", seconds)
 
     def wait_until(self, condition, seconds=10):
         """Waits until `condition` holds of the status, and gives that status."""

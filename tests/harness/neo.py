@@ -13,18 +13,17 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from .process import HOST, STOP_SECONDS, free_port
 from .servers import BINARY
+from .waiting import wait_for
 
 CHECKOUT, PYTHON = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
 CLIENT = Path(__file__).with_name("neo_client.py")
 COMMANDS = Path(__file__).with_name("neo_commands.py")
-START_SECONDS = 30
 # Whether all masters are ours where a test does not say.
 OWN_MASTERS = bool(os.environ.get("ZODIUM_TEST_OWN_MASTERS"))
 
@@ -33,17 +32,6 @@ needs_neo = pytest.mark.skipif(
     reason="NO CLUSTER OF NEO IS TESTED: set NEOPPOD to a checkout of NEO/py and"
     " NEOPPOD_PYTHON to a Python that runs it",
 )
-
-
-def wait_for(condition, what, seconds=START_SECONDS):
-    """Waits until `condition` gives something true, and gives it."""
-    end = time.monotonic() + seconds
-    while True:
-        if found := condition():
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 class Node:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from .process import HOST, PROFILE, REPOSITORY, ServerProcess, free_port
+from .waiting import wait_for
 
 PROGRAM = REPOSITORY / "target" / PROFILE / "zodium"
 
@@ -51,3 +52,11 @@ class StockServer(ServerProcess):
     def __exit__(self, *_):
         self.stop()
         self.folder.cleanup()
+
+
+def wait_for_blocked(client, number):
+    """Until so many clients wait in a command."""
+    wait_for(
+        lambda: client.info("clients")["blocked_clients"] == number,
+        lambda: f"{number} blocked clients, not {client.info('clients')['blocked_clients']}",
+    )

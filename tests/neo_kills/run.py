@@ -30,9 +30,10 @@ from ZEO.ClientStorage import ClientStorage
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.neo import CHECKOUT, PYTHON, Cluster, wait_for
+from harness.neo import CHECKOUT, PYTHON, Cluster
 from harness.process import HOST, ServerProcess, command_words, free_port
 from harness.servers import COMMAND
+from harness.waiting import wait_for
 
 LINE = re.compile(r"^(\S+)Z +INFO (accepting a node node=S|the cluster is running)", re.M)
 
