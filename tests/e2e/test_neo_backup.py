@@ -1,7 +1,7 @@
 """Backup clusters: masters of ours and of NEO/py on both sides."""
 
 import pytest
-from harness.neo import Cluster, needs_neo
+from harness.neo import clusters, needs_neo
 from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -13,18 +13,13 @@ SIDES = {"ours-of-ours": (True, True), "ours-of-neo": (False, True), "neo-of-our
 @pytest.fixture
 def make(tmp_path):
     """make(is_own, **shape): a cluster that does not run yet, with masters of ours or of NEO/py."""
-    clusters = []
+    with clusters(tmp_path) as make:
 
-    def build(is_own, **shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        masters = range(1, shape.get("masters", 1) + 1)
-        clusters.append(Cluster(folder, own_masters=masters if is_own else (), **shape))
-        return clusters[-1]
+        def build(is_own, **shape):
+            masters = range(1, shape.get("masters", 1) + 1)
+            return make(own_masters=masters if is_own else (), **shape)
 
-    yield build
-    for one in clusters:
-        one.end()
+        yield build
 
 
 def backup_tid(backup):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness.neo import CHECKOUT, Cluster, needs_neo
+from harness.neo import CHECKOUT, clusters, needs_neo
 from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -55,22 +55,16 @@ REFUSALS = [
 @pytest.fixture
 def cluster(tmp_path):
     """cluster(**shape): a running cluster with an admin of each kind."""
-    clusters = []
+    with clusters(tmp_path) as make:
 
-    def start(**shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        clusters.append(Cluster(folder, **shape))
-        clusters[-1].start()
-        clusters[-1].own_admin.start()
-        wait_for(
-            lambda: own(clusters[-1], "print", "cluster").returncode == 0, "our admin is ready"
-        )
-        return clusters[-1]
+        def start(**shape):
+            one = make(**shape)
+            one.start()
+            one.own_admin.start()
+            wait_for(lambda: own(one, "print", "cluster").returncode == 0, "our admin is ready")
+            return one
 
-    yield start
-    for one in clusters:
-        one.end()
+        yield start
 
 
 def own(cluster, *words):

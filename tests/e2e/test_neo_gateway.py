@@ -10,7 +10,7 @@ import transaction
 import ZODB
 from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
-from harness.neo import CHECKOUT, Cluster, needs_neo
+from harness.neo import CHECKOUT, clusters, needs_neo
 from harness.process import HOST, ServerFailed, ServerProcess, command_words, free_port
 from harness.servers import BINARY, COMMAND
 from harness.waiting import wait_for
@@ -27,21 +27,16 @@ PAIRS = [("a", "b"), ("b", "a")]
 @pytest.fixture
 def cluster(tmp_path):
     """cluster(stock=False, **shape): a running cluster; stock has storages of NEO/py."""
-    clusters = []
+    with clusters(tmp_path) as make:
 
-    def start(stock=False, **shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        one = Cluster(folder, **shape)
-        clusters.append(one)
-        if stock:
-            one.storages = [one.neo_storage_node(n) for n in range(1, len(one.storages) + 1)]
-        one.start()
-        return one
+        def start(stock=False, **shape):
+            one = make(**shape)
+            if stock:
+                one.storages = [one.neo_storage_node(n) for n in range(1, len(one.storages) + 1)]
+            one.start()
+            return one
 
-    yield start
-    for one in clusters:
-        one.end()
+        yield start
 
 
 @pytest.fixture

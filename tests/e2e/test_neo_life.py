@@ -11,7 +11,7 @@ import time
 
 import pytest
 from harness.monitor import Monitor
-from harness.neo import Cluster, needs_neo
+from harness.neo import clusters, needs_neo
 from harness.neo_rows import counts, differing, unfinished
 from harness.waiting import wait_for
 
@@ -23,17 +23,8 @@ WORKERS = 4
 @pytest.fixture
 def cluster(tmp_path):
     """cluster(**shape): a cluster that is not started."""
-    clusters = []
-
-    def make(**shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        clusters.append(Cluster(folder, **shape))
-        return clusters[-1]
-
-    yield make
-    for one in clusters:
-        one.end()
+    with clusters(tmp_path) as make:
+        yield make
 
 
 @pytest.fixture

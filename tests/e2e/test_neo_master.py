@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from harness.neo import Cluster, Failed, needs_neo
+from harness.neo import Failed, clusters, needs_neo
 from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -14,18 +14,13 @@ WORKERS = 2
 @pytest.fixture
 def make(tmp_path):
     """make(**shape): a cluster that does not run yet; its masters are ours."""
-    clusters = []
+    with clusters(tmp_path) as make:
 
-    def build(**shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        shape.setdefault("own_masters", range(1, shape.get("masters", 1) + 1))
-        clusters.append(Cluster(folder, **shape))
-        return clusters[-1]
+        def build(**shape):
+            shape.setdefault("own_masters", range(1, shape.get("masters", 1) + 1))
+            return make(**shape)
 
-    yield build
-    for one in clusters:
-        one.end()
+        yield build
 
 
 def primary_of(made):

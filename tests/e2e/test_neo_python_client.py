@@ -14,7 +14,7 @@ from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness import package
 from harness.certificates import Authority
-from harness.neo import Cluster, OwnCluster, needs_neo
+from harness.neo import Cluster, OwnCluster, clusters, needs_neo
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.POSException import (
@@ -51,19 +51,15 @@ def shared_cluster(folders):
 
 @pytest.fixture
 def start_cluster(tmp_path):
-    """start_cluster(kind, **shape): a cluster of its own."""
-    clusters = []
+    """start_cluster(kind=OwnCluster, **shape): a cluster of its own."""
+    with clusters(tmp_path, OwnCluster) as make:
 
-    def start(kind=OwnCluster, **shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        clusters.append(kind(folder, **shape))
-        clusters[-1].start()
-        return clusters[-1]
+        def start(**shape):
+            cluster = make(**shape)
+            cluster.start()
+            return cluster
 
-    yield start
-    for cluster in clusters:
-        cluster.end()
+        yield start
 
 
 @pytest.fixture
@@ -390,7 +386,7 @@ def test_it_works_beside_neos_client(start_cluster, open_database, stock):
                 count = len(self.storages)
                 self.storages = [self.neo_storage_node(n) for n in range(1, count + 1)]
 
-    cluster = start_cluster(Mixed, storages=2, partitions=3, replicas=1)
+    cluster = start_cluster(kind=Mixed, storages=2, partitions=3, replicas=1)
     database = open_database(cluster)
     set_values(database, a=1)
     client = cluster.client()

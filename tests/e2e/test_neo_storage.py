@@ -1,7 +1,7 @@
 """Storage nodes of ours in clusters of NEO/py: masters, admins and clients notice nothing."""
 
 import pytest
-from harness.neo import CHECKOUT, Cluster, Failed, needs_neo
+from harness.neo import CHECKOUT, Cluster, Failed, clusters, needs_neo
 from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -10,18 +10,14 @@ pytestmark = [pytest.mark.zodium, needs_neo]
 @pytest.fixture
 def cluster(tmp_path):
     """cluster(**shape): a running cluster."""
-    clusters = []
+    with clusters(tmp_path) as make:
 
-    def start(**shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        clusters.append(Cluster(folder, **shape))
-        clusters[-1].start()
-        return clusters[-1]
+        def start(**shape):
+            one = make(**shape)
+            one.start()
+            return one
 
-    yield start
-    for one in clusters:
-        one.end()
+        yield start
 
 
 def test_commits_survive_a_killed_storage(cluster):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import ZODB
 from harness.databases import change, delete, undo
-from harness.neo import OwnCluster
+from harness.neo import OwnCluster, clusters
 from harness.process import ServerProcess, command_words, free_port
 from harness.servers import COMMAND
 from harness.waiting import wait_for
@@ -25,18 +25,14 @@ def run(run_bytes):
 
 @pytest.fixture
 def start_cluster(tmp_path):
-    clusters = []
+    with clusters(tmp_path, OwnCluster) as make:
 
-    def start(**shape):
-        folder = tmp_path / f"cluster-{len(clusters)}"
-        folder.mkdir()
-        clusters.append(OwnCluster(folder, **shape))
-        clusters[-1].start()
-        return clusters[-1]
+        def start(**shape):
+            cluster = make(**shape)
+            cluster.start()
+            return cluster
 
-    yield start
-    for cluster in clusters:
-        cluster.end()
+        yield start
 
 
 @pytest.fixture

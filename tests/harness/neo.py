@@ -270,6 +270,24 @@ class OwnCluster(Cluster):
         return f"neo://{self.name}@{self.masters.replace(' ', ',')}?{query}"
 
 
+@contextlib.contextmanager
+def clusters(folder, kind=Cluster):
+    """make(kind=..., **shape): a cluster that does not run yet; all end with the block."""
+    made = []
+
+    def make(kind=kind, **shape):
+        place = folder / f"cluster-{len(made)}"
+        place.mkdir()
+        made.append(kind(place, **shape))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            one.end()
+
+
 class Failed(Exception):
     """What a client raised: the name of the exception and its text."""
 
