@@ -49,10 +49,6 @@ def write_history(path, transactions=40, size=1000):
     return path.stat().st_size
 
 
-def count_transactions(path):
-    return len(list(files.read(path)))
-
-
 @pytest.mark.zodium
 class TestPackOfAServer:
     def test_over_tcp_and_a_unix_socket(self, tmp_path, binary, start_server, encoding):

@@ -5,7 +5,6 @@ of calls whoever serves.  Servers are talked to by the raw client: it loads 10,0
 time in which a real client loads 1,000.
 """
 
-import contextlib
 import time
 
 from persistent.TimeStamp import TimeStamp
@@ -15,7 +14,7 @@ from ZODB.FileStorage.fspack import PackError
 from ZODB.POSException import UndoError
 from ZODB.serialize import referencesf
 
-from .wire import MAXTID, Closed, ErrorReply, Wire, framed
+from .wire import MAXTID, ErrorReply, Wire, framed
 
 WINDOW = 200  # loads under way at once
 WAIT_SECONDS = 60
@@ -110,11 +109,6 @@ class Served:
 
     def pack_and_do_not_wait(self, moment):
         self.wire.request("pack", moment, True)
-
-    def wait_for_the_end(self):
-        with contextlib.suppress(Closed):
-            while True:
-                self.wire.receive()
 
 
 class Opened:
