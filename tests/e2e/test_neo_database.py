@@ -6,12 +6,13 @@ NEOPPOD_PYTHON   a Python with msgpack and six: NEO's own adapter reads the data
 
 import os
 import sqlite3
-import time
 
 import pytest
 import transaction
 from harness.failing_disk import FailingDisk
 from harness.neo_databases import (
+    commit_through_kills,
+    commit_undo_and_pack,
     opening,
     records_by_neo,
     records_by_zeo,
@@ -20,9 +21,6 @@ from harness.neo_databases import (
     values_of,
 )
 from harness.process import ServerFailed
-from persistent.mapping import PersistentMapping
-from ZODB.POSException import POSKeyError
-from ZODB.utils import p64, u64
 
 pytestmark = pytest.mark.zodium
 ROUNDS = 6
@@ -50,55 +48,13 @@ def open_database():
 
 
 def test_objects_history_undo_and_pack(serve, open_database, path):
-    server = serve()
-    database = open_database(server)
-    set_value(database, a=1, child=PersistentMapping(x=1))
-    set_value(database, a=2)
-    storage = database.storage
-    root = p64(0)
-    assert len(storage.history(root, size=10)) == 3
-    database.undo(database.undoLog(0, 1)[0]["id"])
-    transaction.commit()
-    assert values_of(database)["a"] == 1
-    first = storage.history(root, size=10)[-1]["tid"]
-    assert storage.loadSerial(root, first)
-    with database.transaction() as connection:
-        lost = u64(connection.root()["child"]._p_oid)
-        del connection.root()["child"]
-    time.sleep(0.01)
-    database.pack(time.time() + 1)
-    assert values_of(database) == {"a": 1}
-    assert len(storage.history(root, size=10)) == 1
-    with pytest.raises(POSKeyError):
-        storage.loadSerial(root, first)
-    server.stop()
-    server = serve()
-    database = open_database(server)
-    assert values_of(database) == {"a": 1}
-    with pytest.raises(POSKeyError):
-        database.storage.load(p64(lost))
-    set_value(database, b=3)
-    expected = records_by_zeo(server)
-    assert server.stop() == 0
+    expected = commit_undo_and_pack(serve, open_database)
     found = records_by_neo(path)
     assert found is None or found == expected
 
 
 def test_acknowledged_commits_survive_kills(serve, open_database, path, seeded):
-    acknowledged = {}
-    for number in range(ROUNDS):
-        server = serve()
-        database = open_database(server)
-        assert {
-            key: value for key, value in values_of(database).items() if key in acknowledged
-        } == (acknowledged)
-        for step in range(seeded.randrange(3, 20)):
-            values = {f"{number}.{step}": "x" * seeded.randrange(3000)}
-            set_value(database, **values)
-            acknowledged.update(values)
-        server.kill()
-        database.close()
-    server = serve()
+    server = commit_through_kills(serve, open_database, ROUNDS, seeded)
     expected = records_by_zeo(server)
     server.stop()
     check = sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone()

@@ -13,12 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-import transaction
 from harness import mariadb
 from harness.certificates import Authority
 from harness.damage import fill
 from harness.neo import Cluster, needs_neo
 from harness.neo_databases import (
+    commit_through_kills,
+    commit_undo_and_pack,
     opening,
     records_by_neo,
     records_by_zeo,
@@ -28,10 +29,9 @@ from harness.neo_databases import (
     values_of,
 )
 from harness.process import ServerFailed, free_port
-from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
-from ZODB.POSException import POSKeyError, StorageError
-from ZODB.utils import p64, u64
+from ZODB.POSException import StorageError
+from ZODB.utils import p64
 
 pytestmark = [
     pytest.mark.zodium,
@@ -78,33 +78,8 @@ def by_neo(maria, name, command="read", *arguments):
 
 def test_objects_history_undo_and_pack(serve, open_database, maria):
     name = maria.database()
-    server = serve(maria.url(name))
-    database = open_database(server)
-    set_value(database, a=1, child=PersistentMapping(x=1))
-    set_value(database, a=2)
-    storage = database.storage
-    root = p64(0)
-    assert len(storage.history(root, size=10)) == 3
-    database.undo(database.undoLog(0, 1)[0]["id"])
-    transaction.commit()
-    assert values_of(database)["a"] == 1
-    with database.transaction() as connection:
-        lost = u64(connection.root()["child"]._p_oid)
-        del connection.root()["child"]
-    time.sleep(0.01)
-    database.pack(time.time() + 1)
-    assert values_of(database) == {"a": 1}
-    assert len(storage.history(root, size=10)) == 1
     large = os.urandom(20 << 20)
-    set_value(database, large=large)
-    server.stop()
-    server = serve(maria.url(name))
-    database = open_database(server)
-    assert values_of(database) == {"a": 1, "large": large}
-    with pytest.raises(POSKeyError):
-        database.storage.load(p64(lost))
-    expected = records_by_zeo(server)
-    assert server.stop() == 0
+    expected = commit_undo_and_pack(lambda: serve(maria.url(name)), open_database, large=large)
     found = by_neo(maria, name)
     assert found is None or found == expected
 
@@ -315,20 +290,8 @@ def test_commits_go_on_when_the_database_server_is_killed(serve, open_database, 
 
 
 def test_acknowledged_commits_survive_kills(serve, open_database, maria, seeded):
-    name, acknowledged = maria.database(), {}
-    for number in range(ROUNDS):
-        server = serve(maria.url(name))
-        database = open_database(server)
-        values = values_of(database)
-        assert {key: values[key] for key in acknowledged} == acknowledged
-        for step in range(seeded.randrange(3, 20)):
-            values = {f"{number}.{step}": "x" * seeded.randrange(3000)}
-            set_value(database, **values)
-            acknowledged.update(values)
-        server.kill()
-        database.close()
-    values = values_of(open_database(serve(maria.url(name))))
-    assert {key: values[key] for key in acknowledged} == acknowledged
+    url = maria.url(maria.database())
+    commit_through_kills(lambda: serve(url), open_database, ROUNDS, seeded)
 
 
 @needs_neo

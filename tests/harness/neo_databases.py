@@ -4,10 +4,16 @@ import contextlib
 import hashlib
 import os
 import subprocess
+import time
 from pathlib import Path
 
+import pytest
+import transaction
 import ZODB
+from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
+from ZODB.POSException import POSKeyError
+from ZODB.utils import p64, u64
 
 from harness.process import ServerProcess, command_words, free_port
 from harness.servers import COMMAND
@@ -91,3 +97,69 @@ def records_by_zeo(server):
         }
     finally:
         storage.close()
+
+
+def commit_undo_and_pack(serve, open_database, **last):
+    """Commits, undoes and packs, then sets `last`, and all is there after a restart.
+
+    `serve` serves the database.  Gives its records; no server runs in the end.
+    """
+    server = serve()
+    database = open_database(server)
+    set_value(database, a=1, child=PersistentMapping(x=1))
+    set_value(database, a=2)
+    storage = database.storage
+    root = p64(0)
+    assert len(storage.history(root, size=10)) == 3
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    assert values_of(database)["a"] == 1
+    first = storage.history(root, size=10)[-1]["tid"]
+    assert storage.loadSerial(root, first)
+    with database.transaction() as connection:
+        lost = u64(connection.root()["child"]._p_oid)
+        del connection.root()["child"]
+    time.sleep(0.01)
+    database.pack(time.time() + 1)
+    assert values_of(database) == {"a": 1}
+    assert len(storage.history(root, size=10)) == 1
+    with pytest.raises(POSKeyError):
+        storage.loadSerial(root, first)
+    set_value(database, **last)
+    server.stop()
+    server = serve()
+    database = open_database(server)
+    assert values_of(database) == {"a": 1, **last}
+    with pytest.raises(POSKeyError):
+        database.storage.load(p64(lost))
+    set_value(database, b=3)
+    records = records_by_zeo(server)
+    assert server.stop() == 0
+    return records
+
+
+def commit_through_kills(serve, open_database, rounds, random):
+    """Kills the server after random commits: what was acknowledged is there.
+
+    `serve` serves the database.  Gives the server that runs in the end.
+    """
+    acknowledged = {}
+
+    def opened(server):
+        database = open_database(server)
+        values = values_of(database)
+        assert {key: values.get(key) for key in acknowledged} == acknowledged
+        return database
+
+    for number in range(rounds):
+        server = serve()
+        database = opened(server)
+        for step in range(random.randrange(3, 20)):
+            values = {f"{number}.{step}": "x" * random.randrange(3000)}
+            set_value(database, **values)
+            acknowledged.update(values)
+        server.kill()
+        database.close()
+    server = serve()
+    opened(server)
+    return server
