@@ -17,7 +17,7 @@ from harness.neo_databases import (
     records_by_neo,
     records_by_zeo,
     serving,
-    set_value,
+    set_values,
     values_of,
 )
 from harness.process import ServerFailed
@@ -65,12 +65,12 @@ def test_acknowledged_commits_survive_kills(serve, open_database, path, seeded):
 
 def test_others_can_read_and_none_can_serve_it_too(serve, open_database, path):
     database = open_database(serve())
-    set_value(database, a=1)
+    set_values(database, a=1)
     reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     assert reader.execute("SELECT COUNT(*) FROM trans").fetchone()[0] >= 2
     with pytest.raises(ServerFailed, match="in use by another process"):
         serve()
-    set_value(database, a=2)
+    set_values(database, a=2)
 
 
 def test_the_cluster_has_the_name_that_was_asked_for(serve, path):
@@ -91,11 +91,11 @@ def test_blobs_are_refused(serve, tmp_path):
 def test_a_full_disk_refuses_commits_and_reads_go_on(serve, open_database, tmp_path, tiny_disk):
     server = serve(url=f"sqlite://{tmp_path}/small/neo.sqlite", prefix=tiny_disk)
     database = open_database(server)
-    set_value(database, a=1)
+    set_values(database, a=1)
     with pytest.raises(Exception, match="no space left"):
-        set_value(database, large=os.urandom(900_000))
+        set_values(database, large=os.urandom(900_000))
     assert values_of(database) == {"a": 1}
-    set_value(database, a=2)
+    set_values(database, a=2)
     assert values_of(database) == {"a": 2}
 
 

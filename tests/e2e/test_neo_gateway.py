@@ -7,15 +7,14 @@ import time
 
 import pytest
 import transaction
-import ZODB
 from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness.neo import CHECKOUT, clusters, needs_neo
-from harness.process import HOST, ServerFailed, ServerProcess, command_words, free_port
-from harness.servers import BINARY, COMMAND
+from harness.neo_databases import opening, serving, set_values, values_of
+from harness.process import HOST, ServerFailed, free_port
+from harness.servers import BINARY
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
-from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import ConflictError, POSKeyError, ReadConflictError, ReadOnlyError
 from ZODB.utils import p64
 
@@ -42,49 +41,15 @@ def cluster(tmp_path):
 @pytest.fixture
 def gateway(tmp_path):
     """gateway(cluster, *options): a server of the cluster."""
-    servers = []
-
-    def start(cluster, *options, name=None, query="wait=20"):
-        masters = cluster.masters.replace(" ", ",")
-        if cluster.tls:
-            authority, certificate, key = cluster.tls
-            query += f"&ca={authority}&cert={certificate}&key={key}"
-        url = f"neo://{name or cluster.name}@{masters}?{query}"
-        port = free_port()
-        words = command_words(COMMAND, options, path=url, port=port)
-        servers.append(ServerProcess(words, port, tmp_path))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.kill() if server.is_running() else None
-        print(f"--- {server.log_path.name}\n{server.log()[-3000:]}")
+    with serving(tmp_path) as start:
+        yield lambda cluster, *options, **url: start(cluster.url(**url), *options)
 
 
 @pytest.fixture
 def open_database():
     """open_database(server): a ZODB database over a stock ZEO client."""
-    databases = []
-
-    def open_one(server, **options):
-        storage = ClientStorage(server.address, wait=True, wait_timeout=30, **options)
-        databases.append(ZODB.DB(storage))
-        return databases[-1]
-
-    yield open_one
-    for database in databases:
-        with contextlib.suppress(Exception):
-            database.close()
-
-
-def set_values(database, **values):
-    with database.transaction() as connection:
-        connection.root().update(values)
-
-
-def values_of(database):
-    with database.transaction() as connection:
-        return {name: one for name, one in connection.root().items() if name[0] != "_"}
+    with opening() as open_one:
+        yield open_one
 
 
 def wait_values(database, expected):
@@ -127,8 +92,7 @@ def test_both_kinds_of_clients_commit(cluster, gateway, open_database, stock):
     with database.transaction() as connection:
         assert connection.root()["_large"]["data"] == "x" * 300_000
         assert connection.root()["_7"]["n"] == 7
-    words = [BINARY, "check", "--references", "--pickles", "--json"]
-    words.append(f"neo://{one.name}@{one.masters.replace(' ', ',')}?wait=20")
+    words = [BINARY, "check", "--references", "--pickles", "--json", one.url()]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "") and '"damages":0' in done.stdout
 

@@ -25,7 +25,7 @@ from harness.neo_databases import (
     records_by_zeo,
     run_neo,
     serving,
-    set_value,
+    set_values,
     values_of,
 )
 from harness.process import ServerFailed, free_port
@@ -158,12 +158,12 @@ def test_older_databases_are_migrated_as_neo_does(serve, maria):
 def test_a_second_process_is_refused(serve, open_database, maria):
     name = maria.database()
     database = open_database(serve(maria.url(name)))
-    set_value(database, a=1)
+    set_values(database, a=1)
     with pytest.raises(ServerFailed, match="in use by another process"):
         serve(maria.url(name))
     run = run_neo("read", f"mysql:{maria.neo(name)}")
     assert run is None or run.returncode != 0
-    set_value(database, a=2)
+    set_values(database, a=2)
 
 
 def test_a_process_that_was_taken_over_never_commits_again(serve, open_database, maria):
@@ -171,20 +171,20 @@ def test_a_process_that_was_taken_over_never_commits_again(serve, open_database,
     name = maria.database()
     server = serve(maria.url(name))
     database = open_database(server)
-    set_value(database, a=1)
+    set_values(database, a=1)
     other = "00000000000000ff 99 0"
     maria.run(f"UPDATE config SET value = '{other}' WHERE name = 'zodium'", name)
     refusals = "taken the database over|an earlier write failed"
     for _ in range(2):
         with pytest.raises(StorageError, match=refusals):
-            set_value(database, a=2)
+            set_values(database, a=2)
     assert [other] in maria.run("SELECT value FROM config WHERE name = 'zodium'", name)
     assert "taken the database over" in server.log_path.read_text()
     assert "will be reopened" not in server.log_path.read_text()
     server.kill()
     again = open_database(serve(maria.url(name)))
     assert values_of(again) == {"a": 1}
-    set_value(again, a=3)
+    set_values(again, a=3)
 
 
 def test_passwords_are_not_shown(serve, open_database, maria, tmp_path):
@@ -193,7 +193,7 @@ def test_passwords_are_not_shown(serve, open_database, maria, tmp_path):
     with pytest.raises(ServerFailed, match="Access denied"):
         serve(url)
     server = serve(url, ZODIUM_MYSQL_PASSWORD="geheim")
-    set_value(open_database(server), a=1)
+    set_values(open_database(server), a=1)
     server.stop()
     options = tmp_path / "my.cnf"
     options.write_text("[client]\nuser = keeper\npassword = geheim\n")
@@ -234,7 +234,7 @@ def test_a_server_with_tls_is_verified_and_one_without_is_refused(
         with pytest.raises(ServerFailed, match=reason):
             serve(refused)
     server = serve(url(f"ssl-ca={ca}", *pair))
-    set_value(open_database(server), a=1)
+    set_values(open_database(server), a=1)
     accepted = maria.run(
         "SELECT DISTINCT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
         " WHERE VARIABLE_NAME = 'SSL_FINISHED_ACCEPTS'"
@@ -260,7 +260,7 @@ def commit_until(database, acknowledged, done):
     number = 0
     while not done.is_set():
         number += 1
-        set_value(database, **{f"k{number}": "x" * 2000})
+        set_values(database, **{f"k{number}": "x" * 2000})
         acknowledged.append(number)
 
 

@@ -15,6 +15,7 @@ from BTrees.OOBTree import OOBTree
 from harness import package
 from harness.certificates import Authority
 from harness.neo import Cluster, OwnCluster, clusters, needs_neo
+from harness.neo_databases import set_values
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.POSException import (
@@ -84,11 +85,6 @@ def open_database(open_storage):
         return ZODB.DB(open_storage(cluster, **options))
 
     return open_one
-
-
-def set_values(database, **values):
-    with database.transaction() as connection:
-        connection.root().update(values)
 
 
 def get(database, name):

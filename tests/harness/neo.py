@@ -242,6 +242,13 @@ class Cluster:
         self.clients[-1].call("last")
         return self.clients[-1]
 
+    def url(self, query="wait=20", name=None):
+        """What a server, a tool or a client of ours calls it."""
+        if self.tls:
+            authority, certificate, key = self.tls
+            query += f"&ca={authority}&cert={certificate}&key={key}"
+        return f"neo://{name or self.name}@{self.masters.replace(' ', ',')}?{query}"
+
     def end(self):
         """Ends all processes; shows what they said."""
         for client in self.clients:
@@ -262,12 +269,6 @@ class OwnCluster(Cluster):
 
     def neoctl(self, *words, admin=None):
         return self.ctl(*words, admin=admin)
-
-    def url(self, query="wait=20"):
-        if self.tls:
-            authority, certificate, key = self.tls
-            query += f"&ca={authority}&cert={certificate}&key={key}"
-        return f"neo://{self.name}@{self.masters.replace(' ', ',')}?{query}"
 
 
 @contextlib.contextmanager

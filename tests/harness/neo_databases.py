@@ -35,16 +35,16 @@ def serving(folder):
     yield start
     for server in servers:
         server.kill() if server.is_running() else None
-        print(f"--- {server.log_path.name}\n{server.log_tail()}")
+        print(f"--- {server.log_path.name}\n{server.log()[-3000:]}")
 
 
 @contextlib.contextmanager
 def opening():
-    """A function open_one(server): a ZODB database over a stock client, until the end."""
+    """A function open_one(server, **options): a ZODB database over a stock client."""
     databases = []
 
-    def open_one(server):
-        storage = ClientStorage(server.address, wait=True, wait_timeout=30)
+    def open_one(server, **options):
+        storage = ClientStorage(server.address, wait=True, wait_timeout=30, **options)
         databases.append(ZODB.DB(storage))
         return databases[-1]
 
@@ -53,14 +53,15 @@ def opening():
         database.close()
 
 
-def set_value(database, **values):
+def set_values(database, **values):
     with database.transaction(note="values") as connection:
         connection.root().update(values)
 
 
 def values_of(database):
+    """What the root holds, less the objects of names that begin with an underscore."""
     with database.transaction() as connection:
-        return dict(connection.root())
+        return {name: one for name, one in connection.root().items() if name[0] != "_"}
 
 
 def run_neo(command, database, *arguments):
@@ -106,8 +107,8 @@ def commit_undo_and_pack(serve, open_database, **last):
     """
     server = serve()
     database = open_database(server)
-    set_value(database, a=1, child=PersistentMapping(x=1))
-    set_value(database, a=2)
+    set_values(database, a=1, child=PersistentMapping(x=1))
+    set_values(database, a=2)
     storage = database.storage
     root = p64(0)
     assert len(storage.history(root, size=10)) == 3
@@ -125,14 +126,14 @@ def commit_undo_and_pack(serve, open_database, **last):
     assert len(storage.history(root, size=10)) == 1
     with pytest.raises(POSKeyError):
         storage.loadSerial(root, first)
-    set_value(database, **last)
+    set_values(database, **last)
     server.stop()
     server = serve()
     database = open_database(server)
     assert values_of(database) == {"a": 1, **last}
     with pytest.raises(POSKeyError):
         database.storage.load(p64(lost))
-    set_value(database, b=3)
+    set_values(database, b=3)
     records = records_by_zeo(server)
     assert server.stop() == 0
     return records
@@ -156,7 +157,7 @@ def commit_through_kills(serve, open_database, rounds, random):
         database = opened(server)
         for step in range(random.randrange(3, 20)):
             values = {f"{number}.{step}": "x" * random.randrange(3000)}
-            set_value(database, **values)
+            set_values(database, **values)
             acknowledged.update(values)
         server.kill()
         database.close()
