@@ -49,12 +49,15 @@ def binary():
 
 @pytest.fixture
 def run(request, binary):
-    """run(*words): (exit code, standard output, standard error) within the file's RUN_SECONDS."""
+    """run(*words, env={}): (exit code, standard output, standard error).
 
-    def run_command(*words):
+    It has RUN_SECONDS of the test's file, and the variables of `env` beside those of the tests.
+    """
+
+    def run_command(*words, env=None):
         words = [str(word) for word in (binary, *words)]
-        seconds = request.module.RUN_SECONDS
-        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
+        seconds, env = request.module.RUN_SECONDS, {**os.environ, **(env or {})}
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=env)
         return done.returncode, done.stdout, done.stderr
 
     return run_command

@@ -20,15 +20,14 @@ FSRECOVER_SECONDS = 5
 
 
 @pytest.fixture
-def run(binary):
+def run(run):
     """run(*words): the exit code, and the JSON objects of the lines it printed."""
 
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+    def run_json(*words):
+        code, out, _ = run(*words)
+        return code, [json.loads(line) for line in out.splitlines()]
 
-    return run_command
+    return run_json
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Commands that ask a server which speaks TLS, and what they say when it does not work out."""
 
 import contextlib
-import os
 import socket
-import subprocess
 import threading
 import time
 
@@ -14,6 +12,7 @@ from harness.servers import STOCK_SERVER
 
 pytestmark = pytest.mark.zodium
 
+RUN_SECONDS = 60
 COMMANDS = ("healthcheck", "pack")
 
 
@@ -23,18 +22,12 @@ def site(tmp_path):
 
 
 @pytest.fixture
-def run(binary):
+def run(run):
     """run(*words, **environment): the command's exit code, and what it said."""
 
     def run_command(*words, **environment):
-        done = subprocess.run(
-            [binary, *map(str, words)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**os.environ, **environment},
-        )
-        return done.returncode, done.stdout + done.stderr
+        code, out, said = run(*words, env=environment)
+        return code, out + said
 
     return run_command
 

@@ -5,7 +5,6 @@ Through the real binary and stock clients, and read by the stock FileStorage in 
 
 import json
 import shutil
-import subprocess
 import time
 
 import pytest
@@ -35,13 +34,12 @@ def covered(tmp_path, start_server):
 
 
 @pytest.fixture
-def run(binary):
+def run(run):
     """run(*words): exit code, lines of the output, and what was said beside it."""
 
     def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout.splitlines(), done.stderr
+        code, out, said = run(*words)
+        return code, out.splitlines(), said
 
     return run_command
 

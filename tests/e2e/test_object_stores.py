@@ -5,7 +5,6 @@ ZODIUM_OBJECT_STORES=PROGRAM    a zodium that was built with --features object-s
 
 import json
 import os
-import subprocess
 
 import pytest
 import ZODB
@@ -36,15 +35,13 @@ def store(seeded):
 
 
 @pytest.fixture
-def run(store):
-    env = {**os.environ, **store.environment()}
+def binary():
+    return PROGRAM
 
-    def run_command(*words):
-        words = [str(word) for word in (PROGRAM, *words)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS, env=env)
-        return done.returncode, done.stdout, done.stderr
 
-    return run_command
+@pytest.fixture
+def run(run, store):
+    return lambda *words: run(*words, env=store.environment())
 
 
 @pytest.fixture

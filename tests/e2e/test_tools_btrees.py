@@ -1,7 +1,6 @@
 """zodium check --btrees, judged by BTrees.check on trees of all families, whole and damaged."""
 
 import json
-import subprocess
 from contextlib import closing
 
 import BTrees
@@ -18,15 +17,14 @@ FAMILIES = ["OO", "OI", "OL", "IO", "II", "LO", "LL", "QQ", "UU", "LF", "fs"]
 
 
 @pytest.fixture
-def run(binary):
+def run(run):
     def run_command(path):
-        words = [str(binary), "check", "--btrees", "--json", str(path)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
-        assert done.stderr == ""
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        code, out, said = run("check", "--btrees", "--json", path)
+        assert said == ""
+        lines = [json.loads(line) for line in out.splitlines()]
         damages = {line["oid"]: line["what"] for line in lines if line["kind"] == "btree"}
         summary = next(line for line in lines if line["kind"] == "btrees")
-        return done.returncode, damages, summary
+        return code, damages, summary
 
     return run_command
 

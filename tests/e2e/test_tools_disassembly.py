@@ -4,7 +4,6 @@ import io
 import pickle
 import pickletools
 import re
-import subprocess
 
 import pytest
 import ZODB.FileStorage
@@ -19,13 +18,8 @@ RUN_SECONDS = 60
 
 
 @pytest.fixture
-def run(binary):
-    def run_command(*words):
-        words = [str(word) for word in (binary, *words)]
-        done = subprocess.run(words, capture_output=True, timeout=RUN_SECONDS)
-        return done.returncode, done.stdout, done.stderr.decode()
-
-    return run_command
+def run(run_bytes):
+    return run_bytes
 
 
 def disassembled(data, count, tools=pickletools_3):
