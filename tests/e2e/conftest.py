@@ -12,8 +12,12 @@ import subprocess
 
 import pytest
 import transaction
+import ZODB.FileStorage
 from harness import package
+from harness.damage import fill_covered
+from harness.databases import write_database
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn, stock_server
+from harness.silent_proxy import SilentProxy
 from harness.wire import Wire
 from ZEO.ClientStorage import ClientStorage
 
@@ -144,6 +148,20 @@ def open_native():
 
 
 @pytest.fixture
+def open_storage(open_native):
+    """open_storage(server): a client storage of ours; closed with the test."""
+    return lambda server, **options: open_native(server.address, **options)
+
+
+@pytest.fixture
+def proxy(either_server):
+    """A proxy before either server, which can fall silent."""
+    proxy = SilentProxy(either_server.address)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
 def connect():
     """connect(server): a stock client; closed with the test."""
     clients = []
@@ -172,6 +190,35 @@ def wire():
     yield open_wire
     for opened in wires:
         opened.close()
+
+
+@pytest.fixture
+def path(tmp_path, seeded):
+    """A data file with changes, undos and deletions, in part packed."""
+    path = tmp_path / "Data.fs"
+    write_database(path, seeded)
+    return path
+
+
+@pytest.fixture
+def storage(path):
+    """That file, as the stock FileStorage reads it."""
+    storage = ZODB.FileStorage.FileStorage(str(path), read_only=True)
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def covered(tmp_path, start_server):
+    """(path, oids): a file of the stock server, to which a server has added checksums."""
+    path = tmp_path / "Data.fs"
+    return path, fill_covered(path, start_server)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A blob directory."""
+    return tmp_path / "blobs"
 
 
 @pytest.fixture

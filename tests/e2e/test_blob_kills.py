@@ -17,11 +17,6 @@ pytestmark = pytest.mark.zodium
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "blobs"
-
-
-@pytest.fixture
 def start(start_server, folder):
     return lambda: start_server(None, "--blob-dir", str(folder))
 

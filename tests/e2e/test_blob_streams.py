@@ -28,11 +28,6 @@ pytestmark = pytest.mark.zodium
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "blobs"
-
-
-@pytest.fixture
 def server(start_server, folder):
     return start_server(None, "--blob-dir", str(folder), "--cache-size", "8MiB")
 

@@ -26,11 +26,6 @@ HEAD_BYTES, ENTRY_BYTES = 32, 32
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "blobs"
-
-
-@pytest.fixture
 def check(binary, tmp_path, folder):
     """check(*options): the exit code, what was found, and the summary."""
 

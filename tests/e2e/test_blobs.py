@@ -23,11 +23,6 @@ from ZODB.utils import p64
 LARGE = 3_000_001  # bytes: many chunks, and a rest
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "blobs"
-
-
 @pytest.fixture(params=["own", "shared"])
 def cache(request, tmp_path, folder):
     """cache(name): how a client is told where its blobs are."""

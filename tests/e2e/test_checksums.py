@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import ZODB
 import ZODB.FileStorage
-from harness.damage import OBJECTS, damage, fill_covered, flip, is_covered, text
+from harness.damage import OBJECTS, damage, flip, is_covered, text
 from harness.monitor import Monitor
 from ZEO.Exceptions import ServerException
 from ZODB.utils import u64
@@ -18,13 +18,6 @@ pytestmark = pytest.mark.zodium
 
 def damaged(monitor):
     return monitor.status()["storages"][0]["checksums"]["damaged"]
-
-
-@pytest.fixture
-def covered(tmp_path, start_server):
-    """(path, oids): a file of the stock server, to which a server has added checksums."""
-    path = tmp_path / "Data.fs"
-    return path, fill_covered(path, start_server)
 
 
 def test_damaged_record_is_an_error_that_names_it_and_all_others_load(

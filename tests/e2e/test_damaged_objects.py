@@ -12,7 +12,7 @@ import transaction
 import ZODB
 import ZODB.FileStorage
 from harness import files
-from harness.damage import damage, fill_covered, flip, text
+from harness.damage import damage, flip, text
 from ZEO.Exceptions import ServerException
 from ZODB.blob import Blob
 from ZODB.Connection import TransactionMetaData
@@ -24,13 +24,6 @@ pytestmark = pytest.mark.zodium
 
 DAMAGED = 7
 RUN_SECONDS = 60
-
-
-@pytest.fixture
-def covered(tmp_path, start_server):
-    """(path, oids): a file of the stock server, to which a server has added checksums."""
-    path = tmp_path / "Data.fs"
-    return path, fill_covered(path, start_server)
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ def path(tmp_path):
     return tmp_path / "Data.fs"
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "blobs"
-
-
 def beside(path, suffix):
     return path.with_name(path.name + suffix)
 

@@ -37,12 +37,6 @@ def server(either_server):
     return either_server
 
 
-@pytest.fixture
-def open_storage(open_native):
-    """open_storage(server): a client storage of ours; closed with the test."""
-    return lambda server, **options: open_native(server.address, **options)
-
-
 def test_an_application_is_switched_by_one_line_and_back(server, open_storage, connect):
     for number, client in enumerate([connect, open_storage, connect, open_storage]):
         database = ZODB.DB(client(server))

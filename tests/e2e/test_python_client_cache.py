@@ -30,13 +30,6 @@ READER = f"""
 
 
 @pytest.fixture
-def proxy(either_server):
-    proxy = SilentProxy(either_server.address)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
 def database(either_server, connect):
     """A stock client's, that writes what is to be cached."""
     database = ZODB.DB(connect(either_server))

@@ -6,7 +6,6 @@ import time
 import pytest
 import ZODB
 from harness import package
-from harness.silent_proxy import SilentProxy
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
@@ -20,13 +19,6 @@ SILENCE = 1.5
 # The silence, and what a busy machine adds to it.
 PATIENCE = SILENCE + 10
 STATE = b"cpersistent.mapping\nPersistentMapping\n.}U\x04dataU\x05%bs."
-
-
-@pytest.fixture
-def proxy(either_server):
-    proxy = SilentProxy(either_server.address)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

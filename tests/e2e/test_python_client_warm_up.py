@@ -10,7 +10,6 @@ import pytest
 import ZODB
 import ZODB.config
 from harness import own_files, package
-from harness.silent_proxy import SilentProxy
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.utils import p64, u64
@@ -21,13 +20,6 @@ package.use()
 OBJECTS = 300
 OBJECTS_MAX = 10_000
 PATIENCE_SECONDS = 60
-
-
-@pytest.fixture
-def proxy(either_server):
-    proxy = SilentProxy(either_server.address)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

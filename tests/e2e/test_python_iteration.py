@@ -38,12 +38,6 @@ def server(either_server):
     return either_server
 
 
-@pytest.fixture
-def open_storage(open_native):
-    """open_storage(server): a client storage of ours; closed with the test."""
-    return lambda server, **options: open_native(server.address, **options)
-
-
 def fill(storage):
     """Small transactions, a large one, an undo, a deletion; the database's root is oid 0."""
     database = ZODB.DB(storage)

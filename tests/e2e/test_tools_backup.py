@@ -27,13 +27,6 @@ pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
 
 
-@pytest.fixture
-def path(tmp_path, seeded):
-    path = tmp_path / "Data.fs"
-    write_database(path, seeded)
-    return path
-
-
 def add_transactions(path, random, count=3):
     database = ZODB.DB(FileStorage(str(path)))
     for _ in range(count):

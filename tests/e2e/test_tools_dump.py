@@ -12,7 +12,6 @@ from contextlib import closing
 import pytest
 import ZODB.FileStorage
 from harness import zodb_dump
-from harness.databases import write_database
 from harness.history import History
 from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
@@ -24,20 +23,6 @@ RUN_SECONDS = 60
 @pytest.fixture
 def run(run_bytes):
     return run_bytes
-
-
-@pytest.fixture
-def path(tmp_path, seeded):
-    path = tmp_path / "Data.fs"
-    write_database(path, seeded)
-    return path
-
-
-@pytest.fixture
-def storage(path):
-    storage = ZODB.FileStorage.FileStorage(str(path), read_only=True)
-    yield storage
-    storage.close()
 
 
 def tids_of(storage):

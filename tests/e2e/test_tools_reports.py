@@ -18,20 +18,6 @@ pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
 
 
-@pytest.fixture
-def path(tmp_path, seeded):
-    path = tmp_path / "Data.fs"
-    write_database(path, seeded)
-    return path
-
-
-@pytest.fixture
-def storage(path):
-    storage = ZODB.FileStorage.FileStorage(str(path), read_only=True)
-    yield storage
-    storage.close()
-
-
 def said_by(function, *arguments):
     """What a function of ZODB prints."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
