@@ -222,6 +222,16 @@ def folder(tmp_path):
 
 
 @pytest.fixture
+def browser(tmp_path):
+    """A real browser with an empty profile."""
+    from harness.browser import open_browser
+
+    opened = open_browser(tmp_path / "profile")
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture
 def tiny_disk(tmp_path):
     """Words that run a command with 1 MB of disk at tmp_path/small, seen by it alone."""
     folder = tmp_path / "small"

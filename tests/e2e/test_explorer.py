@@ -9,12 +9,11 @@ import pytest
 import transaction
 import ZODB
 from BTrees.OOBTree import OOBTree
-from harness.browser import open_browser
+from harness.browser import shoot, wait_for
 from harness.process import HOST
 from persistent.mapping import PersistentMapping
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 from ZEO.ClientStorage import ClientStorage
 from ZODB.FileStorage import FileStorage
 from ZODB.utils import p64, u64
@@ -63,13 +62,6 @@ def explore(binary):
         explorer.process.wait()
 
 
-@pytest.fixture
-def browser(tmp_path):
-    opened = open_browser(tmp_path / "profile")
-    yield opened
-    opened.quit()
-
-
 def write_site(storage):
     """A small database, with hostile texts. Gives the tids of its transactions."""
     database = ZODB.DB(storage)
@@ -103,22 +95,6 @@ def write_site(storage):
 def text(browser):
     # In one step: the page may be leaving.
     return browser.execute_script("return document.querySelector('main')?.innerText ?? ''")
-
-
-def wait_for(browser, condition, seconds=20):
-    return WebDriverWait(browser, seconds, 0.1).until(lambda _: condition())
-
-
-def shoot(browser, path, width=1280, dark=False):
-    features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    size = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    size["height"] = browser.execute_script("return document.documentElement.scrollHeight")
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.save_screenshot(str(path))
-    # Nothing sticks out at the side.
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
 def shoot_all(browser, folder, name):

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from harness.browser import open_browser
+from harness.browser import shoot, wait_for
 from harness.files import oid_of
 from harness.monitor import Monitor
 from harness.process import HOST, free_port
@@ -19,18 +19,10 @@ from harness.servers import BINARY
 from harness.wire import MAXTID, Z64, ErrorReply, Wire
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = pytest.mark.zodium
 
 HOSTILE_LABEL = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def browser(tmp_path):
-    opened = open_browser(tmp_path / "profile")
-    yield opened
-    opened.quit()
 
 
 @pytest.fixture
@@ -73,23 +65,6 @@ def tiles(browser):
         tile.find_element(By.TAG_NAME, "h3").text: tile.find_element(By.CLASS_NAME, "value").text
         for tile in found
     }
-
-
-def wait_for(browser, condition, seconds=20):
-    return WebDriverWait(browser, seconds, 0.2).until(lambda _: condition())
-
-
-def shoot(browser, path, width, dark):
-    """Screenshot of the whole page, as wide as a phone or a desk has it."""
-    features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    size["height"] = browser.execute_script("return document.documentElement.scrollHeight")
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.save_screenshot(str(path))
-    # Nothing sticks out at the side.
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
 def hold_and_wait(wire, server):

@@ -9,6 +9,7 @@ import shutil
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
@@ -38,3 +39,21 @@ def open_browser(folder):
         options.add_argument("--no-sandbox")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(options=options, service=Service(executable_path=DRIVER))
+
+
+def wait_for(browser, condition, seconds=20):
+    """Waits until `condition` gives something true; elements that are missing yet are none."""
+    return WebDriverWait(browser, seconds, 0.1).until(lambda _: condition())
+
+
+def shoot(browser, path, width, dark):
+    """Screenshot of the whole page, as wide as a phone or a desk has it."""
+    features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    size["height"] = browser.execute_script("return document.documentElement.scrollHeight")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.save_screenshot(str(path))
+    # Nothing sticks out at the side.
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
