@@ -9,9 +9,9 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::Tester;
 use crate::tester::data_of;
+use crate::undos::undo_of;
 
-/// Packs; `None` also when nothing was freed. Kinds of storage that cannot be packed are told by
-/// [`packable`].
+/// Packs; `None` when nothing was freed. Fails for a kind of storage that cannot be packed.
 pub(crate) fn pack(tester: &Tester, until: Tid, gc: bool) -> Option<Packed> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let options = options(gc, &cancelled);
@@ -20,10 +20,6 @@ pub(crate) fn pack(tester: &Tester, until: Tid, gc: bool) -> Option<Packed> {
 
 fn options(gc: bool, cancelled: &Arc<AtomicBool>) -> PackOptions<'_> {
     PackOptions { gc, ..PackOptions::new(cancelled) }
-}
-
-fn packable(tester: &Tester) -> bool {
-    tester.storage.packing().is_some()
 }
 
 /// A record of a persistent object that refers to others.
@@ -44,15 +40,10 @@ fn exists(tester: &Tester, oid: u64) -> bool {
 }
 
 pub fn pack_of_an_empty_storage_frees_nothing(tester: &Tester) {
-    if packable(tester) {
-        assert_eq!(pack(tester, Tid::MAX, false), None);
-    }
+    assert_eq!(pack(tester, Tid::MAX, false), None);
 }
 
 pub fn pack_drops_old_revisions(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     let first = tester.store(1, "first");
     let second = tester.store(1, "second");
     pack(tester, Tid::MAX, false).unwrap();
@@ -62,9 +53,6 @@ pub fn pack_drops_old_revisions(tester: &Tester) {
 }
 
 pub fn pack_tells_what_it_frees(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     tester.store(1, "second");
     let packed = pack(tester, Tid::MAX, false).unwrap();
@@ -73,9 +61,6 @@ pub fn pack_tells_what_it_frees(tester: &Tester) {
 }
 
 pub fn pack_drops_transactions_without_records(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     let second = tester.store(1, "second");
     pack(tester, Tid::MAX, false).unwrap();
@@ -84,9 +69,6 @@ pub fn pack_drops_transactions_without_records(tester: &Tester) {
 }
 
 pub fn pack_keeps_what_is_current_at_its_time(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     let second = tester.store(1, "second");
     let third = tester.store(1, "third");
@@ -96,9 +78,6 @@ pub fn pack_keeps_what_is_current_at_its_time(tester: &Tester) {
 }
 
 pub fn pack_keeps_everything_later(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     let until = tester.store(1, "second");
     let later: Vec<Tid> = (0..5).map(|n| tester.store(1, &n.to_string())).collect();
@@ -110,9 +89,6 @@ pub fn pack_keeps_everything_later(tester: &Tester) {
 }
 
 pub fn pack_drops_what_the_root_does_not_lead_to(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.commit(vec![referring(0, &[1]), referring(1, &[2]), referring(2, &[])]);
     tester.commit(vec![referring(3, &[4]), referring(4, &[])]);
     let packed = pack(tester, Tid::MAX, true).unwrap();
@@ -122,9 +98,6 @@ pub fn pack_drops_what_the_root_does_not_lead_to(tester: &Tester) {
 }
 
 pub fn pack_without_gc_keeps_garbage(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.commit(vec![referring(0, &[]), referring(3, &[])]);
     tester.commit(vec![referring(3, &[])]);
     pack(tester, Tid::MAX, false).unwrap();
@@ -140,25 +113,16 @@ fn pack_a_deletion(tester: &Tester) {
 }
 
 pub fn pack_drops_deleted_objects(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     pack_a_deletion(tester);
     assert!(!exists(tester, 1) && exists(tester, 2));
 }
 
 pub fn packed_objects_are_not_counted(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     pack_a_deletion(tester);
     assert_eq!(tester.storage.object_count(), 1);
 }
 
 pub fn packed_transactions_say_so(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     let second = tester.store(1, "second");
     let third = tester.store(1, "third");
@@ -173,7 +137,7 @@ pub fn packed_transactions_say_so(tester: &Tester) {
 }
 
 pub fn packed_transaction_cannot_be_undone(tester: &Tester) {
-    let (true, Some(undo)) = (packable(tester), tester.storage.undo()) else { return };
+    let undo = undo_of(tester);
     tester.store(1, "first");
     let second = tester.store(1, "second");
     pack(tester, second, false).unwrap();
@@ -181,9 +145,6 @@ pub fn packed_transaction_cannot_be_undone(tester: &Tester) {
 }
 
 pub fn second_pack_frees_nothing(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     tester.store(1, "second");
     assert!(pack(tester, Tid::MAX, false).is_some());
@@ -191,9 +152,6 @@ pub fn second_pack_frees_nothing(tester: &Tester) {
 }
 
 pub fn pack_keeps_the_last_tid(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     let last = tester.store(1, "second");
     pack(tester, Tid::MAX, false).unwrap();
@@ -201,9 +159,6 @@ pub fn pack_keeps_the_last_tid(tester: &Tester) {
 }
 
 pub fn pack_to_before_everything_frees_nothing(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     let first = tester.store(1, "first");
     tester.store(1, "second");
     assert_eq!(pack(tester, Tid(first.0 - 1), false), None);
@@ -211,9 +166,6 @@ pub fn pack_to_before_everything_frees_nothing(tester: &Tester) {
 }
 
 pub fn cancelled_pack_changes_nothing(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     tester.store(1, "second");
     let (size, cancelled) = (tester.storage.size(), Arc::new(AtomicBool::new(true)));
@@ -225,9 +177,6 @@ pub fn cancelled_pack_changes_nothing(tester: &Tester) {
 }
 
 pub fn cursor_goes_on_over_a_pack(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     let tids: Vec<Tid> = (0..6).map(|n| tester.store(1, &n.to_string())).collect();
     let mut cursor = tester.storage.iterate(None, None).unwrap();
     assert_eq!(cursor.step().unwrap().unwrap().tid, tids[0]);
@@ -243,9 +192,6 @@ pub fn cursor_goes_on_over_a_pack(tester: &Tester) {
 }
 
 pub fn revision_that_is_pointed_to_survives(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     let first = tester.store(1, "first");
     let until = tester.store(1, "second");
     let same = tester.store_same(1, first);
@@ -254,9 +200,6 @@ pub fn revision_that_is_pointed_to_survives(tester: &Tester) {
 }
 
 pub fn pack_makes_old_answers_stale(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     let second = tester.store(1, "second");
     let load = || tester.storage.load_before(Oid(1), second, Access::Blocking).unwrap();
@@ -266,9 +209,6 @@ pub fn pack_makes_old_answers_stale(tester: &Tester) {
 }
 
 pub fn commits_go_on_after_a_pack(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     tester.store(1, "second");
     pack(tester, Tid::MAX, false).unwrap();
@@ -280,9 +220,6 @@ pub fn commits_go_on_after_a_pack(tester: &Tester) {
 }
 
 pub fn prepared_before_a_pack_is_committed_after_it(tester: &Tester) {
-    if !packable(tester) {
-        return;
-    }
     tester.store(1, "first");
     tester.store(1, "second");
     let prepared = tester.prepare(vec![data_of(2, "prepared")]).unwrap();

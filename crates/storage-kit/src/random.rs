@@ -93,9 +93,6 @@ pub fn random_transactions_are_read_as_a_map_says(tester: &Tester) {
 }
 
 pub fn random_packs_keep_what_is_seen(tester: &Tester) {
-    if tester.storage.packing().is_none() {
-        return;
-    }
     let (mut random, mut map) = (SmallRng::seed_from_u64(2), Map::new());
     let (mut tids, mut packed) = (Vec::new(), Tid::ZERO);
     for step in 0..200 {

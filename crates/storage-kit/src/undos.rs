@@ -6,9 +6,9 @@ use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 use crate::Tester;
 use crate::tester::data_of;
 
-/// The undo side; kinds of storage without one pass these claims by saying so.
-fn undo_of(tester: &Tester) -> Option<&dyn Undo> {
-    tester.storage.undo()
+/// The undo side. A kind of storage without one leaves these claims out by name.
+pub(crate) fn undo_of(tester: &Tester) -> &dyn Undo {
+    tester.storage.undo().unwrap()
 }
 
 fn logged(undo: &dyn Undo) -> Vec<Tid> {
@@ -26,7 +26,7 @@ fn is_refused(result: &Result<Vec<UndoneRecord>, StorageError>, undone: Tid) -> 
 }
 
 pub fn unknown_transaction_cannot_be_undone(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     let tid = tester.store(1, "x");
     for unknown in [Tid(tid.0 - 1), tid.next(), Tid::MAX, Tid::ZERO] {
         assert!(is_refused(&undo.records_to_undo(unknown), unknown));
@@ -34,7 +34,7 @@ pub fn unknown_transaction_cannot_be_undone(tester: &Tester) {
 }
 
 pub fn records_to_undo_name_the_revision_before(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     let one = tester.store(1, "one");
     let two = tester.store(2, "two");
     let both = tester.commit(vec![data_of(2, "2"), data_of(1, "1")]);
@@ -45,14 +45,14 @@ pub fn records_to_undo_name_the_revision_before(tester: &Tester) {
 }
 
 pub fn first_revision_has_none_before(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     let tid = tester.store(1, "one");
     let expected = [UndoneRecord { oid: Oid(1), previous: None }];
     assert_eq!(undo.records_to_undo(tid).unwrap(), expected);
 }
 
 pub fn record_to_undo_comes_once_for_each_object(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     let tid = tester.commit(vec![data_of(1, "a"), data_of(2, "b"), data_of(1, "c")]);
     let records = undo.records_to_undo(tid).unwrap();
     let mut oids: Vec<u64> = records.iter().map(|record| record.oid.0).collect();
@@ -61,14 +61,14 @@ pub fn record_to_undo_comes_once_for_each_object(tester: &Tester) {
 }
 
 pub fn undo_log_is_newest_first(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     let mut tids: Vec<Tid> = (0..5).map(|n| tester.store(n, "x")).collect();
     tids.reverse();
     assert_eq!(logged(undo), tids);
 }
 
 pub fn undo_log_can_be_broken_off(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     for n in 0..5 {
         tester.store(n, "x");
     }
@@ -86,7 +86,7 @@ fn commit_as(tester: &Tester, status: TransactionStatus) -> Tid {
 }
 
 pub fn undone_status_cannot_be_undone(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     let undone = commit_as(tester, TransactionStatus::Undone);
     let later = tester.store(2, "y");
     assert!(is_refused(&undo.records_to_undo(undone), undone));
@@ -94,7 +94,7 @@ pub fn undone_status_cannot_be_undone(tester: &Tester) {
 }
 
 pub fn packed_status_cannot_be_undone(tester: &Tester) {
-    let Some(undo) = undo_of(tester) else { return };
+    let undo = undo_of(tester);
     tester.store(3, "before it");
     let packed = commit_as(tester, TransactionStatus::Packed);
     let later = tester.store(2, "y");
