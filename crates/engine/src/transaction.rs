@@ -88,19 +88,6 @@ impl Transaction {
         self.write(oid, serial, WriteBody::Restore { data, source }, None);
     }
 
-    /// As [`Transaction::restore`], with the blob that belongs to the data.
-    pub fn restore_blob(
-        &mut self,
-        oid: Oid,
-        serial: Tid,
-        data: Bytes,
-        source: Option<Tid>,
-        blob: TemporaryBlob,
-    ) {
-        let data = Some(self.kept.hold(data));
-        self.write(oid, serial, WriteBody::Restore { data, source }, Some(blob));
-    }
-
     /// Requires revision `serial` to be still current at the commit.
     pub fn read_current(&mut self, oid: Oid, serial: Tid) {
         self.reads.push(ObjectRead { oid, serial });

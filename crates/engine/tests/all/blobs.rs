@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc;
 
-use crate::support::{Outcome, assert_idle, transaction, transaction_with};
+use crate::support::{Outcome, assert_idle, transaction};
 use bytes::Bytes;
 use client::{BLOB_RECORD, Client, blob_paths, open, path_of};
 use zodium_blobs::BlobError;
@@ -138,22 +138,6 @@ fn undo_without_the_blob_it_needs_is_refused() {
     client.close();
     assert_eq!(blob_paths(&disk), [path_of((1, changed))]);
     assert_idle(client.storage());
-}
-
-#[test]
-fn copied_transactions_bring_their_blobs() {
-    let disk = MemoryDisk::new();
-    let mut client = Client::new(&disk);
-    let restored = Tid(0x03f5_9458_1777_7777);
-    let mut copy = transaction_with(Some(restored));
-    copy.restore_blob(Oid(1), restored, record(), None, client.temporary(b"copied"));
-    assert_eq!(client.session.commit(copy), restored);
-    let later = restored.next();
-    let mut copy = transaction_with(Some(later));
-    copy.restore_blob(Oid(1), later, record(), Some(restored), client.temporary(b"again"));
-    client.session.commit(copy);
-    assert_eq!(client.blob(1, restored).unwrap(), b"copied");
-    assert_eq!(client.blob(1, later).unwrap(), b"again");
 }
 
 #[test]
