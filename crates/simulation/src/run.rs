@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
@@ -232,13 +231,7 @@ fn check_sums(history: &History) -> Result<(), String> {
 }
 
 fn check_file(files: &MemoryDisk) -> Result<(), String> {
-    let options = CheckOptions {
-        path: path().to_owned(),
-        references: false,
-        pickles: false,
-        patience: Duration::ZERO,
-        progress: &|_, _| (),
-    };
+    let options = CheckOptions::new(path());
     let mut damages = Vec::new();
     let checked = check(files, &options, &mut |damage| damages.push(damage.clone()));
     checked.map_err(|error| format!("cannot check the file: {error}"))?;

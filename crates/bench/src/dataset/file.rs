@@ -89,7 +89,6 @@ impl Dataset {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use zodium_filestorage::CheckOptions;
 
@@ -114,13 +113,7 @@ mod tests {
             let path = dataset.file(None, folder.path()).unwrap();
             assert!(folder.path().join("Data.fs.index").exists());
             assert_current(&dataset, &path);
-            let options = CheckOptions {
-                path,
-                references: false,
-                pickles: false,
-                patience: Duration::ZERO,
-                progress: &|_, _| {},
-            };
+            let options = CheckOptions::new(path);
             let mut damage = |damage: &_| panic!("{damage:?}");
             zodium_filestorage::check(&RealDisk, &options, &mut damage).unwrap();
         }

@@ -58,6 +58,19 @@ pub struct CheckOptions<'a> {
     pub progress: &'a dyn Fn(u64, u64),
 }
 
+impl CheckOptions<'_> {
+    /// Of the structure alone: without a look at contents, patience and progress.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            references: false,
+            pickles: false,
+            patience: Duration::ZERO,
+            progress: &|_, _| (),
+        }
+    }
+}
+
 /// The result of a check, apart from the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {

@@ -102,13 +102,8 @@ fn check_patiently(
     data: bool,
     (patience, meanwhile): (Duration, &dyn Fn()),
 ) -> (Vec<Damage>, CheckedBlobs) {
-    let options = CheckOptions {
-        path: data_file().to_owned(),
-        references: false,
-        pickles: false,
-        patience,
-        progress: &|_, _| meanwhile(),
-    };
+    let options =
+        CheckOptions { patience, progress: &|_, _| meanwhile(), ..CheckOptions::new(data_file()) };
     let mut found = Vec::new();
     let blobs = Some(BlobsToCheck { directory, data });
     let checked = check_with_blobs(disk, &options, blobs, &mut |damage| found.push(damage.clone()));

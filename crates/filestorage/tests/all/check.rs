@@ -32,13 +32,7 @@ fn check_patiently(
 }
 
 fn looking_for(references: bool, pickles: bool) -> CheckOptions<'static> {
-    CheckOptions {
-        path: data_file().to_owned(),
-        references,
-        pickles,
-        patience: Duration::ZERO,
-        progress: &|_, _| {},
-    }
+    CheckOptions { references, pickles, ..CheckOptions::new(data_file()) }
 }
 
 fn check_with(

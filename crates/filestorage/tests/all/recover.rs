@@ -1,7 +1,6 @@
 //! What is whole in a damaged file comes out of it, and what comes out is whole.
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::support::{
     History, Model, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open, stores,
@@ -45,13 +44,7 @@ fn try_recover(bytes: &[u8], partial: bool) -> Result<Outcome, FileStorageError>
 
 fn damage_of(disk: &MemoryDisk, path: &Path) -> Vec<Damage> {
     let mut found = Vec::new();
-    let options = CheckOptions {
-        path: path.to_owned(),
-        references: true,
-        pickles: true,
-        patience: Duration::ZERO,
-        progress: &|_, _| {},
-    };
+    let options = CheckOptions { references: true, pickles: true, ..CheckOptions::new(path) };
     check(disk, &options, &mut |damage| found.push(damage.clone())).unwrap();
     found.retain(|damage| damage.kind.name() != "pickle");
     found

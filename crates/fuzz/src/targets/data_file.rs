@@ -5,7 +5,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{
@@ -49,13 +48,7 @@ fn check_file(input: &[u8]) {
 
 /// `None` if it is no FileStorage at all.
 fn count_damages(disk: &MemoryDisk, path: &str) -> Option<u64> {
-    let options = CheckOptions {
-        path: path.into(),
-        references: true,
-        pickles: true,
-        patience: Duration::ZERO,
-        progress: &|_, _| (),
-    };
+    let options = CheckOptions { references: true, pickles: true, ..CheckOptions::new(path) };
     let mut reported = 0;
     let checked = check(disk, &options, &mut |_| reported += 1).ok()?;
     assert_eq!(checked.damages, reported);

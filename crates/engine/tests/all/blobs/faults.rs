@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use zodium_blobs::BlobDirectory;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
@@ -152,13 +151,7 @@ fn vote(
 fn assert_unharmed(disk: &MemoryDisk, moment: &str) {
     let directory = BlobDirectory::open(Arc::new(disk.clone()), Path::new(DIRECTORY), true);
     let directory = &directory.unwrap();
-    let options = CheckOptions {
-        path: "Data.fs".into(),
-        references: false,
-        pickles: false,
-        patience: Duration::ZERO,
-        progress: &|_, _| (),
-    };
+    let options = CheckOptions::new("Data.fs");
     let blobs = Some(BlobsToCheck { directory, data: true });
     let checked = check_with_blobs(disk, &options, blobs, &mut |damage| {
         assert!(!damage.kind.is_damage(), "{moment}: {damage}");

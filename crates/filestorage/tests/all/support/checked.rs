@@ -1,7 +1,6 @@
 //! Wrong bits in a data file, and what a check of it finds.
 
 use std::path::Path;
-use std::time::Duration;
 
 use zodium_disk::{Disk, DiskFile, MemoryDisk, OpenMode};
 use zodium_filestorage::{CheckOptions, Checked, Damage, check};
@@ -15,13 +14,7 @@ pub(crate) fn checked(disk: &MemoryDisk) -> (Checked, Vec<Damage>) {
 
 /// As [`checked`], for a file of another name.
 pub(crate) fn checked_at(disk: &dyn Disk, path: &Path) -> (Checked, Vec<Damage>) {
-    let options = CheckOptions {
-        path: path.to_owned(),
-        references: false,
-        pickles: false,
-        patience: Duration::ZERO,
-        progress: &|_, _| (),
-    };
+    let options = CheckOptions::new(path);
     let mut found = Vec::new();
     let checked = check(disk, &options, &mut |damage| found.push(damage.clone())).unwrap();
     (checked, found)

@@ -200,13 +200,7 @@ impl InProcess {
     pub(crate) fn close(mut self) -> Result<(), Difference> {
         self.stop();
         self.storage.close()?;
-        let options = CheckOptions {
-            path: DATA.into(),
-            references: false,
-            pickles: false,
-            patience: Duration::ZERO,
-            progress: &|_, _| (),
-        };
+        let options = CheckOptions::new(DATA);
         let mut damages = Vec::new();
         check(self.disk.files(), &options, &mut |damage| damages.push(format!("{damage:?}")))?;
         same("damages of the file", damages, Vec::new())
