@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tracing::{info, warn};
-use zodium_disk::{Disk, FileLock, FileStream, LockError, OpenMode};
+use zodium_disk::{Disk, FileLock, FileStream, LockError, OpenMode, with_suffix};
 use zodium_types::Tid;
 
 use super::{Cache, saved};
@@ -82,7 +82,7 @@ impl CacheFile {
         source: String,
         cache: &Cache,
     ) -> Result<CacheFile, CacheFileError> {
-        let lock_path = beside(path, ".lock");
+        let lock_path = with_suffix(path, ".lock");
         let lock = disk.lock(&lock_path).map_err(|error| match error {
             LockError::Held { owner } => CacheFileError::InUse { path: path.to_owned(), owner },
             LockError::Io(reason) => CacheFileError::Lock { path: lock_path, reason },
@@ -121,7 +121,7 @@ impl CacheFile {
     }
 
     fn write(&self, cache: &Cache) -> io::Result<()> {
-        let new_path = beside(&self.path, ".new");
+        let new_path = with_suffix(&self.path, ".new");
         let snapshot = cache.snapshot();
         let file = self.disk.open(&new_path, OpenMode::Truncate)?;
         let stream = FileStream::new(&*file);
@@ -177,17 +177,10 @@ fn restore(disk: &dyn Disk, path: &Path, source: &str, cache: &Cache) {
 
 /// Renames a damaged file for inspection, replacing an earlier one; returns the new path.
 fn set_aside(disk: &dyn Disk, path: &Path) -> Option<PathBuf> {
-    let aside = beside(path, ".damaged");
+    let aside = with_suffix(path, ".damaged");
     let moved = disk.move_file(path, &aside);
     moved.inspect_err(|error| warn!(%error, "cannot set the damaged cache aside")).ok()?;
     Some(aside)
-}
-
-/// `cache` + `.lock` = `cache.lock`.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]
@@ -285,7 +278,7 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(memory.clone());
         open(&disk, &Cache::new(1 << 20)).save(&filled(5)).unwrap();
         let good = memory.bytes(Path::new(PATH)).unwrap();
-        let aside = beside(Path::new(PATH), ".damaged");
+        let aside = with_suffix(Path::new(PATH), ".damaged");
         restore(&memory, Path::new(PATH), "storage 2 of localhost:8100", &Cache::new(1 << 20));
         assert_eq!(memory.bytes(Path::new(PATH)).as_ref(), Some(&good));
         assert_eq!(memory.bytes(&aside), None);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::{info, warn};
-use zodium_disk::{Disk, FileStream, OpenMode};
+use zodium_disk::{Disk, FileStream, OpenMode, with_suffix};
 
 use super::list::{FILE_BYTES_MAX, List};
 
@@ -59,10 +59,8 @@ impl ListFile {
     }
 
     pub(super) fn write(&self, source: &str, list: &List) -> io::Result<()> {
-        let mut new_path = self.path.as_os_str().to_owned();
         // Two processes may write at the same time.
-        new_path.push(format!(".{}.new", std::process::id()));
-        let new_path = PathBuf::from(new_path);
+        let new_path = with_suffix(&self.path, &format!(".{}.new", std::process::id()));
         let file = self.disk.open(&new_path, OpenMode::Truncate)?;
         let written = FileStream::new(&*file).write_all(&list.encode(source));
         let result = written.and_then(|()| self.disk.move_file(&new_path, &self.path));

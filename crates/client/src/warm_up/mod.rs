@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tracing::warn;
-use zodium_disk::RealDisk;
+use zodium_disk::{RealDisk, with_suffix};
 use zodium_types::Oid;
 
 use crate::options::{Options, WarmUpList};
@@ -92,11 +92,7 @@ fn path(options: &Options) -> Option<PathBuf> {
     match (&options.warm_up, &options.cache_path) {
         (WarmUpList::Off, _) | (WarmUpList::BesideCache, None) => None,
         (WarmUpList::File(path), _) => Some(path.clone()),
-        (WarmUpList::BesideCache, Some(cache)) => {
-            let mut path = cache.clone().into_os_string();
-            path.push(".warm-up");
-            Some(path.into())
-        }
+        (WarmUpList::BesideCache, Some(cache)) => Some(with_suffix(cache, ".warm-up")),
     }
 }
 

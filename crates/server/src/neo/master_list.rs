@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use tracing::warn;
+use zodium_disk::with_suffix;
 use zodium_neo::Address;
 
 /// The masters of the options and those of the file, if there is one, which gets all of them.
@@ -46,8 +47,7 @@ fn read(path: &Path) -> Result<Vec<Address>> {
 fn write(path: &Path, masters: &[Address]) -> Result<()> {
     let cannot = || format!("cannot write the list of masters, {}", path.display());
     let pairs: Vec<_> = masters.iter().map(|master| (&master.host, master.port)).collect();
-    let mut temporary = PathBuf::from(path).into_os_string();
-    temporary.push(".new");
+    let temporary = with_suffix(path, ".new");
     fs::write(&temporary, serde_json::to_string(&pairs)?).with_context(cannot)?;
     fs::rename(&temporary, path).with_context(cannot)
 }

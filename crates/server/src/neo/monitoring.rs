@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
+use zodium_disk::with_suffix;
 use zodium_monitor::{
     Health, Network, Node, NodeCell, NodeTotals, Phase, Promise, Snapshot, Source, StorageHealth,
     StorageState,
@@ -171,8 +172,6 @@ fn totals_of(counts: &Counts) -> NodeTotals {
 
 /// The size of the database with its log.
 fn size(database: &Path) -> u64 {
-    let mut log = database.to_owned().into_os_string();
-    log.push("-wal");
-    let files = [database.to_owned(), PathBuf::from(log)];
+    let files = [database.to_owned(), with_suffix(database, "-wal")];
     files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
