@@ -2,38 +2,44 @@
 
 use std::fmt;
 
-/// What the clients have done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Revisions read and found correct.
-    pub reads: u64,
-    /// Of these, reads answered from a client's cache.
-    pub cached_reads: u64,
-    /// Views in which an invariant of the workload was checked.
-    pub views: u64,
-    /// Acknowledged commits.
-    pub commits: u64,
-    /// Conflicts that clients resolved.
-    pub resolved: u64,
-    /// Refused votes.
-    pub refused: u64,
-    /// Invalidations that arrived as expected.
-    pub invalidations: u64,
-    /// Commits whose outcome their client does not know.
-    pub unknown: u64,
-}
+/// Declares counters that add up.
+macro_rules! counters {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$help:meta])* pub $counter:ident,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$help])* pub $counter: u64,)+
+        }
 
-impl Counts {
-    /// Adds the counters of another run.
-    pub(crate) fn add(&mut self, other: &Counts) {
-        self.reads += other.reads;
-        self.cached_reads += other.cached_reads;
-        self.views += other.views;
-        self.commits += other.commits;
-        self.resolved += other.resolved;
-        self.refused += other.refused;
-        self.invalidations += other.invalidations;
-        self.unknown += other.unknown;
+        impl $name {
+            /// Adds the counters of another run.
+            pub(crate) fn add(&mut self, other: &$name) {
+                $(self.$counter += other.$counter;)+
+            }
+        }
+    };
+}
+pub(crate) use counters;
+
+counters! {
+    /// What the clients have done.
+    pub struct Counts {
+        /// Revisions read and found correct.
+        pub reads,
+        /// Of these, reads answered from a client's cache.
+        pub cached_reads,
+        /// Views in which an invariant of the workload was checked.
+        pub views,
+        /// Acknowledged commits.
+        pub commits,
+        /// Conflicts that clients resolved.
+        pub resolved,
+        /// Refused votes.
+        pub refused,
+        /// Invalidations that arrived as expected.
+        pub invalidations,
+        /// Commits whose outcome their client does not know.
+        pub unknown,
     }
 }
 

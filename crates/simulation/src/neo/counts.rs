@@ -4,33 +4,36 @@ use std::fmt;
 
 use zodium_neo_storage::Counts;
 
-/// What the clients of a cluster have done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusterCounts {
-    /// Reads that were compared with the history.
-    pub reads: u64,
-    /// Acknowledged commits.
-    pub commits: u64,
-    /// Commits that a storage wrote at their lock only.
-    pub held: u64,
-    /// Loads that storages answered from memory.
-    pub remembered: u64,
-    /// Transactions that were given up.
-    pub aborts: u64,
-    /// Conflicts that clients resolved.
-    pub resolved: u64,
-    /// Locks that clients gave back for an older transaction.
-    pub relocks: u64,
-    /// Commits without a storage that had failed.
-    pub incomplete: u64,
-    /// Commits whose outcome the client asked for after it had lost the master.
-    pub outcomes: u64,
-    /// Transactions that were committed after a crash.
-    pub validated: u64,
-    /// Cells that were replicated.
-    pub replicated: u64,
-    /// Packs that were ordered.
-    pub packs: u64,
+use crate::counts::counters;
+
+counters! {
+    /// What the clients of a cluster have done.
+    pub struct ClusterCounts {
+        /// Reads that were compared with the history.
+        pub reads,
+        /// Acknowledged commits.
+        pub commits,
+        /// Commits that a storage wrote at their lock only.
+        pub held,
+        /// Loads that storages answered from memory.
+        pub remembered,
+        /// Transactions that were given up.
+        pub aborts,
+        /// Conflicts that clients resolved.
+        pub resolved,
+        /// Locks that clients gave back for an older transaction.
+        pub relocks,
+        /// Commits without a storage that had failed.
+        pub incomplete,
+        /// Commits whose outcome the client asked for after it had lost the master.
+        pub outcomes,
+        /// Transactions that were committed after a crash.
+        pub validated,
+        /// Cells that were replicated.
+        pub replicated,
+        /// Packs that were ordered.
+        pub packs,
+    }
 }
 
 impl ClusterCounts {
@@ -38,22 +41,6 @@ impl ClusterCounts {
     pub(super) fn add_process(&mut self, counts: &Counts) {
         self.held += counts.held_commits;
         self.remembered += counts.remembered_loads;
-    }
-
-    /// Adds the counters of another run.
-    pub(crate) fn add(&mut self, other: &ClusterCounts) {
-        self.reads += other.reads;
-        self.commits += other.commits;
-        self.held += other.held;
-        self.remembered += other.remembered;
-        self.aborts += other.aborts;
-        self.resolved += other.resolved;
-        self.relocks += other.relocks;
-        self.incomplete += other.incomplete;
-        self.outcomes += other.outcomes;
-        self.validated += other.validated;
-        self.replicated += other.replicated;
-        self.packs += other.packs;
     }
 }
 
