@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::layout::{object_link, page, state_form};
-use super::{charts, scans};
-use crate::scan::{Outcome, Question, Survey};
+use super::charts;
+use super::layout::{object_link, page};
+use super::scans::surveyed;
+use crate::scan::Survey;
 use crate::site::{Asked, Pages, Refusal};
 use crate::view::View;
 use crate::words;
@@ -23,37 +24,6 @@ pub(crate) fn classes(pages: &Pages, asked: &Asked<'_>) -> Result<String, Refusa
     });
     let content = html! { h1 { "Classes" } (content) };
     Ok(page(pages, &asked.view, "/classes", "Classes", content))
-}
-
-/// What the newest survey shows, or the form that asks for one.
-pub(super) fn surveyed(
-    pages: &Pages,
-    view: &View,
-    name: &str,
-    show: impl Fn(&Survey, &View) -> Markup,
-) -> Markup {
-    let path = format!("/{name}");
-    let scan = pages.scans.find(Question::Survey, view.at.map(|_| view.last));
-    html! {
-        (state_form(view, &path))
-        @match scan {
-            None => (scans::survey_form(pages, view, name)),
-            Some(scan) => {
-                @match scan.outcome() {
-                    None => (scans::running(pages, view, &scan)),
-                    Some(Outcome::Survey(survey)) => {
-                        (scans::survey_of(&scan))
-                        (show(&survey, view))
-                        (scans::survey_form(pages, view, name))
-                    }
-                    Some(outcome) => {
-                        (scans::ended(&outcome))
-                        (scans::survey_form(pages, view, name))
-                    }
-                }
-            }
-        }
-    }
 }
 
 fn table(survey: &Survey, view: &View) -> Markup {

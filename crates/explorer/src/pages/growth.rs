@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use zodium_types::Tid;
 
 use super::charts;
-use super::classes::surveyed;
 use super::layout::page;
+use super::scans::surveyed;
 use crate::scan::Survey;
 use crate::site::{Asked, Pages, Refusal};
 use crate::view::View;

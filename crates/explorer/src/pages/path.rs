@@ -5,7 +5,7 @@ use zodium_types::Oid;
 
 use super::layout::{object_link, object_tabs, page, token, transaction_link};
 use super::scans;
-use crate::scan::{Outcome, Question, Steps};
+use crate::scan::{Outcome, Question, Scan, Steps};
 use crate::site::{Asked, Pages, Refusal};
 use crate::view::{View, object_path};
 use crate::words;
@@ -13,29 +13,19 @@ use crate::words;
 /// The page.
 pub(crate) fn path(pages: &Pages, asked: &Asked<'_>, oid: Oid) -> Result<String, Refusal> {
     let view = &asked.view;
-    let at = view.at.map(|_| view.last);
-    let scan = pages.scans.find(Question::Path(oid), at);
+    let forms = ["Find it", "Look again"].map(|button| form(pages, view, oid, button));
+    let show = |scan: &Scan, outcome: &Outcome| match outcome {
+        Outcome::Path(found) => Some(html! {
+            p { "As of transaction " (transaction_link(scan.last)) "." }
+            (steps(found.as_deref(), &view.at(scan.last)))
+        }),
+        _ => None,
+    };
     let path = format!("{}/path", object_path(oid));
     let content = html! {
         h1 { "Object " code { (words::oid(oid)) } }
         (object_tabs(view, oid, "/path"))
-        @match scan {
-            None => (form(pages, view, oid, "Find it")),
-            Some(scan) => {
-                @match scan.outcome() {
-                    None => (scans::running(pages, view, &scan)),
-                    Some(Outcome::Path(found)) => {
-                        p { "As of transaction " (transaction_link(scan.last)) "." }
-                        (steps(found.as_deref(), &view.at(scan.last)))
-                        (form(pages, view, oid, "Look again"))
-                    }
-                    Some(outcome) => {
-                        (scans::ended(&outcome))
-                        (form(pages, view, oid, "Look again"))
-                    }
-                }
-            }
-        }
+        (scans::asked(pages, view, Question::Path(oid), forms, show))
     };
     let title = format!("Path from the root to {}", words::oid(oid));
     Ok(page(pages, view, &path, &title, content))

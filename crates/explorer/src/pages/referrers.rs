@@ -5,7 +5,7 @@ use zodium_types::Oid;
 
 use super::layout::{object_link, object_tabs, page, token, transaction_link};
 use super::scans;
-use crate::scan::{Outcome, Question, Referrers};
+use crate::scan::{Outcome, Question, Referrers, Scan};
 use crate::site::{Asked, Pages, Refusal};
 use crate::view::{View, object_path};
 use crate::words;
@@ -16,29 +16,19 @@ const LISTED: usize = 500;
 /// The page.
 pub(crate) fn referrers(pages: &Pages, asked: &Asked<'_>, oid: Oid) -> Result<String, Refusal> {
     let view = &asked.view;
-    let at = view.at.map(|_| view.last);
-    let scan = pages.scans.find(Question::Referrers(oid), at);
+    let forms = ["Find them", "Look again"].map(|button| form(pages, view, oid, button));
+    let show = |scan: &Scan, outcome: &Outcome| match outcome {
+        Outcome::Referrers(found) => Some(html! {
+            p { "As of transaction " (transaction_link(scan.last)) "." }
+            (list(found, &view.at(scan.last)))
+        }),
+        _ => None,
+    };
     let path = format!("{}/referrers", object_path(oid));
     let content = html! {
         h1 { "Object " code { (words::oid(oid)) } }
         (object_tabs(view, oid, "/referrers"))
-        @match scan {
-            None => (form(pages, view, oid, "Find them")),
-            Some(scan) => {
-                @match scan.outcome() {
-                    None => (scans::running(pages, view, &scan)),
-                    Some(Outcome::Referrers(found)) => {
-                        p { "As of transaction " (transaction_link(scan.last)) "." }
-                        (list(&found, &view.at(scan.last)))
-                        (form(pages, view, oid, "Look again"))
-                    }
-                    Some(outcome) => {
-                        (scans::ended(&outcome))
-                        (form(pages, view, oid, "Look again"))
-                    }
-                }
-            }
-        }
+        (scans::asked(pages, view, Question::Referrers(oid), forms, show))
     };
     let title = format!("What refers to {}", words::oid(oid));
     Ok(page(pages, view, &path, &title, content))

@@ -2,11 +2,50 @@
 
 use maud::{Markup, html};
 
-use super::layout::{time, token};
-use crate::scan::{Outcome, Scan};
+use super::layout::{state_form, time, token};
+use crate::scan::{Outcome, Question, Scan, Survey};
 use crate::site::{Page, Pages, Refusal};
 use crate::view::View;
 use crate::words;
+
+/// The newest scan for a question: what `show` makes of its answer, its progress, or why it has
+/// ended without one. Below are the forms that ask for the first scan, or for another.
+pub(super) fn asked(
+    pages: &Pages,
+    view: &View,
+    question: Question,
+    [first, again]: [Markup; 2],
+    show: impl Fn(&Scan, &Outcome) -> Option<Markup>,
+) -> Markup {
+    let scan = pages.scans.find(question, view.at.map(|_| view.last));
+    let Some(scan) = scan else { return first };
+    let Some(outcome) = scan.outcome() else { return running(pages, view, &scan) };
+    html! {
+        (show(&scan, &outcome).unwrap_or_else(|| ended(&outcome)))
+        (again)
+    }
+}
+
+/// What the newest survey shows, or the form that asks for one; `name` is the page.
+pub(super) fn surveyed(
+    pages: &Pages,
+    view: &View,
+    name: &str,
+    show: impl Fn(&Survey, &View) -> Markup,
+) -> Markup {
+    let form = survey_form(pages, view, name);
+    let show = |scan: &Scan, outcome: &Outcome| match outcome {
+        Outcome::Survey(survey) => Some(html! {
+            p.quiet { "As of " (time(scan.last)) "." }
+            (show(survey, view))
+        }),
+        _ => None,
+    };
+    html! {
+        (state_form(view, &format!("/{name}")))
+        (asked(pages, view, Question::Survey, [form.clone(), form], show))
+    }
+}
 
 /// The form that asks for a survey; `then` is the page that shows it.
 pub(super) fn survey_form(pages: &Pages, view: &View, then: &str) -> Markup {
@@ -22,7 +61,7 @@ pub(super) fn survey_form(pages: &Pages, view: &View, then: &str) -> Markup {
 }
 
 /// The progress of a scan that runs. The script follows it; without one the page is loaded again.
-pub(super) fn running(pages: &Pages, view: &View, scan: &Scan) -> Markup {
+fn running(pages: &Pages, view: &View, scan: &Scan) -> Markup {
     html! {
         section.progress aria-labelledby="progress" data-scan=(scan.number.to_string()) {
             @match scan.followed() {
@@ -48,7 +87,7 @@ pub(super) fn running(pages: &Pages, view: &View, scan: &Scan) -> Markup {
 }
 
 /// The end of a scan without an answer.
-pub(super) fn ended(outcome: &Outcome) -> Markup {
+fn ended(outcome: &Outcome) -> Markup {
     html! {
         @match outcome {
             Outcome::Cancelled => p role="status" { "The scan was cancelled." },
@@ -77,9 +116,4 @@ fn text_of(scan: &Scan) -> String {
             format!("Read up to {} of {}", words::time(scan.current()), words::time(scan.last))
         }
     }
-}
-
-/// The state that a survey is of.
-pub(super) fn survey_of(scan: &Scan) -> Markup {
-    html! { p.quiet { "As of " (time(scan.last)) "." } }
 }
