@@ -20,6 +20,7 @@ mod installation;
 mod lines;
 mod listen_error;
 mod logging;
+mod monitored_process;
 mod monitoring;
 mod neo;
 mod own_certificate;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
@@ -21,10 +21,11 @@ use zodium_monitor::{
 };
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_storage::{PackStep, WriteState};
-use zodium_types::{Counter, Tid};
+use zodium_types::Tid;
 use zodium_zeo_server::{BlobTraffic, Inspection, Server, SessionMetrics, SessionReport};
 
 use crate::listen_error::cannot_listen;
+use crate::monitored_process::{network_of, server_of, unix_seconds};
 use crate::resp_monitoring::resp_of;
 
 /// How long workers may take to describe their sessions.
@@ -137,7 +138,7 @@ impl Source for Watched {
             let inspection = server.inspect(CONNECTIONS_LISTED_MAX, WORKER_PATIENCE).await;
             let silent = inspection.silent;
             let mut snapshot = self.of_server(inspection.workers.len() + silent, silent);
-            self.add_network(&mut snapshot.network, &inspection);
+            snapshot.network = self.network(&inspection);
             snapshot.storages = server
                 .metrics()
                 .into_iter()
@@ -156,33 +157,15 @@ impl Source for Watched {
 
 impl Watched {
     fn of_server(&self, workers: usize, workers_silent: usize) -> Snapshot {
-        let version = env!("CARGO_PKG_VERSION");
-        let started = self.started;
-        Snapshot {
-            server: zodium_monitor::Server { version, started, workers, workers_silent },
-            ..Snapshot::default()
-        }
+        Snapshot { server: server_of(self.started, workers, workers_silent), ..Snapshot::default() }
     }
 
-    fn add_network(&self, network: &mut Network, inspection: &Inspection) {
+    fn network(&self, inspection: &Inspection) -> Network {
         let serving = self.serving.lock();
-        let sum = |counter: fn(&LinkMetrics) -> &Counter| -> u64 {
-            serving.links.iter().map(|metrics| counter(metrics).value()).sum()
-        };
-        // Those that ended first: one that ends meanwhile must not make it negative.
-        let ended = sum(|metrics| &metrics.ended);
-        *network = Network {
-            accepted: sum(|metrics| &metrics.accepted),
-            moved: sum(|metrics| &metrics.moved),
-            refused: sum(|metrics| &metrics.refused),
-            bytes_received: sum(|metrics| &metrics.bytes_received),
-            bytes_sent: sum(|metrics| &metrics.bytes_sent),
+        let mut network = Network {
             unsent_bytes: inspection.workers.iter().map(|worker| worker.unsent_bytes).sum(),
-            connections: 0,
-            connections_max: 0,
             turned_away: serving.turned_away.load(Ordering::Relaxed),
-            held_bytes: 0,
-            held_bytes_max: None,
+            ..network_of(serving.links.iter().map(Arc::as_ref))
         };
         if let Some(limits) = &serving.limits {
             let limit = limits.memory.limit_bytes();
@@ -190,7 +173,7 @@ impl Watched {
             network.held_bytes = limits.memory.held_bytes();
             network.held_bytes_max = (limit != u64::MAX).then_some(limit);
         }
-        network.connections = network.accepted.saturating_sub(ended);
+        network
     }
 }
 
@@ -407,8 +390,4 @@ fn what_is_locked(key: LockKey) -> String {
 
 fn seconds_since(instant: Instant) -> f64 {
     instant.elapsed().as_secs_f64()
-}
-
-pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use zodium_monitor::{Health, Network, Phase, Promise, Resp, Snapshot, Source};
 use zodium_net::{LinkMetrics, Workers};
 use zodium_resp_server::Server;
-use zodium_types::Counter;
+
+use crate::monitored_process::{network_of, server_of, unix_seconds};
 
 /// The source of the monitor's data of a process that serves RESP only.
 pub(crate) struct WatchedResp {
@@ -22,12 +23,11 @@ pub(crate) struct WatchedResp {
 impl WatchedResp {
     /// For a server on these workers.
     pub(crate) fn new(server: Arc<Server>, workers: &Workers) -> WatchedResp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let links = workers.metrics();
         WatchedResp {
             server,
             turned_away: workers.turned_away(),
-            started: since.as_secs_f64(),
+            started: unix_seconds(SystemTime::now()),
             workers: links.len(),
             links,
             is_closing: AtomicBool::new(false),
@@ -40,22 +40,8 @@ impl WatchedResp {
     }
 
     fn network(&self) -> Network {
-        let sum = |counter: fn(&LinkMetrics) -> &Counter| -> u64 {
-            self.links.iter().map(|metrics| counter(metrics).value()).sum()
-        };
-        // Those that ended first: one that ends meanwhile must not make it negative.
-        let ended = sum(|metrics| &metrics.ended);
-        let accepted = sum(|metrics| &metrics.accepted);
-        Network {
-            connections: accepted.saturating_sub(ended),
-            accepted,
-            moved: sum(|metrics| &metrics.moved),
-            refused: sum(|metrics| &metrics.refused),
-            bytes_received: sum(|metrics| &metrics.bytes_received),
-            bytes_sent: sum(|metrics| &metrics.bytes_sent),
-            turned_away: self.turned_away.load(Ordering::Relaxed),
-            ..Network::default()
-        }
+        let turned_away = self.turned_away.load(Ordering::Relaxed);
+        Network { turned_away, ..network_of(self.links.iter().map(Arc::as_ref)) }
     }
 }
 
@@ -86,10 +72,8 @@ impl Source for WatchedResp {
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
         Box::pin(async {
-            let version = env!("CARGO_PKG_VERSION");
-            let (started, workers) = (self.started, self.workers);
             Snapshot {
-                server: zodium_monitor::Server { version, started, workers, workers_silent: 0 },
+                server: server_of(self.started, self.workers, 0),
                 network: self.network(),
                 resp: Some(resp_of(&self.server)),
                 ..Snapshot::default()

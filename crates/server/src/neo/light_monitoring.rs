@@ -1,15 +1,13 @@
 //! What a node without a database says of itself, in the monitor's types.
 
+use std::iter;
 use std::time::SystemTime;
 
-use zodium_monitor::{
-    Health, Network, Phase, Promise, Snapshot, Source, StorageHealth, StorageState,
-};
+use zodium_monitor::{Health, Phase, Promise, Snapshot, Source, StorageHealth, StorageState};
 use zodium_neo_server::LightWatch;
-use zodium_net::LinkMetrics;
 
 use super::light_kind::LightKind;
-use crate::monitoring::unix_seconds;
+use crate::monitored_process::{network_of, server_of, unix_seconds};
 
 /// The source of the monitor's data.
 pub(super) struct MonitoredLight<K: LightKind> {
@@ -47,34 +45,13 @@ impl<K: LightKind> Source for MonitoredLight<K> {
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
         Box::pin(async {
-            let server = zodium_monitor::Server {
-                version: env!("CARGO_PKG_VERSION"),
-                started: self.started,
-                workers: 1,
-                workers_silent: 0,
-            };
             let cluster = K::cluster(&self.cluster, &self.watch.status());
             Snapshot {
-                server,
+                server: server_of(self.started, 1, 0),
                 cluster,
-                network: network(self.watch.links()),
+                network: network_of(iter::once(self.watch.links())),
                 ..Snapshot::default()
             }
         })
-    }
-}
-
-/// The traffic of a node.
-pub(super) fn network(links: &LinkMetrics) -> Network {
-    // The ended ones first: one that ends meanwhile must not make it negative.
-    let ended = links.ended.value();
-    let accepted = links.accepted.value();
-    Network {
-        connections: accepted.saturating_sub(ended),
-        accepted,
-        refused: links.refused.value(),
-        bytes_received: links.bytes_received.value(),
-        bytes_sent: links.bytes_sent.value(),
-        ..Network::default()
     }
 }

@@ -1,6 +1,7 @@
 //! What a node says of itself, in the monitor's types.
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +17,7 @@ use zodium_neo_server::{NodeReport, NodeWatch};
 use zodium_neo_storage::{CellStatus, Counts, Missing, State, Status};
 use zodium_types::Tid;
 
-use super::light_monitoring::network;
-use crate::monitoring::unix_seconds;
+use crate::monitored_process::{network_of, server_of, unix_seconds};
 
 /// How long the node may take to describe itself.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -74,12 +74,7 @@ impl Source for MonitoredNode {
         Box::pin(async {
             let report = timeout(PATIENCE, self.watch.report()).await.ok().flatten();
             let (is_silent, report) = (report.is_none(), report.unwrap_or_default());
-            let server = zodium_monitor::Server {
-                version: env!("CARGO_PKG_VERSION"),
-                started: self.started,
-                workers: 1,
-                workers_silent: is_silent.into(),
-            };
+            let server = server_of(self.started, 1, is_silent.into());
             let network = self.network(&report);
             let node = Some(self.node(report.status));
             Snapshot { server, network, node, ..Snapshot::default() }
@@ -89,7 +84,8 @@ impl Source for MonitoredNode {
 
 impl MonitoredNode {
     fn network(&self, report: &NodeReport) -> Network {
-        Network { unsent_bytes: report.unsent_bytes, ..network(self.watch.links()) }
+        let unsent_bytes = report.unsent_bytes;
+        Network { unsent_bytes, ..network_of(iter::once(self.watch.links())) }
     }
 
     fn node(&self, status: Status) -> Node {

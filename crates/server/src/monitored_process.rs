@@ -1,0 +1,40 @@
+//! What the monitor shows of any process: the server itself and its network.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use zodium_monitor::Network;
+use zodium_net::LinkMetrics;
+use zodium_types::Counter;
+
+/// The connections and the traffic of all `links` together.
+pub(crate) fn network_of<'a>(links: impl Iterator<Item = &'a LinkMetrics> + Clone) -> Network {
+    let sum = |counter: fn(&LinkMetrics) -> &Counter| -> u64 {
+        links.clone().map(|metrics| counter(metrics).value()).sum()
+    };
+    // Those that ended first: one that ends meanwhile must not make it negative.
+    let ended = sum(|metrics| &metrics.ended);
+    let accepted = sum(|metrics| &metrics.accepted);
+    Network {
+        connections: accepted.saturating_sub(ended),
+        accepted,
+        moved: sum(|metrics| &metrics.moved),
+        refused: sum(|metrics| &metrics.refused),
+        bytes_received: sum(|metrics| &metrics.bytes_received),
+        bytes_sent: sum(|metrics| &metrics.bytes_sent),
+        ..Network::default()
+    }
+}
+
+/// The server itself, in the type of the monitor.
+pub(crate) fn server_of(
+    started: f64,
+    workers: usize,
+    workers_silent: usize,
+) -> zodium_monitor::Server {
+    zodium_monitor::Server { version: env!("CARGO_PKG_VERSION"), started, workers, workers_silent }
+}
+
+/// Seconds since 1970, as the monitor tells times.
+pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
