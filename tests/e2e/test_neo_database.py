@@ -8,7 +8,6 @@ import os
 import sqlite3
 
 import pytest
-import transaction
 from harness.failing_disk import FailingDisk
 from harness.neo_databases import (
     commit_through_kills,
@@ -21,6 +20,7 @@ from harness.neo_databases import (
     values_of,
 )
 from harness.process import ServerFailed
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.zodium
 ROUNDS = 6
@@ -105,14 +105,11 @@ def test_a_commit_whose_sync_failed_stays_refused_after_a_kill(
     disk = FailingDisk(tmp_path, path.with_name(f"{path.name}-wal"))
     server = serve(prefix=disk.prefix)
     database = open_database(server)
-    set_value(database, a=1)
+    set_values(database, a=1)
     disk.set(syncs=1)
     with pytest.raises(Exception, match="disk I/O error"):
-        set_value(database, a=2)
+        set_values(database, a=2)
     assert disk.failures_left() == (0, 0)
-    deadline = time.monotonic() + 15
-    while "reopened the file after a failed write" not in server.log():
-        assert time.monotonic() < deadline, server.log()
-        time.sleep(0.05)
+    wait_for(lambda: "reopened the file after a failed write" in server.log(), server.log)
     server.kill()
     assert values_of(open_database(serve())) == {"a": 1}
