@@ -176,7 +176,7 @@ fn tip_for_second_file(error: &clap::Error) -> Option<String> {
     };
     let usage = error.get(ContextKind::Usage)?.to_string();
     let is_further = error.kind() == ErrorKind::UnknownArgument && !given.starts_with('-');
-    let is_serve = usage.contains("zodium serve ");
+    let is_serve = usage.contains(" serve [OPTIONS]");
     (is_further && is_serve).then(|| format!("further data files: -f {given}"))
 }
 
@@ -208,7 +208,7 @@ mod tests {
     fn a_second_data_file_is_told_to_be_an_option() {
         let refusal =
             |words: &[&str]| improved(Cli::try_parse_from(words).unwrap_err()).to_string();
-        let text = refusal(&["zodium", "serve", "A.fs", "B.fs"]);
+        let text = refusal(&["z", "serve", "A.fs", "B.fs"]);
         assert!(text.contains("tip: further data files: -f B.fs"), "{text}");
         for words in [["zodium", "serve", "A.fs", "--B.fs"], ["zodium", "check", "A.fs", "B.fs"]] {
             assert!(!refusal(&words).contains("further data files"));
