@@ -7,8 +7,8 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use super::errors::text_of;
 use super::packed::Packed;
 
-/// Tables within tables.
-const DEPTH_MAX: usize = 500;
+/// Tables within tables. 500 overflow the stack of a worker, and 128 are decoded.
+const DEPTH_MAX: usize = 200;
 /// A table with more gaps than that for each element is no array: `{[1] = 1, [1000000] = 2}`.
 const SPARSE_MAX: usize = 2;
 /// Arrays up to this length may be sparse.
