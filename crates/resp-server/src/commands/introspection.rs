@@ -28,7 +28,7 @@ pub(super) fn command_info(call: &mut Call) -> Outcome {
     for name in names.iter() {
         match by_full_name(name) {
             Some((name, command)) => describe(&mut call.reply, (&name, command)),
-            None => call.reply.null_array(),
+            None => call.reply.null(),
         }
     }
     Ok(())

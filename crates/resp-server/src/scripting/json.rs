@@ -65,7 +65,7 @@ fn encode_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
     }
     // Rounded to 14 digits, then as short as that allows.
     let rounded: f64 = format!("{number:.13e}").parse().unwrap_or(number);
-    let is_plain = rounded == 0.0 || (1e-5..1e14).contains(&rounded.abs());
+    let is_plain = rounded == 0.0 || (1e-4..1e14).contains(&rounded.abs());
     let text = match is_plain {
         true => format!("{rounded}"),
         false => exponential(rounded),

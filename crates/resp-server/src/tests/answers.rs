@@ -77,6 +77,7 @@ fn options_are_checked_as_by_the_stock_server() {
         peer.expect(&[
             ("COMMAND GETKEYS SORT a BY STORE LIMIT 0 1 STORE b STORE c", "*2 $1 a $1 c"),
             ("COMMAND GETKEYS SORT a GET STORE", "*1 $1 a"),
+            ("COMMAND INFO nosuch", "*1 $-1"),
             ("CLIENT KILL TYPE foo", "-ERR Unknown client type 'foo'"),
             ("CLIENT KILL TYPE pubsub", ":0"),
             ("SET k v EX 10 EX 20", "+OK"),

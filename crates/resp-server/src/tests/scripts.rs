@@ -167,6 +167,7 @@ fn encoded_values_have_an_end() {
                 (&format!("{tables}return cmsgpack.unpack(cmsgpack.pack(t)).k20000"), "*1 :20000"),
                 (&format!("{array}return cmsgpack.unpack(cmsgpack.pack(t))[20000]"), "*1 :20000"),
                 (&format!("{tables}return cjson.decode(cjson.encode(t)).k20000"), "*1 :20000"),
+                ("return cjson.encode({0.00005, 0.0001})", "$14 [5e-05,0.0001]"),
                 ("return cjson.decode('[1, -2.5, [], null, true, {}]')[2] * 2", ":-5"),
                 (
                     "return cjson.encode(cjson.decode('[null, true, 1e3, -7]'))",
