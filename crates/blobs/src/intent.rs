@@ -3,12 +3,12 @@
 //! An intent is durable before any of its blobs leaves `tmp`. So the next opening finds every blob
 //! that a crash or a failing disk kept from being committed. It is in the folder of an object that
 //! an intent names, is later than the vote, and the log has no record of the object by that
-//! transaction. A log that ends before the vote is an older copy, which does not tell.
+//! transaction. What is not later was committed, though an older copy of the log may not have it.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use tracing::{info, warn};
+use tracing::info;
 use zodium_disk::{Disk, EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
@@ -68,9 +68,8 @@ pub trait CommittedRecords {
 }
 
 impl BlobDirectory {
-    /// Removes what a crash left: blobs without records, and temporary files. `last` is the last
-    /// transaction of the log.
-    pub fn clean_up(&self, log: &dyn CommittedRecords, last: Tid) -> Result<(), BlobError> {
+    /// Removes what a crash left: blobs without records, and temporary files.
+    pub fn clean_up(&self, log: &dyn CommittedRecords) -> Result<(), BlobError> {
         let temporary = self.path.join(TEMPORARY_FOLDER);
         let mut names = Vec::new();
         for entry in self.list(&temporary)? {
@@ -88,11 +87,6 @@ impl BlobDirectory {
             let path = temporary.join(name);
             let text = self.read_text(&path)?;
             let after = after(&text);
-            if last < after {
-                warn!(intent = %path.display(), %last, voted_after = %after,
-                    "the data file is older than these blobs, which stay: is it the right one?");
-                continue;
-            }
             for (oid, staged) in parse(&text) {
                 self.take_back(oid, staged, after, log)?;
             }

@@ -90,7 +90,7 @@ impl FileStorage {
             self.side_files.replace_index(&log);
         }
         if let Some(blobs) = &self.blobs {
-            blobs.clean_up(&self.reader, self.last_tid())?;
+            blobs.clean_up(&self.reader)?;
         }
         // Those that are left take space, and are tried again at the next opening.
         if let Err(error) = self.packer().resume_blob_removal() {
