@@ -476,44 +476,36 @@ fn no_index_is_saved_while_damage_is_suspected() {
     }
 }
 
-/// A session that ends without a close, and a copy that goes on elsewhere. Its data have the traces
-/// of lost sectors.
-fn left_and_copied(minutes_between: u64) -> (MemoryDisk, FileStorage, Vec<u8>) {
+/// A session ends without a close, a copy goes on elsewhere, and is put back in place. Its data have
+/// the traces of lost sectors.
+fn check_copy_put_back(minutes_between: u64, crashed: impl Fn(&MemoryDisk) -> MemoryDisk) {
     let disk = MemoryDisk::new();
     let left = open(disk.clone(), ChecksumMode::Full);
     commit(&left, stores(tid(1), &[(1, b"one")])).unwrap();
     cover(&left);
     let elsewhere = MemoryDisk::new();
     elsewhere.put(data_file(), data_of(&disk));
-    let storage = open(elsewhere.clone(), ChecksumMode::Off);
+    let copy = open(elsewhere.clone(), ChecksumMode::Off);
     for number in 2..6 {
         let tid = Tid(tid(number).0 + ((number * minutes_between) << 32));
-        commit(&storage, stores(tid, &[(number, &[0; 2000])])).unwrap();
+        commit(&copy, stores(tid, &[(number, &[0; 2000])])).unwrap();
     }
-    (disk, left, data_of(&elsewhere))
+    let disk = crashed(&disk);
+    overwrite(&disk, data_file(), &data_of(&elsewhere));
+    let storage = open(disk.clone(), ChecksumMode::Full);
+    assert_eq!(storage.reader().object_count(), 5);
+    assert_eq!(data_of(&disk), data_of(&elsewhere));
 }
 
 #[test]
 fn what_a_copy_wrote_later_stays_when_it_is_put_back_after_a_power_cut() {
-    let (disk, left, bytes) = left_and_copied(2);
-    let disk = disk.after_power_cut();
-    drop(left);
-    overwrite(&disk, data_file(), &bytes);
-    let storage = open(disk.clone(), ChecksumMode::Full);
-    assert_eq!(storage.reader().object_count(), 5);
-    assert_eq!(data_of(&disk), bytes);
+    check_copy_put_back(2, MemoryDisk::after_power_cut);
 }
 
 /// The end of a process loses no bytes, so none can be missing in what is there.
 #[test]
 fn what_a_copy_wrote_stays_when_it_is_put_back_after_a_kill() {
-    let (disk, left, bytes) = left_and_copied(0);
-    let disk = disk.after_kill();
-    drop(left);
-    overwrite(&disk, data_file(), &bytes);
-    let storage = open(disk.clone(), ChecksumMode::Full);
-    assert_eq!(storage.reader().object_count(), 5);
-    assert_eq!(data_of(&disk), bytes);
+    check_copy_put_back(0, MemoryDisk::after_kill);
 }
 
 /// The primary was closed after a transaction that the copy did not have, which went on with one of
