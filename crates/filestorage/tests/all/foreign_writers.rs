@@ -476,8 +476,8 @@ fn no_index_is_saved_while_damage_is_suspected() {
     }
 }
 
-/// A session ends without a close, a copy goes on elsewhere, and is put back in place. Its data have
-/// the traces of lost sectors.
+/// A session ends without a close, a copy goes on elsewhere, and is put back in place. Its data
+/// have the traces of lost sectors.
 fn check_copy_put_back(minutes_between: u64, crashed: impl Fn(&MemoryDisk) -> MemoryDisk) {
     let disk = MemoryDisk::new();
     let left = open(disk.clone(), ChecksumMode::Full);
