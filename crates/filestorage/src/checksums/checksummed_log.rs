@@ -34,14 +34,13 @@ pub(crate) struct ChecksummedLog<'a> {
     pub(crate) data: &'a Arc<dyn DiskFile>,
     /// Length of the log.
     pub(crate) length: u64,
-    /// Whether the log was written to after its checksums were complete.
-    pub(crate) is_modified: bool,
 }
 
 impl ChecksummedLog<'_> {
     /// The position of a transaction that the checksums do not belong to. Samples their ends and
-    /// three places between.
-    pub(super) fn contradiction(&self) -> Option<u64> {
+    /// three places between. `is_modified`: the log was written to after an orderly close, so the
+    /// last transaction alone is enough.
+    pub(super) fn contradiction(&self, is_modified: bool) -> Option<u64> {
         let last = self.side.count().checked_sub(1)?;
         let samples = [last, 0, last / 2, last / 4, last / 4 * 3];
         let frames = samples.into_iter().filter_map(|number| self.side.frame_up_to(number));
@@ -49,10 +48,14 @@ impl ChecksummedLog<'_> {
         let before =
             |(number, frame)| self.frames_before(number, LAST_OTHERS_MIN - 1).unwrap_or(frame);
         // The last one may be the only one that differs.
-        let only = self.side.frame_up_to(last).map(|(_, frame)| frame);
-        let mut frames = frames.map(before).chain(only);
+        let only = self.side.frame_up_to(last);
+        let mut frames = frames.map(before).chain(only.map(|(_, frame)| frame));
         let other = frames.find(|frame| self.is_of_another_log(frame.position));
-        other.map(|frame| frame.position)
+        let replaced = || {
+            let (number, frame) = only.filter(|_| is_modified)?;
+            self.other_transaction(number).map(|_| frame)
+        };
+        other.or_else(replaced).map(|frame| frame.position)
     }
 
     /// The frame that is `transactions` before another one.
@@ -75,9 +78,7 @@ impl ChecksummedLog<'_> {
             let Some(other) = self.other_transaction(number) else { return false };
             match self.frame_behind(number) {
                 Some(next) => number = next,
-                None => {
-                    return self.is_modified || others + 1 >= LAST_OTHERS_MIN || other.is_certain();
-                }
+                None => return others + 1 >= LAST_OTHERS_MIN || other.is_certain(),
             }
         }
         true

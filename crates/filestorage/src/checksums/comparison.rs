@@ -51,8 +51,7 @@ impl Comparison<'_> {
         }
         let damages = self.misfits(window, piece);
         let (path, data, length) = (window.path(), window.file(), window.end());
-        let side = self.side;
-        let checksummed = ChecksummedLog { side, path, data, length, is_modified: false };
+        let checksummed = ChecksummedLog { side: self.side, path, data, length };
         let first = damages.first().map(|damage| damage.position).filter(|_| piece.is_whole());
         self.other_at = first.filter(|position| checksummed.is_of_another_log(*position));
         if self.other_at.is_some() {

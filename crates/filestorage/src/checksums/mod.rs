@@ -188,8 +188,7 @@ impl Checksums {
         what: &str,
     ) -> bool {
         let Log { file: data, end: length } = log;
-        let (side, path) = (self.side(), self.path.as_path());
-        let checksummed = ChecksummedLog { side, path, data, length, is_modified: false };
+        let checksummed = ChecksummedLog { side: self.side(), path: &self.path, data, length };
         if !self.damages.contain(position) && checksummed.is_of_another_log(position) {
             self.throw_away(position);
         }

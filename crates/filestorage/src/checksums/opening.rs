@@ -84,13 +84,13 @@ pub(crate) fn open(
     let length = data.length().unwrap_or(status.length).max(length);
     opened.check_length(data.as_ref(), length)?;
     let was = header.log.length;
-    let is_continued = || Walk::starting_at(path, data, length, was).step();
-    if header.session.is_closed && is_continued().is_some_and(|piece| piece.is_whole()) {
+    let next = || Walk::starting_at(path, data, length, was).step();
+    if header.session.is_closed && length > was && next().is_some_and(|piece| piece.is_whole()) {
         return Err(Distrust::OtherLength { was, is: length });
     }
     let is_modified = header.session.is_closed && status.modified != header.log.modified;
-    let checksummed = ChecksummedLog { side: &opened.side, path, data, length, is_modified };
-    match checksummed.contradiction() {
+    let checksummed = ChecksummedLog { side: &opened.side, path, data, length };
+    match checksummed.contradiction(is_modified) {
         Some(position) => Err(Distrust::OtherContents { position }),
         None => Ok(Some(opened)),
     }

@@ -41,7 +41,7 @@ impl<'a> Passage<'a> {
     /// Whether a mismatch at a position shows that the checksums belong to another log.
     pub(crate) fn is_of_another_log(&self, position: u64) -> bool {
         let (side, path, data, length) = (self.side, self.path, self.data, self.end);
-        ChecksummedLog { side, path, data, length, is_modified: false }.is_of_another_log(position)
+        ChecksummedLog { side, path, data, length }.is_of_another_log(position)
     }
 
     /// The entry of the part at `position`.

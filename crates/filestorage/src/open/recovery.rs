@@ -69,14 +69,13 @@ pub(crate) fn recover(
     }
     let ReadLog { positions, built, damages, is_index_unused, .. } = read;
     let Built { end, last_tid, .. } = built;
+    let whole = if end < length { whole_transactions(path, &file, end, length) } else { 0 };
     if end < length && !options.read_only {
         let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
         let broken = BrokenEnd { path, file: file.as_ref(), start: end, end: length };
-        let whole = whole_transactions(path, &file, end, length);
         let kept = broken.set_aside(disk)?;
         broken.warn(&kept, was_durable, whole);
     } else {
-        let whole = whole_transactions(path, &file, end, length);
         if whole > 0 {
             warn!(file = %path.display(), position = end, whole, "the last transactions are not \
                 served: bytes of them were not on the disk yet when the system went down");
