@@ -40,9 +40,14 @@ def change(db, step, mark):
     """Changes one item of each `step`-th folder, a transaction each."""
     connection = db.open(transaction.TransactionManager())
     for number in range(0, FOLDERS, step):
-        connection.root()[number][number % ITEMS]["text"] = f"{mark} {number}"
-        connection.transaction_manager.commit()
+        change_one(connection, number, mark)
     connection.close()
+
+
+def change_one(connection, number, mark):
+    connection.root()[number][number % ITEMS]["text"] = f"{mark} {number}"
+    connection.transaction_manager.get().note("/page")
+    connection.transaction_manager.commit()
 
 
 def packed_by_stock(path, folder):
@@ -51,6 +56,21 @@ def packed_by_stock(path, folder):
     db.pack()
     change(db, 50, "stock again")
     db.close()
+
+
+def last_replaced(path, folder):
+    """A copy that lacked the last transaction went on with one of the same length."""
+    storage = ZODB.FileStorage.FileStorage(str(path), read_only=True)
+    *_, last = (one._tpos for one in storage.iterator())
+    storage.close()
+    standby = folder / "standby.fs"
+    standby.write_bytes(path.read_bytes()[:last])
+    db = stock(standby)
+    connection = db.open(transaction.TransactionManager())
+    change_one(connection, (FOLDERS - 1) // 3 * 3, "others")
+    db.close()
+    assert standby.stat().st_size == path.stat().st_size
+    shutil.copyfile(standby, path)
 
 
 def put_back(path, folder):
@@ -85,7 +105,7 @@ def served_before(tmp_path, start_server, connect):
     return path
 
 
-@pytest.mark.parametrize("write", [packed_by_stock, put_back, copied])
+@pytest.mark.parametrize("write", [packed_by_stock, last_replaced, put_back, copied])
 def test_what_others_have_written_is_sound_and_gets_the_right_index(
     served_before, tmp_path, write, binary, start_server, connect
 ):
