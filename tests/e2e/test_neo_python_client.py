@@ -14,7 +14,7 @@ from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from harness import package
 from harness.certificates import Authority
-from harness.neo import Cluster, OwnCluster, clusters, needs_neo
+from harness.neo import Cluster, OwnCluster, needs_neo, running_clusters
 from harness.neo_databases import set_values
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
@@ -53,13 +53,7 @@ def shared_cluster(folders):
 @pytest.fixture
 def start_cluster(tmp_path):
     """start_cluster(kind=OwnCluster, **shape): a cluster of its own."""
-    with clusters(tmp_path, OwnCluster) as make:
-
-        def start(**shape):
-            cluster = make(**shape)
-            cluster.start()
-            return cluster
-
+    with running_clusters(tmp_path, OwnCluster) as start:
         yield start
 
 

@@ -1,7 +1,7 @@
 """Storage nodes of ours in clusters of NEO/py: masters, admins and clients notice nothing."""
 
 import pytest
-from harness.neo import CHECKOUT, Cluster, Failed, clusters, needs_neo
+from harness.neo import CHECKOUT, Cluster, Failed, needs_neo, running_clusters
 from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -10,13 +10,7 @@ pytestmark = [pytest.mark.zodium, needs_neo]
 @pytest.fixture
 def cluster(tmp_path):
     """cluster(**shape): a running cluster."""
-    with clusters(tmp_path) as make:
-
-        def start(**shape):
-            one = make(**shape)
-            one.start()
-            return one
-
+    with running_clusters(tmp_path) as start:
         yield start
 
 

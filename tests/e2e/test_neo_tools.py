@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import ZODB
 from harness.databases import change, delete, undo
-from harness.neo import OwnCluster, clusters
+from harness.neo import OwnCluster, running_clusters
 from harness.process import ServerProcess, command_words, free_port
 from harness.servers import COMMAND
 from harness.waiting import wait_for
@@ -25,13 +25,7 @@ def run(run_bytes):
 
 @pytest.fixture
 def start_cluster(tmp_path):
-    with clusters(tmp_path, OwnCluster) as make:
-
-        def start(**shape):
-            cluster = make(**shape)
-            cluster.start()
-            return cluster
-
+    with running_clusters(tmp_path, OwnCluster) as start:
         yield start
 
 

@@ -289,6 +289,19 @@ def clusters(folder, kind=Cluster):
             one.end()
 
 
+@contextlib.contextmanager
+def running_clusters(folder, kind=Cluster):
+    """start(kind=..., **shape): a running cluster; all end with the block."""
+    with clusters(folder, kind) as make:
+
+        def start(**shape):
+            one = make(**shape)
+            one.start()
+            return one
+
+        yield start
+
+
 class Failed(Exception):
     """What a client raised: the name of the exception and its text."""
 
