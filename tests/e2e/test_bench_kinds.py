@@ -220,7 +220,7 @@ def test_resp_servers_are_measured_side_by_side(bench, binary, monkeypatch):
     )  # fmt: skip
     assert keys(results["Resp"], "value_bytes", "clients", "in_flight") == {
         (server, "", size, *cell)
-        for server in ("zodium", "other")
+        for server in ("zodium", "other", "floor")
         for size in ("32", "6000")
         for cell in (("1", "1"), ("3", "8"))
     }

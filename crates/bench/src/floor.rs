@@ -3,7 +3,7 @@
 //! One thread with epoll answers everything that a read has brought with one gather-write. Large
 //! objects are sent in place, small ones are copied, whichever is cheaper. It has no protocol, no
 //! index and no cache, but sends the same bytes. So its cost is that of the hardware and the
-//! kernel.
+//! kernel. To clients of RESP it sends answers of RESP, and stores nothing.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -20,6 +20,7 @@ use slab::Slab;
 use zodium_types::Oid;
 
 use crate::options::FloorOptions;
+use crate::resp_requests::{self, OK};
 use crate::wire::RAW_REQUEST_BYTES;
 
 const EVENTS_MAX: usize = 64;
@@ -35,7 +36,11 @@ const LISTENER: u64 = u64::MAX;
 /// Serves until it is killed.
 pub(crate) fn serve(options: &FloorOptions) -> Result<()> {
     let dataset = options.dataset.dataset();
-    let objects: Vec<Vec<u8>> = (0..dataset.len()).map(|oid| dataset.data(Oid(oid))).collect();
+    let data = (0..dataset.len()).map(|oid| dataset.data(Oid(oid)));
+    let (read, objects): (ReadRequest, Vec<_>) = match options.resp {
+        true => (read_resp, data.map(|data| resp_requests::answer(&data)).collect()),
+        false => (read_raw, data.collect()),
+    };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))
         .with_context(|| format!("cannot listen on port {}", options.port))?;
     listener.set_nonblocking(true)?;
@@ -43,23 +48,37 @@ pub(crate) fn serve(options: &FloorOptions) -> Result<()> {
     let data = epoll::EventData::new_u64(LISTENER);
     epoll::add(&epoll, &listener, data, epoll::EventFlags::IN)?;
     let busy_poll = Duration::from_micros(options.busy_poll.into());
-    let mut floor = Floor { epoll, listener, objects, links: Slab::new(), busy_poll };
+    let mut floor = Floor { epoll, listener, objects, read, links: Slab::new(), busy_poll };
     floor.run().context("the floor server failed")
 }
 
 struct Floor {
     epoll: OwnedFd,
     listener: TcpListener,
+    /// The answers to reads, by the number of the object.
     objects: Vec<Vec<u8>>,
+    read: ReadRequest,
     links: Slab<Link>,
     /// How long it polls for events without sleeping, after each event.
     busy_poll: Duration,
+}
+
+/// Reads a request off its bytes.
+type ReadRequest = fn(&[u8; RAW_REQUEST_BYTES]) -> Option<Request>;
+
+/// A request for the object with this number.
+enum Request {
+    Read(usize),
+    /// As many bytes follow as a read is answered with.
+    Write(usize),
 }
 
 struct Link {
     stream: TcpStream,
     /// The beginning of an incomplete request.
     rest: Vec<u8>,
+    /// Bytes of a write that are still to come.
+    skip: usize,
     /// Pieces still to be sent.
     pending: VecDeque<Piece>,
     /// Bytes of the first piece that are sent already.
@@ -122,7 +141,8 @@ impl Floor {
     fn take_turn(&mut self, key: u64, scratch: &mut [u8]) -> io::Result<()> {
         let Some(link) = self.links.get_mut(key as usize) else { return Ok(()) };
         let was_waiting = !link.pending.is_empty();
-        let open = if was_waiting { Ok(true) } else { link.receive(scratch, &self.objects) };
+        let open =
+            if was_waiting { Ok(true) } else { link.receive(scratch, self.read, &self.objects) };
         let open = open.and_then(|open| link.send(&self.objects).map(|()| open));
         let waits = !link.pending.is_empty();
         match open {
@@ -144,11 +164,16 @@ impl Floor {
 impl Link {
     fn new(stream: TcpStream) -> Link {
         let (pending, copies) = (VecDeque::new(), Vec::new());
-        Link { stream, rest: Vec::new(), pending, sent: 0, copies }
+        Link { stream, rest: Vec::new(), skip: 0, pending, sent: 0, copies }
     }
 
     /// Reads once; `false` at the end of the stream. Nothing may be pending.
-    fn receive(&mut self, scratch: &mut [u8], objects: &[Vec<u8>]) -> io::Result<bool> {
+    fn receive(
+        &mut self,
+        scratch: &mut [u8],
+        read: ReadRequest,
+        objects: &[Vec<u8>],
+    ) -> io::Result<bool> {
         let start = self.rest.len();
         let (old, new) = scratch.split_at_mut(start);
         let count = match self.stream.read(new) {
@@ -158,30 +183,43 @@ impl Link {
         old.copy_from_slice(&self.rest);
         self.rest.clear();
         self.copies.clear();
-        let (requests, rest) = scratch[..start + count].as_chunks::<RAW_REQUEST_BYTES>();
-        for request in requests {
-            let oid = request.first_chunk().map_or(u64::MAX, |oid| u64::from_be_bytes(*oid));
-            self.answer(oid, objects)?;
+        let mut bytes = &scratch[..start + count];
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let Some((request, further)) = bytes.split_first_chunk() else { break };
+            self.answer(&read(request).ok_or(ErrorKind::InvalidData)?, objects)?;
+            bytes = further;
         }
-        self.rest.extend_from_slice(rest);
+        self.rest.extend_from_slice(bytes);
         Ok(count > 0)
     }
 
-    fn answer(&mut self, oid: u64, objects: &[Vec<u8>]) -> io::Result<()> {
-        let number = usize::try_from(oid).map_err(|_| ErrorKind::InvalidData)?;
+    fn answer(&mut self, request: &Request, objects: &[Vec<u8>]) -> io::Result<()> {
+        let (Request::Read(number) | Request::Write(number)) = *request;
         let object = objects.get(number).ok_or(ErrorKind::InvalidData)?;
-        if object.len() >= IN_PLACE_BYTES_MIN {
-            self.pending.push_back(Piece::Object(number));
-            return Ok(());
+        match request {
+            Request::Write(_) => {
+                self.skip = object.len();
+                self.copy(OK);
+            }
+            Request::Read(_) if object.len() >= IN_PLACE_BYTES_MIN => {
+                self.pending.push_back(Piece::Object(number));
+            }
+            Request::Read(_) => self.copy(object),
         }
+        Ok(())
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
         let start = self.copies.len();
-        self.copies.extend_from_slice(object);
+        self.copies.extend_from_slice(bytes);
         let end = self.copies.len();
         match self.pending.back_mut() {
             Some(Piece::Copies(range)) => range.end = end,
             _ => self.pending.push_back(Piece::Copies(start..end)),
         }
-        Ok(())
     }
 
     /// Sends pending pieces, as far as the socket accepts them.
@@ -238,4 +276,14 @@ impl Piece {
             Piece::Copies(range) => &copies[range.clone()],
         }
     }
+}
+
+fn read_raw(request: &[u8; RAW_REQUEST_BYTES]) -> Option<Request> {
+    let oid = u64::from_be_bytes(*request.first_chunk()?);
+    Some(Request::Read(usize::try_from(oid).ok()?))
+}
+
+fn read_resp(request: &[u8; RAW_REQUEST_BYTES]) -> Option<Request> {
+    let (number, is_write) = resp_requests::read_head(request)?;
+    Some(if is_write { Request::Write(number) } else { Request::Read(number) })
 }

@@ -12,7 +12,9 @@ use crate::dataset::Dataset;
 use crate::verifier::Verifier;
 
 /// The answer to a `SET`.
-const OK: &[u8] = b"+OK\r\n";
+pub(crate) const OK: &[u8] = b"+OK\r\n";
+/// Length of a `GET`, and of a `SET` up to its value.
+pub(crate) const HEAD_BYTES: usize = 36;
 /// Longest line in front of a value.
 const HEAD_BYTES_MAX: usize = 16;
 
@@ -63,9 +65,8 @@ impl Requesting {
         let mut writer = out.writer();
         if is_write {
             let value = self.dataset.data(oid);
-            write!(writer, "*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n${}\r\n", value.len())?;
-            writer.write_all(&value)?;
-            writer.write_all(b"\r\n")?;
+            write!(writer, "*3\r\n$3\r\nSET\r\n$16\r\nkey:{key:012}\r\n")?;
+            writer.write_all(&answer(&value))?;
         } else {
             write!(writer, "*2\r\n$3\r\nGET\r\n$16\r\nkey:{key:012}\r\n")?;
         }
@@ -98,6 +99,19 @@ impl Requesting {
         self.writes.pop_front();
         Ok(Some((oid, taken)))
     }
+}
+
+/// The answer to a `GET`. A `SET` ends with the same bytes.
+pub(crate) fn answer(value: &[u8]) -> Vec<u8> {
+    let head = format!("${}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\n"].concat()
+}
+
+/// The number of the key in the head of a request, and whether it is a `SET`.
+pub(crate) fn read_head(head: &[u8; HEAD_BYTES]) -> Option<(usize, bool)> {
+    let is_write = head.starts_with(b"*3");
+    let key = head.strip_suffix(b"\r\n")?.last_chunk::<12>()?;
+    Some((std::str::from_utf8(key).ok()?.parse().ok()?, is_write))
 }
 
 /// The value of an answer, and the length of the answer; `None` while it is not whole.
@@ -143,11 +157,20 @@ mod tests {
     }
 
     #[test]
+    fn heads_have_the_number_of_the_key() {
+        let (_, out, dataset) = asked(1, 2);
+        let (get, rest) = out.split_first_chunk().unwrap();
+        assert_eq!(read_head(get), Some((0, false)));
+        let (set, value) = rest.split_first_chunk().unwrap();
+        assert_eq!(read_head(set), Some((1, true)));
+        assert_eq!(value, answer(&dataset.data(Oid(1))));
+    }
+
+    #[test]
     fn answers_are_taken_when_they_are_whole_and_checked() {
         let (mut requesting, _, dataset) = asked(1, 2);
-        let mut answer = b"$32\r\n".to_vec();
-        answer.extend(dataset.data(Oid(0)));
-        answer.extend(b"\r\n");
+        let answer = answer(&dataset.data(Oid(0)));
+        assert!(answer.starts_with(b"$32\r\n") && answer.ends_with(b"\r\n"));
         for end in 0..answer.len() {
             let part = requesting.take(&answer[..end], Some(Oid(0)), &mut Verifier::Each).unwrap();
             assert_eq!(part, None);

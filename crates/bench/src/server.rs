@@ -138,6 +138,12 @@ impl ServerCommand {
         ServerCommand { polls_by: Some("--busy-poll"), ..command }
     }
 
+    /// The floor for clients of RESP.
+    pub(crate) fn resp_floor(program: &Path, dataset: &DatasetOptions) -> ServerCommand {
+        let command = ServerCommand::floor(program, dataset).with(&words(&["--resp"]));
+        ServerCommand { protocol: Protocol::Resp, ..command }
+    }
+
     /// A server by this very program that answers raw requests for the objects of a dataset.
     pub(crate) fn raw(
         name: &str,

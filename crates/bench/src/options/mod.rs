@@ -134,7 +134,7 @@ pub(crate) enum BenchCommand {
     /// Forward connections with a delay, as `commit` does
     #[command(hide = true)]
     DelayProxy(DelayOptions),
-    /// Answer raw requests from memory: the floor that `load` compares with
+    /// Answer requests from memory: the floor that `load` and `resp` compare with
     #[command(hide = true)]
     FloorServer(FloorOptions),
 }
@@ -158,6 +158,10 @@ pub(crate) struct FloorOptions {
     /// The port to listen on, on 127.0.0.1
     #[arg(long)]
     pub(crate) port: u16,
+
+    /// Answer the GET and SET of `resp` instead of raw requests; values are not stored
+    #[arg(long)]
+    pub(crate) resp: bool,
 
     /// Poll for requests for this many microseconds after each one, without sleeping
     #[arg(long, default_value_t = 0)]

@@ -12,7 +12,8 @@ How it is measured:
   Each server is a process of its own with one thread that serves, and has all keys. Within a round
   the servers take turns. Keys are picked at random. Every value is checked with a CRC-32C.
   The server stays on the first processor, and the clients on the last one; with --pinned=false
-  both use all.
+  both use all. The floor finds the key's number in a request and sends an answer that it made at
+  its start; it has no keyspace and stores nothing. With --beside-keys it is left out.
 
 How to read it:
   server CPU   microseconds of processor time of the server's threads per request. Without

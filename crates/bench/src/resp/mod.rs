@@ -1,4 +1,5 @@
-//! `zodium-bench resp`: what a request costs our RESP server, beside Valkey; and memory per key.
+//! `zodium-bench resp`: what a request costs our RESP server, beside Valkey and the floor; and
+//! memory per key.
 
 mod lister;
 mod memory;
@@ -105,8 +106,13 @@ fn measure(
     bytes: u32,
     mut take: impl FnMut(crate::result::Sample),
 ) -> Result<()> {
-    let dataset = Arc::new(DatasetOptions::sized(options.keys, bytes).dataset());
-    start(comparison, commands)?;
+    let dataset = DatasetOptions::sized(options.keys, bytes);
+    let mut commands = commands.to_vec();
+    if !options.beside_keys {
+        commands.push(ServerCommand::resp_floor(&programs::own()?, &dataset));
+    }
+    start(comparison, &commands)?;
+    let dataset = Arc::new(dataset.dataset());
     for server in &comparison.servers {
         eprintln!("setting {} in {}", dataset.description(), server.name);
         fill(server, &dataset).with_context(|| server.last_words())?;
