@@ -509,6 +509,18 @@ def test_lengths_of_all_blobs_of_a_transaction_are_recorded(run, many, tmp_path)
             blob.write_bytes(content)
 
 
+def test_a_copy_says_which_blobs_it_lacks(run, many, tmp_path):
+    path, blobs = many
+    code, out, said = run("copy", path, tmp_path / "without.fs", "--json")
+    assert code == 0 and "7 records are of blobs" in said
+    assert (json.loads(out)["blobs_left_out"], json.loads(out)["missing_blobs"]) == (7, 0)
+    next(blobs.rglob("*.blob")).unlink()
+    options = ("--blob-dir", blobs, "--to-blob-dir", tmp_path / "copied", "--json")
+    code, out, said = run("copy", path, tmp_path / "copied.fs", *options)
+    assert code == 1 and "1 blobs were not found" in said
+    assert (json.loads(out)["blobs_left_out"], json.loads(out)["missing_blobs"]) == (0, 1)
+
+
 def test_a_pack_without_its_blob_directory_is_refused(run, many, tmp_path):
     path, blobs = many
     before = path.read_bytes()

@@ -83,47 +83,55 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         to.begin_for_python_2()?;
     }
     let range = TidRange { min: Some(there.next()), max: Some(last) };
-    let Copied { transactions, blobs: left } = copy(how, &to, &*source, range, blobs.as_ref())?;
+    let copied = copy(how, &to, &*source, range, blobs.as_ref())?;
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };
     let is_equal = options.no_verify || is_prefix(how, &to, &*source, range)?;
+    report(options, last, &copied, is_equal)
+}
+
+/// Prints what was copied.
+fn report(options: &CopyOptions, last: Tid, copied: &Copied, is_equal: bool) -> Result<ExitCode> {
+    let Copied { transactions, blobs_left_out, missing_blobs } = copied;
     let mut output = Output::new()?;
     match options.json {
         true => output.line(json!({
             "transactions": transactions,
             "last": last.to_string(),
             "verified": !options.no_verify && is_equal,
+            "blobs_left_out": blobs_left_out,
+            "missing_blobs": missing_blobs,
         }))?,
         false => output.line(format_args!(
             "copied {transactions} transaction{} up to {last}{}",
-            if transactions == 1 { "" } else { "s" },
-            if options.no_verify {
-                ""
-            } else if is_equal {
-                ", verified"
-            } else {
-                ""
-            },
+            if *transactions == 1 { "" } else { "s" },
+            if options.no_verify || !is_equal { "" } else { ", verified" },
         ))?,
     }
     output.flush()?;
-    if left > 0 {
+    if *blobs_left_out > 0 {
         complain!(
-            "zodium: {left} records are of blobs, whose files were not copied: see --to-blob-dir"
+            "zodium: {blobs_left_out} records are of blobs, whose files were not copied: see \
+             --to-blob-dir"
         );
+    }
+    if *missing_blobs > 0 {
+        complain!("zodium: {missing_blobs} blobs were not found, and were not copied");
     }
     if !is_equal {
         complain!("zodium: the copy differs from its source");
-        return Ok(ExitCode::from(DIFFERENT));
     }
-    Ok(ExitCode::SUCCESS)
+    let is_whole = is_equal && *missing_blobs == 0;
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }
 
 /// What was copied.
 #[derive(Clone, Copy, Default)]
 struct Copied {
     transactions: u64,
-    /// Records of blobs whose files were not copied.
-    blobs: u64,
+    /// Records of blobs whose files were not to be copied.
+    blobs_left_out: u64,
+    /// Records of blobs whose files were not found.
+    missing_blobs: u64,
 }
 
 /// Where blobs come from, and where they go.
@@ -221,11 +229,12 @@ fn copy_into(
             }
             LogItem::Record { oid, data, .. } => {
                 if data.is_some_and(is_blob) {
-                    let is_copied = match blobs {
-                        Some(blobs) => blobs.copy(oid, current)?,
-                        None => false,
-                    };
-                    done.blobs += u64::from(!is_copied);
+                    match blobs {
+                        None => done.blobs_left_out += 1,
+                        Some(blobs) => {
+                            done.missing_blobs += u64::from(!blobs.copy(oid, current)?);
+                        }
+                    }
                 }
                 progress.advance(data.map_or(0, <[u8]>::len));
             }
