@@ -10,6 +10,7 @@ import subprocess
 from contextlib import closing
 
 import pytest
+import transaction
 import ZODB.FileStorage
 from harness import zodb_dump
 from harness.history import History
@@ -200,6 +201,24 @@ def test_a_copy_goes_on_where_one_ended(run, path, tmp_path, storage):
     database = f"sqlite://{tmp_path / 'neo.sqlite'}"
     assert run("convert", path, database)[0] == 0
     assert run("cmp", path, database)[0] == 0
+
+
+def test_a_copy_with_several_records_of_an_object_in_a_transaction(run, tmp_path):
+    path, database = tmp_path / "Data.fs", f"sqlite://{tmp_path / 'neo.sqlite'}"
+    with closing(ZODB.DB(str(path))) as db:
+        for number in range(4):
+            with db.transaction() as connection:
+                connection.root()["number"] = number
+        # Zope's page for undo, with two of its boxes ticked: two records of the root.
+        db.undoMultiple([entry["id"] for entry in db.undoLog(0, 2)])
+        transaction.commit()
+    code, out, said = run("copy", path, database)
+    assert (code, said) == (0, "") and b"verified" in out
+    assert run("copy", "--incremental", path, database)[::2] == (0, "")
+    back = tmp_path / "back.fs"
+    assert run("copy", database, back)[0] == 0
+    with closing(ZODB.DB(str(back))) as db, db.transaction() as connection:
+        assert connection.root()["number"] == 1
 
 
 def test_an_empty_file_and_an_unfinished_end(run, tmp_path, path, storage):

@@ -3,6 +3,7 @@
 //! Key decision: both logs are read in batches, whose data stay in memory and are compared byte for
 //! byte. Of a transaction that is larger than a batch, only the hashes of further data are kept.
 
+use std::mem;
 use std::ops::{ControlFlow, Range};
 
 use sha2::{Digest, Sha256};
@@ -40,7 +41,8 @@ pub enum Difference {
 /// Compared are tid, status, user, description, the decoded extension, and by oid the data and the
 /// transaction that a back pointer leads to. Not compared are statuses if one storage
 /// [keeps none](Read::keeps_statuses). If one [keeps no back pointers](Read::keeps_back_pointers),
-/// what they lead to in the end is compared. `progress` is called with numbers of bytes of the
+/// what they lead to in the end is compared, and only the last record of an object in a
+/// transaction, which is the one that is loaded. `progress` is called with numbers of bytes of the
 /// first one that were read.
 ///
 /// # Errors
@@ -56,8 +58,8 @@ pub fn compare(
     }
     let with_status = first.keeps_statuses() && second.keeps_statuses();
     let follows = !(first.keeps_back_pointers() && second.keeps_back_pointers());
-    let mut first = Side::new(first, range)?;
-    let mut second = Side::new(second, range)?;
+    let mut first = Side::new(first, range, follows)?;
+    let mut second = Side::new(second, range, follows)?;
     loop {
         first.fill(progress)?;
         second.fill(&mut |_| ())?;
@@ -96,6 +98,8 @@ struct Side<'s> {
 
 #[derive(Default)]
 struct Batch {
+    /// Whether only the last record of each object in a transaction counts.
+    last_records: bool,
     /// Those that are whole.
     transactions: Vec<Head>,
     /// The one that is being read.
@@ -129,10 +133,15 @@ enum Body {
 }
 
 impl<'s> Side<'s> {
-    fn new(storage: &'s dyn Read, range: TidRange) -> Result<Side<'s>, ToolError> {
+    fn new(
+        storage: &'s dyn Read,
+        range: TidRange,
+        last_records: bool,
+    ) -> Result<Side<'s>, ToolError> {
         let cursor = storage.iterate(range.min, range.max)?;
         let back_pointers = BackPointers::new(storage, range.min);
-        Ok(Side { back_pointers, cursor, batch: Batch::default(), next: 0, is_over: false })
+        let batch = Batch { last_records, ..Batch::default() };
+        Ok(Side { back_pointers, cursor, batch, next: 0, is_over: false })
     }
 
     fn current(&self) -> Option<&Head> {
@@ -204,9 +213,20 @@ impl Batch {
     /// The transaction that was being read is whole.
     fn end_last(&mut self) {
         if let Some(mut head) = self.unfinished.take() {
-            head.records.end = self.records.len();
+            let mut records = self.records.split_off(head.records.start);
             // Stable: several records of an object stay in their order.
-            self.records[head.records.clone()].sort_by_key(|record| record.oid);
+            records.sort_by_key(|record| record.oid);
+            if self.last_records {
+                records.dedup_by(|later, kept| {
+                    let is_same = later.oid == kept.oid;
+                    if is_same {
+                        mem::swap(later, kept);
+                    }
+                    is_same
+                });
+            }
+            self.records.append(&mut records);
+            head.records.end = self.records.len();
             self.transactions.push(head);
         }
     }
