@@ -18,6 +18,7 @@ from harness.zodb_dump import has_own_data
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.blob import Blob
+from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage import FileStorage
 from ZODB.fsIndex import fsIndex
 from ZODB.scripts import repozo
@@ -519,6 +520,25 @@ def test_a_copy_says_which_blobs_it_lacks(run, many, tmp_path):
     code, out, said = run("copy", path, tmp_path / "copied.fs", *options)
     assert code == 1 and "1 blobs were not found" in said
     assert (json.loads(out)["blobs_left_out"], json.loads(out)["missing_blobs"]) == (0, 1)
+
+
+def test_transactions_beyond_the_largest_usual_tid_are_restored(run, tmp_path):
+    path, copied = tmp_path / "Data.fs", tmp_path / "copied.fs"
+    ZODB.DB(str(path)).close()
+    storage, target = FileStorage(str(path)), FileStorage(str(copied))
+    far = bytes.fromhex("ffffffffffff0000")
+    meta = TransactionMetaData()
+    target.tpc_begin(meta, far, " ")
+    target.restore(p64(0), far, storage.load(p64(0))[0], "", None, meta)
+    target.tpc_vote(meta)
+    target.tpc_finish(meta)
+    storage.close()
+    target.close()
+    assert run("backup", copied, tmp_path / "backups")[0] == 0
+    restored = tmp_path / "restored.fs"
+    code, out, _ = run("restore", tmp_path / "backups", restored, "--json")
+    assert code == 0 and json.loads(out)["last"] == far.hex()
+    assert restored.read_bytes() == copied.read_bytes()
 
 
 def test_a_pack_without_its_blob_directory_is_refused(run, many, tmp_path):

@@ -72,7 +72,8 @@ pub fn restore(
     progress: &dyn Fn(u64, u64),
 ) -> Result<Restored, BackupError> {
     let store = repository.store();
-    let until = at.unwrap_or(Tid::MAX);
+    // A damaged clock can have made tids beyond `Tid::MAX`.
+    let until = at.unwrap_or(Tid(u64::MAX));
     let later = match blobs {
         Some(_) => LaterBlobs::read(repository, point, until)?,
         None => LaterBlobs::default(),
