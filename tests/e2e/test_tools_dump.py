@@ -5,6 +5,7 @@ with the file that it came from.
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 from contextlib import closing
@@ -201,6 +202,17 @@ def test_a_copy_goes_on_where_one_ended(run, path, tmp_path, storage):
     database = f"sqlite://{tmp_path / 'neo.sqlite'}"
     assert run("convert", path, database)[0] == 0
     assert run("cmp", path, database)[0] == 0
+
+
+def test_a_printed_time_includes_its_transaction(run, path, storage):
+    tids = tids_of(storage)
+    out = run("dump", "--format", "fsdump", path)[1].decode()
+    printed = re.findall(r"Trans .*tid=([0-9a-f]{16}) .*time=(\S+ \S+) ", out)
+    assert [tid for tid, _ in printed] == [tid.hex() for tid in tids]
+    for (tid, time), number in zip(printed, range(20), strict=False):
+        until = f"..{time} UTC"
+        assert run("dump", path, until)[1] == zodb_dump.dumped(storage, None, tids[number]), tid
+        assert run("dump", path, f"{time} UTC..{time} UTC")[1].count(b"txn ") == 1, tid
 
 
 def test_a_copy_with_several_records_of_an_object_in_a_transaction(run, tmp_path):

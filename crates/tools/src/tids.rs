@@ -1,5 +1,7 @@
 //! Transactions and ranges of them on the command line.
 
+use std::ops::RangeInclusive;
+
 use jiff::Zoned;
 use zodium_types::{Oid, Tid};
 
@@ -38,7 +40,7 @@ impl TidRange {
         TidRange { min, max }
     }
 
-    /// Parses `TIDMIN..TIDMAX`; each side may be empty.
+    /// Parses `TIDMIN..TIDMAX`; each side may be empty. Times include what is printed with them.
     pub fn parse(text: &str, now: &Zoned) -> Result<TidRange, NameError> {
         let wrong = || {
             NameError::new(format!(
@@ -51,17 +53,24 @@ impl TidRange {
         }
         let side = |text: &str| match text {
             "" => Ok(None),
-            text => parse_tid(text, now).map(Some),
+            text => parse_tids(text, now).map(Some),
         };
-        Ok(TidRange { min: side(min)?, max: side(max)? })
+        let min = side(min)?.map(|tids| *tids.start());
+        Ok(TidRange { min, max: side(max)?.map(|tids| *tids.end()) })
     }
 }
 
-/// Parses a tid: 16 hexadecimal digits, or a time.
+/// Parses a tid: 16 hexadecimal digits, or a time. A time stands for the last tid that is printed
+/// with it, so that the state as of a printed time includes its transaction.
 pub fn parse_tid(text: &str, now: &Zoned) -> Result<Tid, NameError> {
+    Ok(*parse_tids(text, now)?.end())
+}
+
+/// The tids that a text stands for.
+fn parse_tids(text: &str, now: &Zoned) -> Result<RangeInclusive<Tid>, NameError> {
     match hexadecimal(text) {
-        Some(tid) => Ok(Tid(tid)),
-        None => times::parse(text, now),
+        Some(tid) => Ok(Tid(tid)..=Tid(tid)),
+        None => times::parse(text, now).map(times::printed_alike),
     }
 }
 
@@ -121,7 +130,7 @@ mod tests {
         }
         let dates = range("2018-01-01T10:30:00Z..2018-01-02T00:00:00.000000+00:00").unwrap();
         assert_eq!(dates.min, Some(Tid(0x03c4_8576_0000_0000)));
-        assert_eq!(dates.max, Some(Tid(0x03c4_88a0_0000_0000)));
+        assert_eq!(dates.max, Some(Tid(0x03c4_88a0_0000_0023)));
         for wrong in ["", "000000000000aaaa", "inv.alid", "invalid..", "..x", "....", "a..b..c"] {
             assert!(range(wrong).is_err(), "{wrong}");
         }

@@ -3,6 +3,11 @@
 //! Absolute times are those of RFC 3339 and RFC 822, and a few like them; relative ones are counted
 //! from now: `3.days.ago`, `noon yesterday`. Dates whose meaning differs from program to program
 //! are refused: `2009-12-01` alone, `06/05/2009`.
+//!
+//! Times are printed rounded to the microsecond, which is 71 steps of a tid. So a printed time
+//! stands for all tids that are printed like it.
+
+use std::ops::RangeInclusive;
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
@@ -52,6 +57,18 @@ fn tid_of(utc: &Zoned) -> Option<Tid> {
     let seconds = f64::from(utc.second()) + f64::from(microseconds) / 1_000_000.0;
     let fraction = (seconds / STEP_SECONDS) as u64;
     Some(Tid(minutes << 32 | fraction))
+}
+
+/// The tids that are printed with the same time as this one.
+pub(crate) fn printed_alike(tid: Tid) -> RangeInclusive<Tid> {
+    /// Steps of 2^32 half-microseconds.
+    const HALVES: u64 = 120_000_000;
+    let (minutes, steps) = (tid.0 >> 32 << 32, tid.0 & 0xffff_ffff);
+    let halves = 2 * ((steps * (HALVES / 2) + (1 << 31)) >> 32);
+    let first_step_of = |halves: u64| (halves << 32).div_ceil(HALVES);
+    let first = first_step_of(halves.saturating_sub(1));
+    let last = (first_step_of(halves + 1) - 1).min(0xffff_ffff);
+    Tid(minutes | first)..=Tid(minutes | last)
 }
 
 /// A time that is counted from now.
@@ -224,6 +241,7 @@ fn is_date(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::time_of;
 
     /// The times that zodbtools is tested with, at 2009-08-30T19:20:00Z in Paris.
     const KNOWN: [(u64, &str); 28] = [
@@ -266,6 +284,33 @@ mod tests {
     fn times_are_those_of_zodbtools() {
         for (tid, text) in KNOWN {
             assert_eq!(parse(text, &now()), Ok(Tid(tid)), "{text}");
+        }
+    }
+
+    #[test]
+    fn tids_that_are_printed_alike_are_one_time() {
+        for tid in [
+            0x03c4_8576_0000_0000,
+            0x03c4_8576_0000_0023,
+            0x03c4_8576_0000_0024,
+            0x02b9_14f8_d78d_4fdf,
+            0x040d_34df_ad42_0944,
+            0x040d_34df_ffff_fff0,
+        ] {
+            let tid = Tid(tid);
+            let alike = printed_alike(tid);
+            assert!(alike.contains(&tid), "{tid}: {alike:?}");
+            let (first, last) = (*alike.start(), *alike.end());
+            assert_eq!((time_of(first), time_of(last)), (time_of(tid), time_of(tid)), "{tid}");
+            if first.0 & 0xffff_ffff > 0 {
+                assert_ne!(time_of(Tid(first.0 - 1)), time_of(tid), "{tid}");
+            }
+            assert_ne!(time_of(last.next()), time_of(tid), "{tid}");
+            // The end of a minute is printed as its 60th second.
+            if !time_of(tid).ends_with(":60.000000") {
+                let printed = format!("{} UTC", time_of(tid));
+                assert_eq!(parse(&printed, &now()).map(printed_alike), Ok(alike), "{tid}");
+            }
         }
     }
 
