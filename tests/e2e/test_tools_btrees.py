@@ -1,10 +1,15 @@
 """zodium check --btrees, judged by BTrees.check on trees of all families, whole and damaged."""
 
+import datetime
 import json
+import os
 from contextlib import closing
 
 import BTrees
 import BTrees.check
+import BTrees.IFBTree
+import BTrees.IOBTree
+import BTrees.OOBTree
 import pytest
 import transaction
 import ZODB
@@ -73,7 +78,45 @@ def test_whole_trees_of_all_families_are_whole(run, tmp_path, seeded):
     code, damages, summary = run(path)
     assert (code, damages) == (0, {})
     assert summary["trees"] >= 4 * len(FAMILIES) and summary["leaves"] > 0
-    assert summary["uncertain"] == 0
+    assert summary["uncertain"] == summary["unread"] == 0
+
+
+def odd_values():
+    """Values and keys that a BTree may have, though they are no plain data."""
+    itself = []
+    itself.append(itself)
+    deep = []
+    for _ in range(300):
+        deep = [deep]
+    roles = [f"role {number}" for number in range(20)]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {
+        "contains itself": BTrees.IOBTree.IOBTree({number: itself for number in range(99)}),
+        "deep": BTrees.IOBTree.IOBTree({number: deep for number in range(99)}),
+        "shared": BTrees.IOBTree.IOBTree({number: roles for number in range(500)}),
+        "times": BTrees.IOBTree.IOBTree({number: now for number in range(500)}),
+        "not a number": BTrees.IFBTree.IFBTree({1: float("nan"), 2: 1.5}),
+        "no text": BTrees.OOBTree.OOBTree(
+            {os.fsdecode(b"%04d\xe9" % number): number for number in range(2000)}
+        ),
+    }
+
+
+def test_trees_of_odd_values_are_not_called_damaged(run, tmp_path):
+    path = tmp_path / "Data.fs"
+    with closing(ZODB.DB(FileStorage(str(path)))) as database:
+        with database.transaction() as connection:
+            connection.root().update(odd_values())
+        with database.transaction() as connection:
+            for tree in connection.root().values():
+                tree._check()
+                BTrees.check.check(tree)
+            connection.root()["plain"] = BTrees.IOBTree.IOBTree(
+                {number: 0 for number in range(2000)}
+            )
+    code, damages, summary = run(path)
+    assert (code, damages) == (0, {})
+    assert summary["trees"] > 4 and summary["unread"] > 4
 
 
 def damage_order(leaf, random):

@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use zodium_pickle::{Limits, Objects, Value, class_of_record, decode_record_to_show};
+use zodium_pickle::{Limits, Value, class_of_record, decode_record_to_show, is_whole_record};
 use zodium_types::Oid;
 
-use crate::NESTING_MAX;
+use crate::Reason;
 use crate::class::{Class, Shape};
 use crate::column::Column;
 use crate::compare::compare;
@@ -28,6 +28,12 @@ pub enum Node<'a> {
         /// The leaf with the smallest keys.
         first: Oid,
     },
+    /// A whole record whose keys or values are no plain data: they contain themselves, say, or are
+    /// text with bytes that are no text.
+    Unread {
+        /// Whether it is a bucket or set.
+        is_leaf: bool,
+    },
 }
 
 /// The content of a bucket or set.
@@ -49,9 +55,13 @@ pub fn read_node(record: &[u8]) -> Option<Result<Node<'_>, String>> {
         return None;
     };
     let leaf = family.leaf(shape);
-    let limits = Limits { nesting: NESTING_MAX, nodes: record.len(), objects: Objects::Allowed };
-    let state = match decode_record_to_show(record, &limits) {
+    let nodes = Limits::OBJECTS.nodes.max(record.len());
+    let state = match decode_record_to_show(record, &Limits { nodes, ..Limits::OBJECTS }) {
         Ok((_, state)) => state,
+        Err(_) if is_whole_record(record) => {
+            let is_leaf = matches!(shape, Shape::Bucket | Shape::Set);
+            return Some(Ok(Node::Unread { is_leaf }));
+        }
         Err(error) => return Some(Err(error.to_string())),
     };
     let node = match shape {
@@ -92,7 +102,9 @@ fn leaf_of<'a>(
     while let Some(key) = items.next() {
         found.push(keys.take(key).map_err(|_| "a key is not of the type of the tree")?);
         if let (Some(values), Some(value)) = (values, items.next()) {
-            values.take(value).map_err(|_| "a value is not of the type of the tree")?;
+            if let Err(Reason::Malformed(_)) = values.take(value) {
+                return Err("a value is not of the type of the tree");
+            }
         }
     }
     Ok(Leaf { keys: found, next })

@@ -51,7 +51,7 @@ pub(super) fn check_btrees(
         }
         Ok(())
     })?;
-    let BTreesChecked { trees, leaves, keys, uncertain, damages } = checked;
+    let BTreesChecked { trees, leaves, keys, uncertain, unread, damages } = checked;
     match options.json {
         true => lines.write(json!({
             "kind": "btrees",
@@ -59,11 +59,12 @@ pub(super) fn check_btrees(
             "leaves": leaves,
             "keys": keys,
             "uncertain": uncertain,
+            "unread": unread,
             "damages": damages,
         })),
         false => lines.write(format_args!(
             "BTrees: trees {trees}, buckets {leaves}, keys {keys}, comparisons left to Python \
-             {uncertain}"
+             {uncertain}, nodes left to Python {unread}"
         )),
     }
     Ok(damages)

@@ -21,6 +21,7 @@ const NAME_BYTES: usize = 16;
 pub(super) enum Kept {
     Inner { children: Vec<Oid>, keys: Vec<Value<'static>>, first: Oid },
     Leaf { bounds: Option<(Value<'static>, Value<'static>)>, next: Option<Oid> },
+    Unread { is_leaf: bool },
 }
 
 /// All nodes with references to others, and leaves; numbers of all.
@@ -33,6 +34,10 @@ pub(super) struct Nodes {
     pub(super) keys: u64,
     /// Keys whose order only Python knows.
     pub(super) uncertain: u64,
+    /// Nodes that are whole, but no plain data.
+    pub(super) unread: u64,
+    /// Whether one of them is a tree, whose children are unknown.
+    pub(super) has_unread_tree: bool,
 }
 
 impl Nodes {
@@ -89,6 +94,12 @@ impl Nodes {
                 let keys = keys.into_iter().map(Value::into_owned).collect();
                 self.all.insert(oid, Kept::Inner { children, keys, first });
                 wrong
+            }
+            Node::Unread { is_leaf } => {
+                self.unread += 1;
+                self.has_unread_tree |= !is_leaf;
+                self.all.insert(oid, Kept::Unread { is_leaf });
+                None
             }
         }
     }
