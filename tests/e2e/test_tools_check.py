@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sqlite3
 import subprocess
 
@@ -41,6 +42,35 @@ def url_of(server):
 
 def references(found):
     return {one["oid"] for one in found if one["kind"] == "reference"}
+
+
+def odd_extensions():
+    """Extensions that ZODB writes, though they are no plain data."""
+    itself = []
+    itself.append(itself)
+    deep = []
+    for _ in range(300):
+        deep = [deep]
+    return [{"a": itself}, {"a": deep}, {"a": os.fsdecode(b"\xe9")}, {"a": {1, 2}}]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_odd_extensions_are_whole_and_servers_refuse_them(
+    run, check, start_server, tmp_path, number
+):
+    path, database = tmp_path / "Data.fs", f"sqlite://{tmp_path}/neo.sqlite"
+    with contextlib.closing(ZODB.DB(FileStorage(str(path)))) as db:
+        with db.transaction() as connection:
+            connection.transaction_manager.get().extension.update(odd_extensions()[number])
+            connection.root()["a"] = 1
+        last = db.lastTransaction().hex()
+        assert db.undoLog(0, 1)[0]["id"]
+    assert run("copy", path, database)[0] == 0
+    for storage in (path, database):
+        assert check(storage, *ALL)[:2] == (0, []), storage
+    server = start_server(tmp_path / "served.fs")
+    code, _, said = run("copy", path, url_of(server))
+    assert code == 2 and f"transaction {last}: its extension is no plain data" in said
 
 
 def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tmp_path, seeded):

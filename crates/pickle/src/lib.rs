@@ -34,7 +34,9 @@ pub use encode::{
     BATCH_LENGTH, encode, encode_body, encode_bytes, encode_bytes_header, encode_int, encode_str,
 };
 pub use error::PickleError;
-pub use record::{ClassName, Reference, class_of_record, is_whole_record, references_of_record};
+pub use record::{
+    ClassName, Reference, class_of_record, is_whole_pickle, is_whole_record, references_of_record,
+};
 pub use value::{Construction, Global, Object, Value};
 
 /// Parses hexadecimal digits.

@@ -104,6 +104,13 @@ pub fn is_whole_record(data: &[u8]) -> bool {
     run() && run() && scanner.reader.position() == data.len()
 }
 
+/// Whether `data` are exactly one complete pickle, of whatever values.
+#[must_use]
+pub fn is_whole_pickle(data: &[u8]) -> bool {
+    let mut scanner = Scanner::new(data);
+    scanner.run(&mut |_| {}).is_ok() && scanner.reader.position() == data.len()
+}
+
 /// What the scanner keeps of a value.
 #[derive(Clone, Copy, Debug)]
 enum Item<'a> {

@@ -3,7 +3,7 @@
 //!
 //! The file is read once more in its own order, without seeks.
 
-use zodium_pickle::{Limits, Reference, class_of_record, decode, references_of_record};
+use zodium_pickle::{Reference, class_of_record, is_whole_pickle, references_of_record};
 use zodium_types::Oid;
 
 use super::CheckOptions;
@@ -102,9 +102,7 @@ fn check_extension(
     let length = usize::from(transaction.header.extension_length);
     let start = transaction.records_start().saturating_sub(length as u64);
     let extension = walk.window.bytes(start, length).unwrap_or_default();
-    let decoded = decode(extension, &Limits::OBJECTS);
-    let is_one = decoded.is_ok_and(|(_, bytes)| bytes == extension.len());
-    if length > 0 && !is_one {
+    if length > 0 && !is_whole_pickle(extension) {
         let what = "an extension that is no pickle".to_owned();
         let (kind, position) = (DamageKind::Pickle, transaction.position);
         report(Damage { kind, position, what, oid: None, tid: Some(transaction.tid()) });

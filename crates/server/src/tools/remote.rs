@@ -131,10 +131,15 @@ fn options(
 ) -> Result<TransactionOptions, ToolError> {
     let extension = match extension {
         [] => Value::Dict(Vec::new()),
-        pickle => match decode(pickle, &Limits::OBJECTS) {
+        // A server ends the connection for anything else.
+        pickle => match decode(pickle, &Limits::PLAIN) {
             Ok((value, _)) => value.into_owned(),
             Err(error) => {
-                let what = format!("its extension is no pickle, and servers take none: {error}");
+                let whose = tid.map_or(String::new(), |tid| format!("transaction {tid}: "));
+                let what = format!(
+                    "{whose}its extension is no plain data, and servers refuse others: {error}; \
+                     copy to a file, and serve that"
+                );
                 return Err(ToolError::Refused(what));
             }
         },

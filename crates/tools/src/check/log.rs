@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use zodium_pickle::{Limits, decode, is_whole_record};
+use zodium_pickle::{is_whole_pickle, is_whole_record};
 use zodium_storage::{LogItem, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
@@ -111,8 +111,8 @@ impl LogReader {
                     findings.add(LogDamageKind::Tid, None, Some(tid), what);
                 }
                 self.current = tid;
-                let is_pickle = || decode(extension, &Limits::OBJECTS).is_ok();
-                if self.check.pickles && !extension.is_empty() && !is_pickle() {
+                let is_damaged = !extension.is_empty() && !is_whole_pickle(extension);
+                if self.check.pickles && is_damaged {
                     let what = "the extension is no pickle".to_owned();
                     findings.add(LogDamageKind::Pickle, None, Some(tid), what);
                 }
