@@ -116,6 +116,8 @@ def start_server(tmp_path):
             server.kill()
     for server in servers:
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
+    # Also behind the last request of the test.
+    assert [server.crash() for server in servers if server.crash()] == []
 
 
 @pytest.fixture(params=["zodium", "stock"])

@@ -40,6 +40,8 @@ def test_a_panic_of_one_thread_ends_the_process_and_a_restart_has_everything(
     with pytest.raises((Closed, ConnectionError)):
         third.call("pack", time.time(), True)
     assert server.process.wait(SIGABRT_SECONDS) == -signal.SIGABRT
+    assert server.crash()
+    start_server.servers.remove(server)
     with pytest.raises((Closed, ConnectionError)):
         other.call("tpc_finish", 2)
     told = server.log()

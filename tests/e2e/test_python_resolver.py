@@ -5,6 +5,7 @@ undo: the client is never asked for that unless a class is named.
 """
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -292,6 +293,15 @@ def test_a_python_that_does_not_work_is_logged_once_and_clients_resolve(site, py
     assert ("there is no such program" in site.server.log()) == python.startswith("/nonexistent")
 
 
+def offered_by_the_kernel():
+    """The words for what a kernel with this version of Landlock can refuse."""
+    create_ruleset, ask_version = 444, 1
+    libc = ctypes.CDLL(None)
+    version = libc.syscall(create_ruleset, None, ctypes.c_size_t(0), ask_version)
+    words = {"files to write": 1, "TCP": 4, "signals": 6}
+    return [word for word, since in words.items() if version >= since]
+
+
 def test_hostile_code_reaches_no_file_no_peer_and_not_the_server(site, tmp_path):
     site = site()
     victim = tmp_path / "victim"
@@ -305,6 +315,7 @@ def test_hostile_code_reaches_no_file_no_peer_and_not_the_server(site, tmp_path)
     assert state["value"] == 1
     # What the kernel refuses is logged; a file's content is refused by a limit in any case.
     [line] = [line for line in site.server.log().splitlines() if "the Python resolver runs" in line]
+    assert [word for word in offered_by_the_kernel() if word not in line] == []
     refused = {name for name, result in state["tried"].items() if result.endswith("Error")}
     if "files to write" in line:
         assert refused >= {"write", "truncate", "remove", "run"}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import HOST, STOP_SECONDS, free_port
+from .process import HOST, STOP_SECONDS, crash_of, free_port
 from .servers import BINARY
 from .waiting import wait_for
 
@@ -253,10 +253,13 @@ class Cluster:
         """Ends all processes; shows what they said."""
         for client in self.clients:
             client.close()
-        for node in [*self.storages, *self.master_nodes, self.admin, self.own_admin]:
+        for node in self.all_nodes():
             if node.is_running():
                 node.kill()
             print(f"--- {node.name}\n{node.log()[-6000:]}")
+
+    def all_nodes(self):
+        return [*self.storages, *self.master_nodes, self.admin, self.own_admin]
 
 
 class OwnCluster(Cluster):
@@ -287,6 +290,8 @@ def clusters(folder, kind=Cluster):
     finally:
         for one in made:
             one.end()
+    nodes = [node for one in made for node in one.all_nodes()]
+    assert [crash_of(node) for node in nodes if crash_of(node)] == []
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ os.environ.setdefault("ZODIUM_NO_BALANCE", "1")
 HOST = "127.0.0.1"
 START_SECONDS = 30  # a server that does not listen by then is broken
 STOP_SECONDS = 20  # from SIGTERM to SIGKILL
+# Signals by which a process ends that went wrong; no test sends them.
+CRASHES = [-signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGSEGV]
 RESERVED_MAX = 100  # ports of one process; each is an open file
 RESERVATIONS = collections.deque()  # their sockets
 
@@ -65,6 +67,14 @@ def command_words(template, options=(), **names):
     for word in shlex.split(template):
         words += options if word == "{options}" else [word.format(**names)]
     return words
+
+
+def crash_of(server):
+    """How a server, or a node, has crashed; None if it has not."""
+    told = [line for line in server.log().splitlines() if "a bug in the server" in line]
+    if server.process is not None and server.process.poll() in CRASHES:
+        told.append(f"it ended by {signal.Signals(-server.process.returncode).name}")
+    return f"{server.log_path.name}: {told[0]}" if told else None
 
 
 class ServerFailed(RuntimeError):
@@ -126,6 +136,10 @@ class ServerProcess:
 
     def is_running(self):
         return self.process.poll() is None
+
+    def crash(self):
+        """How the server crashed; None if it did not."""
+        return crash_of(self)
 
     def stop(self, seconds=STOP_SECONDS):
         """SIGTERM, SIGKILL if that is not enough; the exit status."""
