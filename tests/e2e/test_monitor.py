@@ -378,15 +378,15 @@ def test_large_heads_and_other_methods_are_refused(monitored):
     assert monitor.fetch("/", "HEAD")[2] == b""
 
 
-def test_asking_all_the_time_costs_clients_little(monitored, wire):
+def test_clients_are_served_beside_askers_of_the_status(monitored, wire):
     server, monitor = monitored()
     client = wire(server)
     client.commit(1, [(oid_of(1), Z64, b"data")])
-    stopping = threading.Event()
+    stopping, answers = threading.Event(), []
 
     def ask():
         while not stopping.is_set():
-            monitor.fetch("/status.json")
+            answers.append(monitor.fetch("/status.json")[0])
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -398,6 +398,7 @@ def test_asking_all_the_time_costs_clients_little(monitored, wire):
         stopping.set()
         for thread in threads:
             thread.join()
+    assert set(answers) == {200} and len(answers) >= len(threads)
 
 
 def test_what_clients_say_comes_as_data(monitored, connect):
