@@ -253,6 +253,12 @@ class TestHealthcheck:
         assert run(binary, "healthcheck", unix, "-s", "1") == (0, "")
         code, said = run(binary, "healthcheck", address, "--storage", "main")
         assert (code, said) == (1, f"zodium: {address} serves no storage main, but 1\n")
+        # As in a container, whose server has the same environment.
+        environment = {"ZODIUM_ADDRESS": f"0.0.0.0:{server.address[1]},{unix}"}
+        assert run(binary, "healthcheck", **environment) == (0, "")
+        assert run(binary, "healthcheck", unix, **environment) == (0, "")
+        code, said = run(binary, "healthcheck", ZODIUM_ADDRESS="no port")
+        assert code == 1 and "ZODIUM_ADDRESS: " in said
 
     def test_what_does_not_answer_is_not(self, binary):
         code, said = run(binary, "healthcheck", f"127.0.0.1:{free_port()}")

@@ -15,7 +15,8 @@ use crate::streams::print;
 /// Options of `zodium healthcheck`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthcheckOptions {
-    /// The server: HOST:PORT, PORT, or /path/to/a/socket [default: 127.0.0.1:8100]
+    /// The server: HOST:PORT, PORT, or /path/to/a/socket [default: the first of ZODIUM_ADDRESS, or
+    /// of the configuration, or 127.0.0.1:8100]
     address: Option<Address>,
 
     /// A storage that has to be served; may be repeated [default: those of the configuration, or

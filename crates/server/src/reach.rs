@@ -76,10 +76,14 @@ impl ReachOptions {
             }
             None => (ServerOptions::default(), Vec::new()),
         };
-        let address = match address.or_else(|| server.addresses.first().cloned()) {
-            Some(address) => as_reached(address)?,
-            None => bail!("the configuration names no address"),
+        let address = match (address, address_of_environment()?) {
+            (Some(address), _) | (None, Some(address)) => address,
+            (None, None) => {
+                let first = server.addresses.first().cloned();
+                first.context("the configuration names no address")?
+            }
         };
+        let address = as_reached(address)?;
         let files = self.tls.files(server.tls.as_ref())?;
         let tls = files.map(|files| ClientTls::load(&files).context("cannot set up TLS"));
         let tls = match tls.transpose()? {
@@ -157,6 +161,17 @@ impl TlsArguments {
         let name = ServerName::try_from(name.to_owned());
         name.context("the server's certificate cannot have this name: see --ssl-server-hostname")
     }
+}
+
+/// The first address that `zodium serve` listens on in this environment, as in a container.
+fn address_of_environment() -> Result<Option<Address>> {
+    let Some(list) = std::env::var_os("ZODIUM_ADDRESS").filter(|list| !list.is_empty()) else {
+        return Ok(None);
+    };
+    let list = list.to_string_lossy();
+    let first = list.split(',').next().unwrap_or_default();
+    let address = first.parse().map_err(|error| anyhow!("ZODIUM_ADDRESS: {error}"))?;
+    Ok(Some(address))
 }
 
 /// The address at which a client on this machine reaches a server that listens there.

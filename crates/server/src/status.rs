@@ -28,7 +28,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Options of `zodium status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusOptions {
-    /// The server: HOST:PORT, PORT, or /path/to/a/socket [default: 127.0.0.1:8100]
+    /// The server: HOST:PORT, PORT, or /path/to/a/socket [default: the first of ZODIUM_ADDRESS, or
+    /// of the configuration, or 127.0.0.1:8100]
     address: Option<Address>,
 
     /// Ask again, every SECONDS [default: 2], and show rates
