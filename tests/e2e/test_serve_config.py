@@ -290,6 +290,18 @@ def test_the_environment_stands_in_for_options(tmp_path, binary):
         server.stop()
 
 
+@pytest.mark.parametrize("word", ["maybe", "flase"])
+def test_flags_of_the_environment_that_are_no_words_for_either_are_refused(binary, word):
+    done = subprocess.run(
+        [binary, "serve", "-a", "0"],
+        env={**os.environ, "ZODIUM_READ_ONLY": word},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 2 and f"'{word}' for '--read-only': give 1 or 0" in done.stderr
+
+
 # ------------------------------------------------------------------ zodium config
 
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, LogFormat, RespSync, ServerOptions};
@@ -21,7 +20,7 @@ use crate::resp_monitoring::WatchedResp;
 use crate::serve::listening::Accepting;
 use crate::serve::signals::{Ending, Signals, Wish};
 use crate::serve::{limits, resp, tls, workers};
-use crate::setting_arguments::{OfResp, SettingArguments};
+use crate::setting_arguments::{OfResp, SettingArguments, read_flag};
 use crate::streams::greet;
 use crate::{monitoring, panics, supervisor};
 
@@ -71,7 +70,7 @@ pub(crate) struct RespOptions {
     workers: Option<u16>,
 
     /// Give each worker the same number of connections, and leave them there
-    #[arg(long, env = "ZODIUM_NO_BALANCE", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "ZODIUM_NO_BALANCE", value_parser = read_flag)]
     no_balance: bool,
 
     #[command(flatten)]

@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::marker::PhantomData;
 
 use clap::builder::{
-    FalseyValueParser, OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
-    ValueParser,
+    OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use zodium_configuration::{Configuration, SETTINGS, Setting, Settings};
@@ -148,7 +147,7 @@ fn argument(group: &Settings, setting: &'static Setting) -> Arg {
         argument = argument.long_help(help.join("\n\n"));
     }
     if is_flag {
-        return argument.action(ArgAction::SetTrue).value_parser(FalseyValueParser::new());
+        return argument.action(ArgAction::SetTrue).value_parser(read_flag);
     }
     argument
         .value_name(description.value)
@@ -159,6 +158,16 @@ fn argument(group: &Settings, setting: &'static Setting) -> Arg {
         .allow_negative_numbers(true)
         .ignore_case(!setting.values.words.is_empty())
         .value_parser(parser(setting))
+}
+
+/// Reads the word that the environment has for a flag. Others are refused: one may be a mistyped
+/// `false`.
+pub(crate) fn read_flag(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" | "t" | "y" => Ok(true),
+        "" | "0" | "false" | "no" | "off" | "f" | "n" => Ok(false),
+        _ => Err("give 1 or 0".to_owned()),
+    }
 }
 
 /// Checks values, and leaves them as they are: they are read when they are applied.
