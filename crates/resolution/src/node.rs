@@ -101,10 +101,10 @@ fn leaf_of<'a>(
     let mut items = items.into_iter();
     while let Some(key) = items.next() {
         found.push(keys.take(key).map_err(|_| "a key is not of the type of the tree")?);
-        if let (Some(values), Some(value)) = (values, items.next()) {
-            if let Err(Reason::Malformed(_)) = values.take(value) {
-                return Err("a value is not of the type of the tree");
-            }
+        if let (Some(values), Some(value)) = (values, items.next())
+            && let Err(Reason::Malformed(_)) = values.take(value)
+        {
+            return Err("a value is not of the type of the tree");
         }
     }
     Ok(Leaf { keys: found, next })
