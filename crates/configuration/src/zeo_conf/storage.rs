@@ -24,7 +24,11 @@ pub(super) const REFUSED: [(&str, &str); 12] = [
     ("clientstorage", "let the clients connect to that server themselves"),
     ("zeoclient", "let the clients connect to that server themselves"),
     ("zlibstorage", "put it into the client's configuration, around its <zeoclient>"),
-    ("serverzlibstorage", "uncompress the data file with zc.zlibstorage's tools, and serve that"),
+    (
+        "serverzlibstorage",
+        "copy it into a plain data file with copyTransactionsFrom, and have the clients set \
+         `compress false`",
+    ),
     ("cipherstorage", "put it into the client's configuration, around its <zeoclient>"),
     ("relstorage", "its clients need no server between them and the database"),
     ("zrs", "serve the storage in it; repozo copies a data file while it is served"),
