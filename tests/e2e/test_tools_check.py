@@ -17,6 +17,7 @@ from harness.servers import stock_server
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.FileStorage import FileStorage
+from ZODB.utils import p64
 
 pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
@@ -56,7 +57,7 @@ def odd_extensions():
 
 @pytest.mark.parametrize("number", range(4))
 def test_odd_extensions_are_whole_and_servers_refuse_them(
-    run, check, start_server, tmp_path, number
+    run, check, start_server, connect, tmp_path, number
 ):
     path, database = tmp_path / "Data.fs", f"sqlite://{tmp_path}/neo.sqlite"
     with contextlib.closing(ZODB.DB(FileStorage(str(path)))) as db:
@@ -64,13 +65,17 @@ def test_odd_extensions_are_whole_and_servers_refuse_them(
             connection.transaction_manager.get().extension.update(odd_extensions()[number])
             connection.root()["a"] = 1
         last = db.lastTransaction().hex()
-        assert db.undoLog(0, 1)[0]["id"]
+        undo_id = db.undoLog(0, 1)[0]["id"]
     assert run("copy", path, database)[0] == 0
     for storage in (path, database):
         assert check(storage, *ALL)[:2] == (0, []), storage
     server = start_server(tmp_path / "served.fs")
     code, _, said = run("copy", path, url_of(server))
     assert code == 2 and f"transaction {last}: its extension is no plain data" in said
+    # Lists go on without it.
+    client = connect(start_server(path))
+    assert [entry["id"] for entry in client.undoLog(0, 1)] == [undo_id]
+    assert [entry["tid"].hex() for entry in client.history(p64(0), size=1)] == [last]
 
 
 def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tmp_path, seeded):

@@ -13,7 +13,7 @@ use crate::exception::{Exception, oid_value, text_value, tid_value};
 use crate::info;
 use crate::pack::{self, tid_of_time};
 use crate::undo_log::{
-    self, LISTED_MAX, Window, extension_entries, metadata_entries, too_many_listed,
+    self, LISTED_MAX, Window, listed_extension, metadata_entries, too_many_listed,
 };
 
 /// Answers a call of a method that reads or packs, as a session does. Blocking.
@@ -117,7 +117,7 @@ fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
     let mut own = metadata_entries(transaction);
     own.push((text_value("tid"), tid_value(transaction.tid)));
     own.push((text_value("size"), Value::Int(entry.size.into())));
-    let mut entries = extension_entries(transaction)?;
+    let mut entries = listed_extension(transaction);
     // As in the stock server, an application's entry never stands for one of these.
     entries.retain(|(key, _)| own.iter().all(|(name, _)| name.as_str() != key.as_str()));
     own.extend(entries);

@@ -88,44 +88,39 @@ pub(crate) fn list(
 ) -> Result<Value<'static>, Exception> {
     let mut listed = Vec::new();
     let mut seen = 0;
-    let mut failed = None;
+    let mut is_too_long = false;
     storage.undo_side()?.undo_log(&mut |transaction| {
         if seen >= window.last || gone.load(Ordering::Relaxed) {
             return false;
         }
-        match description(transaction) {
-            Ok(entries) if matches(&entries, specification) => {
-                if listed.len() == LISTED_MAX {
-                    failed = Some(too_many_listed());
-                    return false;
-                }
-                if seen >= window.first {
-                    listed.push(Value::Dict(entries));
-                }
-                seen += 1;
-                seen < window.last
-            }
-            Ok(_) => true,
-            Err(exception) => {
-                failed = Some(exception);
-                false
-            }
+        let entries = description(transaction);
+        if !matches(&entries, specification) {
+            return true;
         }
+        if listed.len() == LISTED_MAX {
+            is_too_long = true;
+            return false;
+        }
+        if seen >= window.first {
+            listed.push(Value::Dict(entries));
+        }
+        seen += 1;
+        seen < window.last
     })?;
-    failed.map_or(Ok(Value::List(listed)), Err)
+    if is_too_long { Err(too_many_listed()) } else { Ok(Value::List(listed)) }
 }
 
 pub(crate) fn too_many_listed() -> Exception {
     Exception::value_error(format!("ask for at most {LISTED_MAX} at once"))
 }
 
-fn description(transaction: &Transaction) -> Result<Entries, Exception> {
+fn description(transaction: &Transaction) -> Entries {
     let mut entries = metadata_entries(transaction);
     let id = STANDARD.encode(transaction.tid.to_bytes());
     entries.push((text_value("id"), Value::Bytes(id.into_bytes().into())));
     entries.push((text_value("size"), Value::Int(transaction.length.into())));
-    entries.extend(extension_entries(transaction)?);
-    Ok(entries)
+    entries.extend(listed_extension(transaction));
+    entries
 }
 
 /// Whether every key of the specification has that value, or a path below it.
@@ -174,8 +169,22 @@ pub(crate) fn metadata_entries(transaction: &Transaction) -> Entries {
     ]
 }
 
+/// The extension as dict entries, for a list. One that clients refuse is left out, so that they can
+/// undo the other transactions: text with surrogates, say, or instances.
+pub(crate) fn listed_extension(transaction: &Transaction) -> Entries {
+    let limits = Limits { objects: Objects::Refused, ..EXTENSION_LIMITS };
+    decoded_extension(transaction, &limits).unwrap_or_default()
+}
+
 /// The extension as dict entries.
+///
+/// # Errors
+/// For one that no message can carry. A copy of the transaction must not lose it.
 pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Exception> {
+    decoded_extension(transaction, &EXTENSION_LIMITS)
+}
+
+fn decoded_extension(transaction: &Transaction, limits: &Limits) -> Result<Entries, Exception> {
     let pickled = &transaction.metadata.extension;
     if pickled.is_empty() {
         return Ok(Vec::new());
@@ -184,7 +193,7 @@ pub(crate) fn extension_entries(transaction: &Transaction) -> Result<Entries, Ex
         let tid = transaction.tid;
         Exception::value_error(format!("the extension of transaction {tid} cannot be sent: {why}"))
     };
-    match decode(pickled, &EXTENSION_LIMITS) {
+    match decode(pickled, limits) {
         Ok((value, _)) => match value.into_owned() {
             Value::Dict(entries) => Ok(entries),
             other => Err(unreadable(format!("it is not a dict but {}", other.kind()))),
