@@ -29,19 +29,18 @@ Examples:
 
 /// Options of `zodium-bench cold`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Dataset")]
 pub(crate) struct ColdOptions {
     /// Number of objects, like 5000 or 10M
-    #[arg(long, value_name = "N", value_parser = count, default_value = "100k",
-          help_heading = "Dataset")]
+    #[arg(long, value_name = "N", value_parser = count, default_value = "100k")]
     pub(crate) objects: u64,
 
     /// Size of all objects
-    #[arg(long, value_name = "BYTES", value_parser = object_bytes, default_value = "4000",
-          help_heading = "Dataset")]
+    #[arg(long, value_name = "BYTES", value_parser = object_bytes, default_value = "4000")]
     pub(crate) object_bytes: u32,
 
     /// Keep generated files in this folder, and use the files that it has
-    #[arg(long, value_name = "FOLDER", env = "ZODIUM_BENCH_DATASETS", help_heading = "Dataset")]
+    #[arg(long, value_name = "FOLDER", env = "ZODIUM_BENCH_DATASETS")]
     pub(crate) datasets: Option<PathBuf>,
 
     /// Cold clients x requests in flight of each, without other clients

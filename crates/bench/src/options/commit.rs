@@ -42,36 +42,30 @@ Examples:
 
 /// Options of `zodium-bench commit`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
 pub(crate) struct CommitOptions {
     /// Numbers of clients that commit at the same time
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4,16,64",
-          value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: Vec<u16>,
 
     /// What the clients do
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "update",
-        help_heading = "Measuring"
-    )]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "update")]
     pub(crate) modes: Vec<Mode>,
 
     /// Round trips between client and server, in milliseconds; 0 is the machine's own
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0",
-          value_parser = milliseconds, help_heading = "Measuring")]
+          value_parser = milliseconds)]
     pub(crate) delays_ms: Vec<Duration>,
 
     /// Objects in a transaction; conflict mode always has one
     #[arg(long, value_name = "N", default_value_t = 3,
-          value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) objects: u16,
 
     /// Size of an object
     #[arg(long, value_name = "BYTES", default_value_t = 999,
-          value_parser = clap::value_parser!(u32).range(128..=1_000_000),
-          help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u32).range(128..=1_000_000))]
     pub(crate) object_bytes: u32,
 
     #[command(flatten)]

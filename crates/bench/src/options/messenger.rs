@@ -7,20 +7,21 @@ use super::{DatasetOptions, OutputOptions, TimeOptions};
 
 /// Options of `zodium-bench messenger`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
 pub(crate) struct MessengerOptions {
     /// Sizes of blocks
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "16,4096,65536",
-          value_parser = object_bytes, help_heading = "Measuring")]
+          value_parser = object_bytes)]
     pub(crate) block_bytes: Vec<u32>,
 
     /// Numbers of different blocks: few stay in the processor's caches, many come from memory
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64,16384",
-          value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) blocks: Vec<u64>,
 
     /// Requests that the one client has in flight
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,64",
-          value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) depths: Vec<u16>,
 
     /// Variants measured beside the floor
@@ -28,7 +29,6 @@ pub(crate) struct MessengerOptions {
         long,
         value_enum,
         value_delimiter = ',',
-        help_heading = "Measuring",
         default_value = "base,checksum,unthrottled,allocated,copied"
     )]
     pub(crate) variants: Vec<Variant>,

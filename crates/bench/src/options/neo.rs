@@ -29,66 +29,51 @@ Examples:
 
 /// Options of `zodium-bench neo`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
 pub(crate) struct NeoOptions {
     /// What to measure
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "loads,commits,replication",
-        help_heading = "Measuring"
-    )]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "loads,commits,replication")]
     pub(crate) measure: Vec<NeoPart>,
 
     /// Loads: clients x requests in flight of each
-    #[arg(
-        long,
-        value_name = "CxR",
-        value_delimiter = ',',
-        default_value = "1x1,16x1,1x64",
-        help_heading = "Measuring"
-    )]
+    #[arg(long, value_name = "CxR", value_delimiter = ',', default_value = "1x1,16x1,1x64")]
     pub(crate) cells: Vec<Cell>,
 
     /// Loads: number of objects
-    #[arg(long, value_name = "N", default_value = "4000", value_parser = count,
-          help_heading = "Measuring")]
+    #[arg(long, value_name = "N", default_value = "4000", value_parser = count)]
     pub(crate) load_objects: u64,
 
     /// Loads: size of an object
-    #[arg(long, value_name = "BYTES", default_value = "4000", value_parser = object_bytes,
-          help_heading = "Measuring")]
+    #[arg(long, value_name = "BYTES", default_value = "4000", value_parser = object_bytes)]
     pub(crate) load_bytes: u32,
 
     /// Commits: numbers of clients
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16",
-          value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: Vec<u16>,
 
     /// Commits: numbers of storage nodes
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2",
-          value_parser = clap::value_parser!(u16).range(1..=16), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) storages: Vec<u16>,
 
     /// Commits: objects in a transaction
     #[arg(long, value_name = "N", default_value_t = 3,
-          value_parser = clap::value_parser!(u16).range(1..=100), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) objects: u16,
 
     /// Commits: size of an object
     #[arg(long, value_name = "BYTES", default_value_t = 999,
-          value_parser = clap::value_parser!(u32).range(128..=100_000),
-          help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u32).range(128..=100_000))]
     pub(crate) object_bytes: u32,
 
     /// Replication: number of objects, of 1000 bytes
-    #[arg(long, value_name = "N", default_value = "20k", value_parser = count,
-          help_heading = "Measuring")]
+    #[arg(long, value_name = "N", default_value = "20k", value_parser = count)]
     pub(crate) replicated_objects: u64,
 
     /// Number of partitions
     #[arg(long, value_name = "N", default_value_t = 12,
-          value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Measuring")]
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) partitions: u32,
 
     #[command(flatten)]

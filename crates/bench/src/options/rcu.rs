@@ -9,48 +9,30 @@ use super::values::{count, seconds};
 
 /// Options of `zodium-bench rcu`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
 pub(crate) struct RcuOptions {
     /// Number of reads for each write
-    #[arg(
-        long,
-        value_name = "N",
-        value_delimiter = ',',
-        default_value = "100,10,1",
-        help_heading = "Measuring"
-    )]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "100,10,1")]
     pub(crate) reads: Vec<u32>,
 
     /// Number of threads
-    #[arg(
-        long,
-        value_name = "N",
-        value_delimiter = ',',
-        default_value = "1,2",
-        help_heading = "Measuring"
-    )]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<u16>,
 
     /// Whether each thread stays on a processor of its own
-    #[arg(
-        long,
-        value_name = "BOOL",
-        value_delimiter = ',',
-        default_value = "false,true",
-        help_heading = "Measuring"
-    )]
+    #[arg(long, value_name = "BOOL", value_delimiter = ',', default_value = "false,true")]
     pub(crate) pinned: Vec<bool>,
 
     /// Kinds to measure [default: all]
-    #[arg(long, value_name = "KIND", value_delimiter = ',', help_heading = "Measuring")]
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<KindName>,
 
     /// Duration of each kind in each case and round
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds,
-          help_heading = "Measuring")]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) seconds: Duration,
 
     /// Number of rounds; the kinds take turns within each
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Measuring",
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(2..))]
     pub(crate) rounds: u16,
 

@@ -9,6 +9,7 @@ use super::{DatasetOptions, OutputOptions, ServerOptions};
 
 /// Options of `zodium-bench start`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
 pub(crate) struct StartOptions {
     /// Number of objects, like 500k or 10M
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count,
@@ -25,32 +26,20 @@ pub(crate) struct StartOptions {
     pub(crate) datasets: Option<PathBuf>,
 
     /// Side files beside the data file
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        help_heading = "Measuring",
-        default_value = "all,index,checksums,nothing"
-    )]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "all,index,checksums,nothing")]
     pub(crate) beside: Vec<Beside>,
 
     /// Where the files are when a server starts
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        help_heading = "Measuring",
-        default_value = "memory"
-    )]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "memory")]
     pub(crate) source: Vec<Source>,
 
     /// Number of rounds; memory is measured once
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Measuring",
+    #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
 
     /// Skip the measurement of memory, which loads every object
-    #[arg(long, help_heading = "Measuring")]
+    #[arg(long)]
     pub(crate) no_memory: bool,
 
     #[command(flatten)]
