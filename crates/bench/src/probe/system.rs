@@ -56,14 +56,10 @@ pub(crate) fn run(options: &SystemOptions) -> Result<()> {
 fn measurement() -> Measurement {
     Measurement::new("System", "What the machine takes, microseconds".to_owned())
         .axis("what", "what")
-        .column("min_us", "min", Shown::Median)
-        .go("min-ns", 1e3)
-        .column("p50_us", "median", Shown::Median)
-        .go("p50-ns", 1e3)
-        .column("p99_us", "p99", Shown::Median)
-        .go("p99-ns", 1e3)
-        .column("max_us", "max", Shown::Median)
-        .go("max-ns", 1e3)
+        .latency("min", "min", Shown::Median)
+        .latency("p50", "median", Shown::Median)
+        .latency("p99", "p99", Shown::Median)
+        .latency("max", "max", Shown::Median)
         .latencies()
 }
 

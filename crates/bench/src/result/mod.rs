@@ -145,6 +145,12 @@ impl Measurement {
         self
     }
 
+    /// Adds a column of one of the [percentiles](Sample::percentiles), by its name there.
+    pub(crate) fn latency(self, name: &str, heading: &str, shown: Shown) -> Measurement {
+        let unit = format!("{}-ns", name.replace('_', "."));
+        self.column(&format!("{name}_us"), heading, shown).go(&unit, 1e3)
+    }
+
     /// Also shows the ratio of this value, subject over each other server.
     pub(crate) fn ratio(mut self, column: &str, subject: &str, heading: &str) -> Measurement {
         let [column, subject, heading] = [column, subject, heading].map(str::to_owned);
