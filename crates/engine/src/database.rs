@@ -141,10 +141,7 @@ impl Database {
     /// # Errors
     /// When the storage cannot be reached.
     pub fn catch_up(&self) -> Result<(), StorageError> {
-        match self.store.following() {
-            Some(following) if self.is_shared() => following.catch_up(),
-            _ => Ok(()),
-        }
+        self.store.shared().map_or(Ok(()), |shared| shared.catch_up())
     }
 
     /// Hands out `count` oids never used before, ascending; `None` when no more are left. Blocking

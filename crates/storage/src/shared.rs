@@ -5,7 +5,7 @@
 
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
-use crate::{Committed, NewBody, Prepared, StorageError};
+use crate::{Committed, Follow, NewBody, Prepared, StorageError};
 
 /// Is called with the outcome of a finish.
 pub type Finished = Box<dyn FnOnce(Result<Committed, StorageError>) + Send>;
@@ -32,9 +32,9 @@ pub struct SharedConflict {
 
 /// A storage that decides which transactions conflict, and in which order they are committed.
 ///
-/// Such a storage also [follows](crate::Storage::following) the commits of others, and is not
-/// asked to [prepare](crate::Write::prepare) or [commit](crate::Write::commit).
-pub trait Shared: Send + Sync {
+/// Such a storage is not asked to [prepare](crate::Write::prepare) or
+/// [commit](crate::Write::commit).
+pub trait Shared: Follow {
     /// Begins a transaction. Blocking.
     ///
     /// # Errors
