@@ -78,13 +78,10 @@ class Side:
             self.cluster.storages = [self.cluster.neo_storage_node(1)]
         self.cluster.start()
         package.use()
-        words = [PYTHON, __file__, "--client", kind, self.cluster.masters, self.cluster.name]
-        self.client = subprocess.Popen(
-            [*words, "--count", str(count)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        words = [PYTHON, "-m", "harness.neo_load_cost", "--client", kind]
+        words += [self.cluster.masters, self.cluster.name, "--count", str(count)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.client = subprocess.Popen(words, **pipes)
         assert self.client.stdout.readline() == "ready\n"
         self.rows = []
 
