@@ -12,14 +12,11 @@ import argparse
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-from .neo_load_cost import open_storage, shown
+from .neo_load_cost import compare, open_storage
 from .vitals import cpu_seconds
 
 OBJECTS, OBJECT_BYTES = 3, 999
@@ -75,16 +72,16 @@ class Side:
         self.clients = [subprocess.Popen(words, **pipes) for _ in range(options.clients)]
         for one in self.clients:
             assert one.stdout.readline() == "ready\n"
-        self.rows = []
+        self.seconds, self.rows = options.seconds, []
 
     def nodes_cpu(self):
         kinds = self.cluster.master_nodes, self.cluster.storages
         return [sum(cpu_seconds(node.process.pid) for node in nodes) for nodes in kinds]
 
-    def round(self, seconds):
+    def round(self):
         before = self.nodes_cpu()
         for one in self.clients:
-            print(seconds, file=one.stdin, flush=True)
+            print(self.seconds, file=one.stdin, flush=True)
         told = [json.loads(one.stdout.readline()) for one in self.clients]
         count, passed = sum(line[0] for line in told), max(line[1] for line in told)
         nodes = [now - then for now, then in zip(self.nodes_cpu(), before)]
@@ -109,25 +106,8 @@ def main():
     options = parser.parse_args()
     if options.client:
         client(options.client, *options.place)
-    with tempfile.TemporaryDirectory() as folder:
-        sides = {kind: Side(kind, Path(folder, kind), options) for kind in ("ours", "neoppod")}
-        # The first round of each is not counted.
-        for _ in range(options.rounds + 1):
-            for side in sides.values():
-                side.round(options.seconds)
-        sys.stdout = sys.stderr
-        for side in sides.values():
-            side.end()
-        sys.stdout = sys.__stdout__
     print(f"{options.clients} clients, {options.storages} storages")
-    print(f"{'':10}" + "".join(f"{name:>20}" for name in COLUMNS))
-    columns = {kind: list(zip(*side.rows[1:])) for kind, side in sides.items()}
-    for kind, found in columns.items():
-        print(f"{kind:10}" + "".join(f"{shown(column):>20}" for column in found))
-    ratios = zip(columns["ours"], columns["neoppod"])
-    medians = [statistics.median(a) / statistics.median(b) for a, b in ratios]
-    print(f"{'ratio':10}" + "".join(f"{ratio:>20.3f}" for ratio in medians))
-    print("load of the machine:", *os.getloadavg())
+    compare(lambda kind, folder: Side(kind, folder, options), options.rounds, "", COLUMNS)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,28 @@ def shown(numbers):
     return f"{statistics.median(numbers):.0f} ({min(numbers):.0f}-{max(numbers):.0f})"
 
 
+def compare(make_side, rounds, heading, names):
+    """Have clusters of both kinds take turns; print the columns of their rows, and ratios."""
+    with tempfile.TemporaryDirectory() as folder:
+        sides = {kind: make_side(kind, Path(folder, kind)) for kind in ("ours", "neoppod")}
+        # The first round of each is not counted: it connects.
+        for _ in range(rounds + 1):
+            for side in sides.values():
+                side.round()
+        sys.stdout = sys.stderr
+        for side in sides.values():
+            side.end()
+        sys.stdout = sys.__stdout__
+    print(f"{heading:10}" + "".join(f"{name:>20}" for name in names))
+    columns = {kind: list(zip(*side.rows[1:])) for kind, side in sides.items()}
+    for kind, found in columns.items():
+        print(f"{kind:10}" + "".join(f"{shown(column):>20}" for column in found))
+    ratios = zip(columns["ours"], columns["neoppod"])
+    medians = [statistics.median(a) / statistics.median(b) for a, b in ratios]
+    print(f"{'ratio':10}" + "".join(f"{ratio:>20.3f}" for ratio in medians))
+    print("load of the machine:", *os.getloadavg())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--client")
@@ -112,27 +134,12 @@ def main():
     options = parser.parse_args()
     if options.client:
         client(options.client, *options.place, options.count)
-    with tempfile.TemporaryDirectory() as folder:
-        sides = {
-            kind: Side(kind, Path(folder, kind), options.count) for kind in ("ours", "neoppod")
-        }
-        # The first round of each is not counted: it connects.
-        for _ in range(options.rounds + 1):
-            for side in sides.values():
-                side.round()
-        sys.stdout = sys.stderr
-        for side in sides.values():
-            side.end()
-        sys.stdout = sys.__stdout__
-    names = ("client", "storage", "both", "time")
-    print(f"{'us a load':10}" + "".join(f"{name:>20}" for name in names))
-    columns = {kind: list(zip(*side.rows[1:])) for kind, side in sides.items()}
-    for kind, found in columns.items():
-        print(f"{kind:10}" + "".join(f"{shown(column):>20}" for column in found))
-    ratios = zip(columns["ours"], columns["neoppod"])
-    medians = [statistics.median(a) / statistics.median(b) for a, b in ratios]
-    print(f"{'ratio':10}" + "".join(f"{ratio:>20.3f}" for ratio in medians))
-    print("load of the machine:", *os.getloadavg())
+    compare(
+        lambda kind, folder: Side(kind, folder, options.count),
+        options.rounds,
+        "us a load",
+        ("client", "storage", "both", "time"),
+    )
 
 
 if __name__ == "__main__":
