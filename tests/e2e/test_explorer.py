@@ -276,11 +276,10 @@ def bytes_read(pid):
 def test_a_served_database_is_shown_and_undone(explore, start_server, browser, tmp_path):
     server = start_server(tmp_path / "Data.fs")
     oid, tids = write_site(ClientStorage(server.address, wait=True))
-    url = "zeo://{}:{}".format(*server.address)
-    plain = explore(url)
+    plain = explore(server.url)
     visit(browser, f"{plain.url}transaction/{tids[-1]}")
     assert "mallory" in text(browser) and not browser.find_elements(By.ID, "undo")
-    explorer = explore(url, "--allow-undo")
+    explorer = explore(server.url, "--allow-undo")
     visit(browser, f"{explorer.url}transaction/{tids[-1]}")
     browser.find_element(By.CSS_SELECTOR, ".undo input[type=checkbox]").click()
     browser.find_element(By.CSS_SELECTOR, ".undo button").click()
@@ -297,7 +296,7 @@ def test_a_served_database_is_shown_and_undone(explore, start_server, browser, t
 def test_other_sites_learn_and_change_nothing(explore, start_server, tmp_path):
     server = start_server(tmp_path / "Data.fs")
     _, tids = write_site(ClientStorage(server.address, wait=True))
-    explorer = explore("zeo://{}:{}".format(*server.address), "--allow-undo")
+    explorer = explore(server.url, "--allow-undo")
     for host in ["evil.example", f"evil.example:{explorer.port}", "localhost", ""]:
         status, _, body = explorer.fetch("/", Host=host)
         assert status == 421 and "Data" not in body
@@ -319,7 +318,7 @@ def test_other_sites_learn_and_change_nothing(explore, start_server, tmp_path):
     assert explorer.fetch("/", "DELETE")[0] == 405
     # Nothing was undone; an explorer without the option cannot do it either.
     assert "undo of" not in explorer.fetch("/")[2]
-    plain = explore("zeo://{}:{}".format(*server.address))
+    plain = explore(server.url)
     token = re.search(r'name="token" value="([0-9a-f]+)"', plain.fetch("/classes")[2])[1]
     status, _, body = plain.fetch(undo, "POST", f"token={token}")
     assert status == 403 and "--allow-undo" in body

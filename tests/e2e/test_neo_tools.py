@@ -133,7 +133,7 @@ def test_a_copied_database_is_served_with_its_history(run, start_cluster, data_f
         command_words(COMMAND, (), path=cluster.url(), port=port), port, tmp_path
     )
     try:
-        code, _, errors = run("cmp", data_file, f"zeo://127.0.0.1:{port}")
+        code, _, errors = run("cmp", data_file, server.url)
         assert code == 0, errors
     finally:
         server.kill()

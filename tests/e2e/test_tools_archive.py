@@ -68,8 +68,7 @@ class Site:
         self.folder, self.random, self.start_server = folder, random, start_server
         self.path, self.blobs = folder / "Data.fs", folder / "blobs"
         self.server = start_server(self.path, "--blob-dir", str(self.blobs))
-        host, port = self.server.address
-        self.url = f"zeo://{host}:{port}"
+        self.url = self.server.url
         self.open()
 
     def restart(self):

@@ -324,9 +324,8 @@ def test_a_served_storage_is_backed_up_with_its_blobs(run, tmp_path, start_serve
         with database.transaction() as connection:
             connection.root()[f"b{number % 3}"] = Blob(seeded.randbytes(seeded.randrange(90000)))
     database.close()
-    host, port = server.address
     repository = Repository(run, tmp_path / "backups")
-    assert repository.back_up(f"zeo://{host}:{port}")["changed"]
+    assert repository.back_up(server.url)["changed"]
     server.stop()
     # Without the server it is the same, and nothing is new.
     options = ("--blob-dir", str(folder))
@@ -626,6 +625,5 @@ def test_errors_say_what_to_do(run, path, tmp_path, start_server):
 
 def test_blobs_of_a_server_without_their_directory_are_told(run, many, tmp_path, start_server):
     path, _ = many
-    host, port = start_server(path).address
-    code, _, said = run("backup", f"zeo://{host}:{port}", tmp_path / "backups")
+    code, _, said = run("backup", start_server(path).url, tmp_path / "backups")
     assert code == 2 and "objects are blobs: start the server with --blob-dir" in said

@@ -37,10 +37,6 @@ def check(run):
     return check_storage
 
 
-def url_of(server):
-    return "zeo://{}:{}".format(*server.address)
-
-
 def references(found):
     return {one["oid"] for one in found if one["kind"] == "reference"}
 
@@ -85,7 +81,7 @@ def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tm
     assert run("copy", path, database)[0] == 0
     stock = stock_server(tmp_path, "Z5")
     try:
-        for storage in (url_of(stock), database):
+        for storage in (stock.url, database):
             other_code, other_found, summary = check(storage, *ALL)
             # Objects that others have lost their way to are the same ones.
             assert (other_code, references(other_found)) == (code, references(found)), storage
@@ -94,7 +90,7 @@ def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tm
             assert "blobs" in summary["not_checked"]
     finally:
         stock.kill()
-    assert check(url_of(start_server(path)))[0] == 0
+    assert check(start_server(path).url)[0] == 0
     text = run("check", database)[1]
     assert "whole (" in text and "not checked: how the storage keeps its bytes" in text
     for option in ("--write-checksums", f"--blob-dir={tmp_path}"):
@@ -123,7 +119,7 @@ def test_a_copy_whose_back_pointers_form_a_chain_is_equal(run, start_server, tmp
     assert run("copy", copied, back)[0] == 0
     stock = stock_server(tmp_path, "Z5")
     try:
-        for storage in copied, back, url_of(stock):
+        for storage in copied, back, stock.url:
             for limits in [], [f"{last}.."]:
                 assert run("cmp", "-v", path, storage, *limits) == (0, "equal\n", ""), storage
     finally:
@@ -164,7 +160,7 @@ def test_damage_behind_a_server_is_found(check, start_server, tmp_path):
     path = tmp_path / "Data.fs"
     oids = fill_covered(path, start_server)
     damage(path, 7)
-    code, found, _ = check(url_of(start_server(path)), "--references")
+    code, found, _ = check(start_server(path).url, "--references")
     assert code == 1
     # The others are loaded nevertheless.
     assert {one["oid"] for one in found if one["kind"] == "load"} == {oids[7].hex()}
@@ -178,7 +174,7 @@ def test_a_check_beside_writers_and_packs_finds_nothing(check, start_server, tmp
             for number in range(20):
                 with database.transaction() as connection:
                     connection.root()[number] = PersistentMapping(round=round_)
-            assert check(url_of(server), "--references", "--pickles")[:2] == (0, [])
+            assert check(server.url, "--references", "--pickles")[:2] == (0, [])
             database.pack()
     finally:
         database.close()
@@ -203,7 +199,7 @@ def test_a_killed_copy_goes_on(binary, run, start_server, tmp_path, seeded, kind
         if target.exists() and target.stat().st_size:
             last, tids = tids, run("dump", "--hashonly", name)[1].count("\ntxn ")
             assert tids >= last
-    code, out, said = run("copy", "--incremental", url_of(server), name)
+    code, out, said = run("copy", "--incremental", server.url, name)
     assert (code, said) == (0, "") and "verified" in out
     assert run("cmp", "-v", path, name)[:2] == (0, "equal\n")
     if kind == "file":

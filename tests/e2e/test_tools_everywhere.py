@@ -186,8 +186,7 @@ def test_the_state_at_a_transaction_is_shown(run, path, tmp_path, start_server):
         if line.startswith(b"txn ")
     ]
     middle = tids[len(tids) // 2].decode()
-    server = start_server(path)
-    url = "zeo://{}:{}".format(*server.address)
+    url = start_server(path).url
     assert run(f"tail -n 3 --at {middle} {{}}", path)[1].count(b"hash=") == 3
     for storage in (path, url):
         code, out, said = run(f"tail -n 2 --json --at {middle} {{}}", storage)
@@ -206,7 +205,7 @@ def test_a_watch_begins_where_it_is_told(binary, run, path, tmp_path, start_serv
     ]
     storage = path
     if kind == "server":
-        storage = "zeo://{}:{}".format(*start_server(path).address)
+        storage = start_server(path).url
     if kind == "sqlite":
         storage = f"sqlite://{tmp_path}/watched.sqlite"
         assert run(f"copy {{}} {storage}", path)[0] == 0

@@ -186,7 +186,7 @@ def test_nothing_in_use_is_deleted_beside_writers(run, tmp_path, start_server, s
     for writer in writers:
         writer.start()
     days = GRACE_SECONDS / 86400
-    words = [f"{name}=zeo://{host}:{port}" for name, (host, port) in zip(NAMES, addresses)]
+    words = [f"{name}={server.url}" for name, server in zip(NAMES, servers)]
     deleted = 0
     while time.monotonic() < until:
         code, out, said = run("gc", "--days", f"{days:.7f}", "--json", *words)

@@ -8,8 +8,7 @@ import transaction
 import ZODB
 from harness import files
 from harness.databases import write_database
-from harness.process import ServerProcess, command_words, free_port
-from harness.servers import COMMAND, stock_server
+from harness.servers import stock_server
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.FileStorage import FileStorage
@@ -23,26 +22,6 @@ def run(run_bytes):
     return run_bytes
 
 
-@pytest.fixture
-def serve(tmp_path):
-    servers = []
-
-    def start(path):
-        port = free_port()
-        words = command_words(COMMAND, (), path=path, port=port)
-        servers.append(ServerProcess(words, port, tmp_path))
-        return servers[-1], f"zeo://127.0.0.1:{port}"
-
-    yield start
-    for server in servers:
-        server.kill() if server.is_running() else None
-
-
-def url_of(server):
-    host, port = server.address
-    return f"zeo://{host}:{port}"
-
-
 def test_storages_of_a_server_have_names(run, start_server, tmp_path):
     address = "{}:{}".format(*start_server(tmp_path / "Data.fs").address)
     assert run("info", f"{address}/1") == run("info", address)
@@ -50,11 +29,11 @@ def test_storages_of_a_server_have_names(run, start_server, tmp_path):
     assert (code, out) == (2, b"") and f"`zodium status {address}` lists the storages" in said
 
 
-def test_a_served_storage_is_read_like_its_file(run, serve, tmp_path, seeded):
+def test_a_served_storage_is_read_like_its_file(run, start_server, tmp_path, seeded):
     path = tmp_path / "Data.fs"
     write_database(path, seeded)
     expected = run("dump", path)
-    server, url = serve(path)
+    url = start_server(path).url
     assert run("dump", url) == expected
     assert run("dump", path) == expected
     assert run("cmp", "-v", url, path) == (0, b"equal\n", "")
@@ -75,16 +54,16 @@ def test_a_stock_server_is_read_too(run, tmp_path, seeded):
     write_database(path, seeded, odd=False)
     server = stock_server(tmp_path, "Z5")
     try:
-        assert run("cmp", "-v", url_of(server), path) == (0, b"equal\n", "")
-        assert run("stats", url_of(server)) == run("stats", path)
+        assert run("cmp", "-v", server.url, path) == (0, b"equal\n", "")
+        assert run("stats", server.url) == run("stats", path)
     finally:
         server.kill()
 
 
-def test_a_dump_is_loaded_and_committed_through_a_server(run, serve, tmp_path, seeded):
+def test_a_dump_is_loaded_and_committed_through_a_server(run, start_server, tmp_path, seeded):
     path, served = tmp_path / "from.fs", tmp_path / "Data.fs"
     write_database(path, seeded, odd=False)
-    server, url = serve(served)
+    url = start_server(served).url
     dump = run("dump", path)[1]
     code, out, said = run("load", url, given=dump)
     assert (code, said) == (0, "") and len(out.split()) == dump.count(b"\n\ntxn ") + 1
@@ -99,11 +78,11 @@ def test_a_dump_is_loaded_and_committed_through_a_server(run, serve, tmp_path, s
     assert run("load", "-q", served, given=b"")[0] == 2
 
 
-def test_commits_are_watched_in_a_file_and_on_a_server(binary, serve, tmp_path):
+def test_commits_are_watched_in_a_file_and_on_a_server(binary, start_server, tmp_path):
     path = tmp_path / "Data.fs"
     ZODB.DB(FileStorage(str(path))).close()
-    server, url = serve(path)
-    words = [[binary, "watch", "-v", str(place)] for place in (path, url)]
+    server = start_server(path)
+    words = [[binary, "watch", "-v", str(place)] for place in (path, server.url)]
     watching = [subprocess.Popen(line, stdout=subprocess.PIPE, text=True) for line in words]
     try:
         starts = [process.stdout.readline() for process in watching]

@@ -184,7 +184,7 @@ def measure(options, galera, plain):
     bench = [str(Path(BINARY).with_name("zodium-bench")), "commit", "--format", "table"]
     bench += ["--clients", str(options.clients), "--modes", "add", "--no-floor"]
     for name, server in (("galera", galera), ("mariadb", plain)):
-        bench += ["--peer", f"{name}=zeo://{HOST}:{server.port}"]
+        bench += ["--peer", f"{name}={server.url}"]
     subprocess.run(bench, check=True)
 
 

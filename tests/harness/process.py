@@ -104,6 +104,11 @@ class ServerProcess:
     def address(self):
         return HOST, self.port
 
+    @property
+    def url(self):
+        """As Zodium's commands take it."""
+        return f"zeo://{HOST}:{self.port}"
+
     def wait_listening(self):
         """Return once it listens on all its addresses; raise if the server ends first."""
         deadline = time.monotonic() + START_SECONDS
