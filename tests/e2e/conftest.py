@@ -112,8 +112,7 @@ def start_server(tmp_path):
     start.servers = servers
     yield start
     for server in servers:
-        if server.is_running():
-            server.kill()
+        server.kill()
     for server in servers:
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
     # Also behind the last request of the test.

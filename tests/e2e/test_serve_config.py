@@ -69,8 +69,7 @@ def serve(binary, tmp_path):
 
     yield start
     for server in servers:
-        if server.is_running():
-            server.kill()
+        server.kill()
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
 
 

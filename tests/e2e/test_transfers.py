@@ -133,8 +133,7 @@ def serve(tmp_path):
 
     yield start
     for server in servers:
-        if server.is_running():
-            server.kill()
+        server.kill()
     print(servers[-1].log_tail())
 
 

@@ -231,8 +231,7 @@ class World:
             served.close()
             status = server.stop()
         finally:
-            if server.is_running():
-                server.kill()
+            server.kill()
         self.expect(status == 0, f"stop: exit status {status}: {server.log_tail()}")
         self.look_at_log(server)
         self.look_at_index()

@@ -168,7 +168,7 @@ class ServerProcess:
             self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
-        """SIGKILL: the server gets no chance to save anything."""
+        """SIGKILL, unless it has ended: the server gets no chance to save anything."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
