@@ -21,29 +21,26 @@ const SIZE_MAX: u64 = (1 << SIZE_BITS) - 1;
 #[derive(Debug, Default)]
 pub struct Analysis {
     /// The first and the last transaction.
-    pub tids: Option<(Tid, Tid)>,
-    /// Transactions.
-    pub transactions: u64,
+    pub(crate) tids: Option<(Tid, Tid)>,
+    pub(crate) transactions: u64,
     /// Records, those without data included.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Counts of all classes together.
-    pub total: Counts,
-    classes: Classes,
+    pub(crate) total: Counts,
+    pub(crate) classes: Classes,
     /// By the numbers of the classes.
     by_class: Vec<Counts>,
 }
 
 /// Records with data, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// All records.
-    pub records: u64,
-    /// Their bytes.
-    pub bytes: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
     /// Objects, so the newest records.
-    pub current_records: u64,
+    current_records: u64,
     /// Bytes of the newest records.
-    pub current_bytes: u64,
+    current_bytes: u64,
 }
 
 impl Counts {
@@ -64,23 +61,13 @@ impl Counts {
 }
 
 impl Analysis {
-    /// Reads the transactions of a range. An object has the class of its first record. `progress`
-    /// is called with each transaction.
-    pub fn of(
-        storage: &dyn Read,
-        range: TidRange,
-        progress: &mut dyn FnMut(Tid),
-    ) -> Result<Analysis, ToolError> {
+    /// Reads the transactions of a range. An object has the class of its first record.
+    pub fn of(storage: &dyn Read, range: TidRange) -> Result<Analysis, ToolError> {
         let mut analysis = Analysis::default();
         let mut objects = OidMap::default();
         walk(storage, range, &mut |item| {
             match item {
-                LogItem::Transaction { tid, .. } => {
-                    progress(tid);
-                    analysis.transactions += 1;
-                    let first = analysis.tids.map_or(tid, |(first, _)| first);
-                    analysis.tids = Some((first, tid));
-                }
+                LogItem::Transaction { tid, .. } => analysis.begin(tid),
                 LogItem::Record { oid, data, .. } => {
                     analysis.records += 1;
                     let Some(data) = data else { return Ok(()) };
@@ -100,7 +87,14 @@ impl Analysis {
         Ok(analysis)
     }
 
-    fn add(&mut self, class: u32, size: u64, old_size: Option<u64>) {
+    /// Counts a transaction.
+    pub(crate) fn begin(&mut self, tid: Tid) {
+        self.transactions += 1;
+        self.tids = Some((self.tids.map_or(tid, |(first, _)| first), tid));
+    }
+
+    /// Counts a record; `old_size` is that of the one before it of the same object.
+    pub(crate) fn add(&mut self, class: u32, size: u64, old_size: Option<u64>) {
         let class = class as usize;
         if class >= self.by_class.len() {
             self.by_class.resize(class + 1, Counts::default());
@@ -111,7 +105,7 @@ impl Analysis {
 
     /// The classes by the bytes of their records, the smallest first; those of equal bytes in the
     /// order in which they were seen.
-    pub fn by_bytes(&self) -> Vec<(&str, Counts)> {
+    pub(crate) fn by_bytes(&self) -> Vec<(&str, Counts)> {
         let mut all: Vec<_> =
             (0..).zip(&self.by_class).map(|(n, counts)| (self.classes.name(n), *counts)).collect();
         all.sort_by_key(|(_, counts)| counts.bytes);

@@ -5,11 +5,9 @@ use std::fmt::Write;
 
 use serde_json::json;
 use zodium_storage::LogItem;
-use zodium_types::Tid;
 
 use crate::TidRange;
-use crate::analyze::{NAME_CHARACTERS, mean, percent, shortened, write_head};
-use crate::classes::Classes;
+use crate::analyze::{Analysis, Counts, NAME_CHARACTERS, mean, percent, shortened, write_head};
 
 const HEADINGS: [&str; 5] = ["Class Name", "T.Count", "T.Bytes", "Pct", "AvgSize"];
 const WIDTHS: [usize; 5] = [NAME_CHARACTERS, 7, 9, 5, 7];
@@ -20,13 +18,8 @@ pub struct DeltaAnalysis {
     range: TidRange,
     /// Whether the transaction whose records come now counts.
     is_in_range: bool,
-    tids: Option<(Tid, Tid)>,
-    transactions: u64,
-    records: u64,
-    bytes: u64,
-    classes: Classes,
-    /// By the numbers of the classes: records and bytes.
-    by_class: Vec<(u64, u64)>,
+    /// Its counts of objects say nothing.
+    counted: Analysis,
 }
 
 impl DeltaAnalysis {
@@ -43,37 +36,17 @@ impl DeltaAnalysis {
                 self.is_in_range =
                     min.is_none_or(|min| min <= *tid) && max.is_none_or(|max| *tid <= max);
                 if self.is_in_range {
-                    self.transactions += 1;
-                    self.tids = Some((self.tids.map_or(*tid, |(first, _)| first), *tid));
+                    self.counted.begin(*tid);
                 }
             }
             LogItem::Record { data, .. } if self.is_in_range => {
-                self.records += 1;
+                self.counted.records += 1;
                 let Some(data) = data else { return };
-                let class = self.classes.number(data) as usize;
-                if class >= self.by_class.len() {
-                    self.by_class.resize(class + 1, (0, 0));
-                }
-                let (records, bytes) = &mut self.by_class[class];
-                *records += 1;
-                *bytes += data.len() as u64;
-                self.bytes += data.len() as u64;
+                let class = self.counted.classes.number(data);
+                self.counted.add(class, data.len() as u64, None);
             }
             LogItem::Record { .. } | LogItem::Skipped => {}
         }
-    }
-
-    /// Names of classes, records and bytes; the fewest bytes first, and of equal ones the class
-    /// that was seen first.
-    fn by_bytes(&self) -> Vec<(&str, u64, u64)> {
-        let all = (0..).zip(&self.by_class);
-        let named = all.map(|(number, (records, bytes))| {
-            let name = self.classes.name(number);
-            (name, *records, *bytes)
-        });
-        let mut all: Vec<_> = named.collect();
-        all.sort_by_key(|(_, _, bytes)| *bytes);
-        all
     }
 
     /// The report as a table.
@@ -85,10 +58,10 @@ impl DeltaAnalysis {
     }
 
     fn write_table(&self, text: &mut String) -> std::fmt::Result {
-        let Some(tids) = self.tids else {
+        let Some(tids) = self.counted.tids else {
             return writeln!(text, "# \u{f8}\nNo transactions processed");
         };
-        let DeltaAnalysis { transactions, records, bytes, .. } = *self;
+        let Analysis { transactions, records, total: Counts { bytes, .. }, .. } = self.counted;
         let (by_record, by_transaction) = (mean(bytes, records), mean(bytes, transactions));
         write_head(text, tids, (transactions, records, bytes))?;
         let line = |text: &mut String, [name, count, bytes, percent, mean]: [&str; 5]| {
@@ -98,10 +71,10 @@ impl DeltaAnalysis {
         line(text, HEADINGS)?;
         line(text, rule("-").each_ref().map(String::as_str))?;
         let mut percents = 0.0;
-        for (name, count, size) in self.by_bytes() {
-            let (name, share, mean) = (shortened(name), percent(size, bytes), mean(size, count));
+        for (name, Counts { records, bytes: size, .. }) in self.counted.by_bytes() {
+            let (name, share, mean) = (shortened(name), percent(size, bytes), mean(size, records));
             percents += share;
-            writeln!(text, "{name:<46} {count:7} {size:9} {share:5.1}% {mean:7.2}")?;
+            writeln!(text, "{name:<46} {records:7} {size:9} {share:5.1}% {mean:7.2}")?;
         }
         line(text, rule("=").each_ref().map(String::as_str))?;
         let (label, blank) = ("Total Transactions", " ");
@@ -114,8 +87,8 @@ impl DeltaAnalysis {
     /// The report as comma-separated values, with a line of headings.
     pub fn csv(&self) -> String {
         let mut text = HEADINGS.join(",") + "\n";
-        for (name, records, bytes) in self.by_bytes() {
-            let (share, mean) = (percent(bytes, self.bytes), mean(bytes, records));
+        for (name, Counts { records, bytes, .. }) in self.counted.by_bytes() {
+            let (share, mean) = (percent(bytes, self.counted.total.bytes), mean(bytes, records));
             let _ = writeln!(text, "{name},{records},{bytes},{share:.6}%,{mean:.6}");
         }
         text
@@ -123,15 +96,18 @@ impl DeltaAnalysis {
 
     /// The report as JSON.
     pub fn json(&self) -> serde_json::Value {
-        let class =
-            |(name, records, bytes)| json!({ "class": name, "records": records, "bytes": bytes });
+        let Analysis { tids, transactions, records, total, .. } = &self.counted;
+        let class = |(name, counts): (&str, Counts)| {
+            let Counts { records, bytes, .. } = counts;
+            json!({ "class": name, "records": records, "bytes": bytes })
+        };
         json!({
-            "first": self.tids.map(|(first, _)| first.to_string()),
-            "last": self.tids.map(|(_, last)| last.to_string()),
-            "transactions": self.transactions,
-            "records": self.records,
-            "total": { "bytes": self.bytes },
-            "classes": self.by_bytes().into_iter().map(class).collect::<Vec<_>>(),
+            "first": tids.map(|(first, _)| first.to_string()),
+            "last": tids.map(|(_, last)| last.to_string()),
+            "transactions": transactions,
+            "records": records,
+            "total": { "bytes": total.bytes },
+            "classes": self.counted.by_bytes().into_iter().map(class).collect::<Vec<_>>(),
         })
     }
 }

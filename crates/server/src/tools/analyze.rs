@@ -52,7 +52,7 @@ pub(super) fn run(options: &AnalyzeOptions) -> Result<ExitCode> {
     let storage = options.storage.how().read(&name)?.storage;
     let storage = Shown::new(storage, "analyzing");
     let range = options.view.range(&rest, &storage)?;
-    let analysis = Analysis::of(&storage, range, &mut |_| ())?;
+    let analysis = Analysis::of(&storage, range)?;
     print(options, || analysis.table(), || analysis.csv(), || analysis.json())
 }
 
