@@ -2,66 +2,22 @@
 
 use std::fmt;
 
-/// A situation worth meeting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Situation {
-    Waited,
-    GrantedLater,
-    StoreConflict,
-    OtherConflict,
-    VotedWithKeptLocks,
-    NeededMoreLocks,
-    Reserved,
-    Resumed,
-    ResumedWithOthers,
-    ReservationOver,
-    Resolved,
-    NoSpace,
-    AbortedWaiting,
-    AbortedChecking,
-    AbortedVoted,
-    AbortTooLate,
-    Expired,
-    BatchOfSeveral,
-    BatchesOverlapping,
-    VotedWhileWriting,
-    OwnTidPublished,
-    OwnTidTooOld,
-    WriteFailed,
-    WrongCallRefused,
-    Published,
+macro_rules! situations {
+    ($($name:ident),* $(,)?) => {
+        /// A situation worth meeting.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Situation { $($name),* }
+
+        const SITUATIONS: &[Situation] = &[$(Situation::$name),*];
+    };
 }
 
-const SITUATIONS: [Situation; 25] = {
-    use Situation::*;
-    [
-        Waited,
-        GrantedLater,
-        StoreConflict,
-        OtherConflict,
-        VotedWithKeptLocks,
-        NeededMoreLocks,
-        Reserved,
-        Resumed,
-        ResumedWithOthers,
-        ReservationOver,
-        Resolved,
-        NoSpace,
-        AbortedWaiting,
-        AbortedChecking,
-        AbortedVoted,
-        AbortTooLate,
-        Expired,
-        BatchOfSeveral,
-        BatchesOverlapping,
-        VotedWhileWriting,
-        OwnTidPublished,
-        OwnTidTooOld,
-        WriteFailed,
-        WrongCallRefused,
-        Published,
-    ]
-};
+situations! {
+    Waited, GrantedLater, StoreConflict, OtherConflict, VotedWithKeptLocks, NeededMoreLocks,
+    Reserved, Resumed, ResumedWithOthers, ReservationOver, Resolved, NoSpace, AbortedWaiting,
+    AbortedChecking, AbortedVoted, AbortTooLate, Expired, BatchOfSeveral, BatchesOverlapping,
+    VotedWhileWriting, OwnTidPublished, OwnTidTooOld, WriteFailed, WrongCallRefused, Published
+}
 
 /// How often each situation was met.
 pub(crate) struct Coverage {
@@ -86,7 +42,7 @@ impl Coverage {
     }
 
     pub(crate) fn assert_complete(&self) {
-        for situation in SITUATIONS {
+        for &situation in SITUATIONS {
             assert!(self.counts[situation as usize] > 0, "{situation:?} never happened");
         }
     }
@@ -94,7 +50,7 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for situation in SITUATIONS {
+        for &situation in SITUATIONS {
             write!(f, "{situation:?} {}  ", self.counts[situation as usize])?;
         }
         Ok(())
