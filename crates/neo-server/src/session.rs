@@ -128,10 +128,6 @@ impl Session for NodeSession {
         self.0.as_ref().is_some_and(|session| session.has_greeted)
     }
 
-    fn is_busy(&self) -> bool {
-        false
-    }
-
     fn closed(&mut self) {
         let Some(session) = self.0.take() else { return };
         debug!(peer = session.link.peer(), "a connection has ended");

@@ -50,16 +50,8 @@ impl Session for Lines {
         Err(CloseReason::Refused)
     }
 
-    fn is_ready(&self) -> bool {
-        true
-    }
-
     fn is_established(&self) -> bool {
         true
-    }
-
-    fn is_busy(&self) -> bool {
-        false
     }
 
     /// The second line must be answered first, so that a test sees a session that cannot go yet.

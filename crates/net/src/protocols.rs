@@ -119,9 +119,5 @@ impl Session for Unserved {
         false
     }
 
-    fn is_busy(&self) -> bool {
-        false
-    }
-
     fn closed(&mut self) {}
 }

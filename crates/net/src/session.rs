@@ -39,7 +39,9 @@ pub trait Session: 'static {
     /// Whether the session takes more frames; otherwise the link stops reading.
     ///
     /// The session [wakes](Link::wake) the link when it becomes ready again.
-    fn is_ready(&self) -> bool;
+    fn is_ready(&self) -> bool {
+        true
+    }
 
     /// Whether the session waits, while it is not ready, for an event that may be hours away. The
     /// link then reads a little ahead, so that it notices when the peer has gone.
@@ -51,7 +53,9 @@ pub trait Session: 'static {
     fn is_established(&self) -> bool;
 
     /// Whether work is under way that a graceful stop should wait for.
-    fn is_busy(&self) -> bool;
+    fn is_busy(&self) -> bool {
+        false
+    }
 
     /// Takes the session apart, so that another worker can [resume](Service::resume) it. `None`
     /// while it is at work, or if its kind never moves.

@@ -86,16 +86,8 @@ impl Session for Echo {
         Err(CloseReason::Refused)
     }
 
-    fn is_ready(&self) -> bool {
-        true
-    }
-
     fn is_established(&self) -> bool {
         true
-    }
-
-    fn is_busy(&self) -> bool {
-        false
     }
 
     fn closed(&mut self) {

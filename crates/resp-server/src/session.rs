@@ -86,10 +86,6 @@ impl Session for RespSession {
         self.client.is_authenticated.get()
     }
 
-    fn is_busy(&self) -> bool {
-        false
-    }
-
     fn park(&mut self) -> Option<Parked> {
         let moved = self.client.moved()?;
         self.local.remove(self.client.id());

@@ -86,10 +86,6 @@ impl Session for Peer {
         true
     }
 
-    fn is_busy(&self) -> bool {
-        false
-    }
-
     fn closed(&mut self) {}
 }
 

@@ -71,16 +71,8 @@ impl Session for Echo {
         panic!("no frame was announced as large")
     }
 
-    fn is_ready(&self) -> bool {
-        true
-    }
-
     fn is_established(&self) -> bool {
         true
-    }
-
-    fn is_busy(&self) -> bool {
-        false
     }
 
     fn closed(&mut self) {

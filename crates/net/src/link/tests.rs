@@ -54,16 +54,8 @@ impl Session for Lines {
         self.answer(&frame)
     }
 
-    fn is_ready(&self) -> bool {
-        true
-    }
-
     fn is_established(&self) -> bool {
         self.is_established
-    }
-
-    fn is_busy(&self) -> bool {
-        false
     }
 
     /// A commit comes at the last moment.
@@ -449,10 +441,6 @@ impl Session for Waiting {
 
     fn is_established(&self) -> bool {
         true
-    }
-
-    fn is_busy(&self) -> bool {
-        false
     }
 
     fn closed(&mut self) {
