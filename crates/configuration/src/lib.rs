@@ -38,5 +38,5 @@ pub use settings::tls::{KeyPassword, TlsOptions};
 pub use settings::{SETTINGS, Setting, Settings};
 pub use source::{FILE_BYTES_MAX, Place};
 pub use surroundings::Surroundings;
-pub use toml_file::{is_toml, parse_toml, read_toml};
+pub use toml_file::{is_toml, parse_toml};
 pub use zeo_conf::{parse_zeo_conf, read_zeo_conf};

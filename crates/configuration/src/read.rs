@@ -13,7 +13,7 @@ use crate::{toml_file, zeo_conf};
 ///
 /// # Errors
 ///
-/// As [`crate::read_toml`] and [`crate::read_zeo_conf`].
+/// The file cannot be read, or as [`crate::parse_toml`] and [`crate::parse_zeo_conf`].
 pub fn read(path: &Path) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
     let surroundings = Surroundings::of_this_process()?;
     let source = Source::read(path)?;

@@ -25,16 +25,6 @@ use crate::surroundings::Surroundings;
 const TABLES: [&str; 7] =
     ["server", "storage", "log", "monitor", "neo-storage", "neo-admin", "neo-master"];
 
-/// Reads a configuration in TOML. Relative paths in it begin at the file's directory.
-///
-/// # Errors
-///
-/// The file cannot be read, is not TOML, or has unknown or invalid settings.
-pub fn read_toml(path: &Path) -> Result<(Configuration, Vec<Warning>), ConfigurationError> {
-    let surroundings = Surroundings::of_this_process()?;
-    interpret(Source::read(path)?, &surroundings)
-}
-
 /// Whether a file can be read, and is TOML with any settings, known or not.
 pub fn is_toml(path: &Path) -> bool {
     Source::read(path).is_ok_and(|source| {
@@ -47,7 +37,7 @@ pub fn is_toml(path: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// As [`read_toml`].
+/// It is not TOML, or has unknown or invalid settings.
 pub fn parse_toml(
     text: &str,
     path: &Path,
