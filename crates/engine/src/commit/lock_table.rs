@@ -102,14 +102,8 @@ impl LockTable {
         self.requests.get(&owner).is_some_and(|request| request.locks.covers(locks))
     }
 
-    /// Frees all keys that `owner` holds or waits for; does nothing if it is unknown. Returns the
-    /// owners that this grants, in order of arrival.
-    #[must_use = "those granted have to be told"]
-    pub fn release(&mut self, owner: TransactionNumber) -> Vec<TransactionNumber> {
-        self.release_all([owner])
-    }
-
-    /// [`release`](LockTable::release) for several owners as one step.
+    /// Frees all keys that `owners` hold or wait for, as one step; unknown ones do nothing. Returns
+    /// the owners that this grants, in order of arrival.
     #[must_use = "those granted have to be told"]
     pub fn release_all(
         &mut self,
@@ -290,7 +284,7 @@ mod tests {
     }
 
     fn release(table: &mut LockTable, owner: u64) -> Vec<u64> {
-        let granted = table.release(TransactionNumber(owner));
+        let granted = table.release_all([TransactionNumber(owner)]);
         table.check_consistency().unwrap();
         granted.into_iter().map(|owner| owner.0).collect()
     }
@@ -405,7 +399,7 @@ mod tests {
         let answer = table.request(TransactionNumber(1), keys.iter().copied().collect());
         assert_eq!(answer, Granted);
         assert!(table.objects.capacity() >= 300_000);
-        assert_eq!(table.release(TransactionNumber(1)), []);
+        assert_eq!(table.release_all([TransactionNumber(1)]), []);
         assert!(table.objects.capacity() <= 4 * OBJECTS_KEPT_MAX);
     }
 
