@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use zodium_configuration::{Configuration, LogFormat, RespSync, ServerOptions};
 use zodium_monitor::Messages;
 use zodium_net::{Protocol, Workers};
@@ -105,17 +105,9 @@ pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
     let (logs, messages) = logging::start(&configuration.log)?;
     panics::end_the_process();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(serve(&configuration, &logs, messages)) {
-        Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
-        Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
-        Err(failure) => {
-            // The caller prints the error on standard error.
-            if !logs.include_stderr() {
-                error!("{failure:#}");
-            }
-            Err(failure)
-        }
-    }
+    let ended = runtime.block_on(serve(&configuration, &logs, messages));
+    logs.note_end(&ended);
+    Ok(ended?.exit_code())
 }
 
 async fn serve(

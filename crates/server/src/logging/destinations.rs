@@ -55,9 +55,12 @@ impl Destinations {
         })
     }
 
-    /// Whether log lines appear on standard error, so that errors need not be printed there too.
-    pub(crate) fn include_stderr(&self) -> bool {
-        self.all.iter().any(|destination| matches!(destination, Destination::Stderr))
+    /// Logs the error that a program ends with. The caller prints it on standard error too.
+    pub(crate) fn note_end<T>(&self, ended: &Result<T>) {
+        let is_stderr = |destination: &Destination| matches!(destination, Destination::Stderr);
+        if let (Err(failure), false) = (ended, self.all.iter().any(is_stderr)) {
+            tracing::error!("{failure:#}");
+        }
     }
 
     /// Reopens the files, after a rotation. If one cannot be opened, its old file stays in use.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use zodium_configuration::{Configuration, Warning};
 use zodium_neo_server::{LightWatch, ServeLight};
 
@@ -27,9 +27,7 @@ pub(super) fn run<K: LightKind>(options: &NodeArguments<K>) -> Result<()> {
     let monitored: MonitoredLight<K> = MonitoredLight::new(watch.clone(), cluster);
     let monitor = monitoring::start(configuration.monitor.as_ref(), Arc::new(monitored), messages);
     let ended = monitor.and_then(|_monitor| serve::<K>(prepare::<K>(&table, watch)?));
-    if let (Err(failure), false) = (&ended, logs.include_stderr()) {
-        error!("{failure:#}");
-    }
+    logs.note_end(&ended);
     ended
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
 use zodium_neo_server::{Ended, NodeWatch, ServeNode, Watched, serve};
@@ -52,9 +52,7 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
             monitored.serves();
             run_node(serve_node, database, watch)
         });
-    if let (Err(failure), false) = (&ended, logs.include_stderr()) {
-        error!("{failure:#}");
-    }
+    logs.note_end(&ended);
     ended
 }
 

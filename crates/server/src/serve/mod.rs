@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use zodium_configuration::Configuration;
 use zodium_monitor::Messages;
 use zodium_net::Bound;
@@ -54,17 +54,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     for warning in warnings {
         warn!("{warning}");
     }
-    match run_logged(configuration, &logs, messages) {
-        Ok(Ending::Stop) => Ok(ExitCode::SUCCESS),
-        Ok(Ending::Restart) => Ok(ExitCode::FAILURE),
-        Err(failure) => {
-            // The caller prints the error on standard error.
-            if !logs.include_stderr() {
-                error!("{failure:#}");
-            }
-            Err(failure)
-        }
-    }
+    let ended = run_logged(configuration, &logs, messages);
+    logs.note_end(&ended);
+    Ok(ended?.exit_code())
 }
 
 fn run_logged(

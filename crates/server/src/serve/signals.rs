@@ -1,6 +1,7 @@
 //! The signals that a server handles.
 
 use std::io;
+use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
@@ -35,6 +36,15 @@ pub(crate) enum Ending {
     /// SIGHUP: stop with an error code, so that a supervisor restarts the server, as with the
     /// stock server.
     Restart,
+}
+
+impl Ending {
+    pub(crate) fn exit_code(self) -> ExitCode {
+        match self {
+            Ending::Stop => ExitCode::SUCCESS,
+            Ending::Restart => ExitCode::FAILURE,
+        }
+    }
 }
 
 impl Signals {
