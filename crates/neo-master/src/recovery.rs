@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{error, info, warn};
 use zodium_neo::messages::{
-    AnswerPartitionTable, AnswerRecovery, AskPartitionTable, AskRecovery, Truncate,
+    AnswerPartitionTable, AnswerRecovery, AskPartitionTable, AskRecovery, Error, Truncate,
 };
-use zodium_neo::{ConnectionId, Message, NodeId, NodeState, NodeType, TableId};
+use zodium_neo::{ConnectionId, ErrorCode, Message, NodeId, NodeState, NodeType, TableId};
 use zodium_types::Tid;
 
 use crate::Stop;
@@ -47,8 +47,12 @@ struct Found {
     told: BTreeMap<NodeId, Told>,
 }
 
+/// A storage whose id belongs to another one, or that has lost what it had.
+const NO_TABLE: &str = "this node has no partition table, but the cluster has data under its id";
+
 #[derive(Clone, Copy, Debug)]
 struct Told {
+    table: Option<TableId>,
     backup_tid: Option<Tid>,
     truncate_tid: Option<Tid>,
 }
@@ -117,11 +121,13 @@ impl Recovery {
                 if number == self.number =>
             {
                 self.table_offered(links, connection, storage, &answer);
+                self.refuse_without_table(cluster, links);
             }
             (Some(Asked::Table(number)), Message::AnswerPartitionTable(answer))
                 if number == self.number =>
             {
                 self.table_told(cluster, links, backup, storage, &answer)?;
+                self.refuse_without_table(cluster, links);
             }
             // From before this recovery: the storage may have another table since.
             (_, Message::AnswerInformationLocked(_)) | (Some(_), _) => {}
@@ -139,8 +145,9 @@ impl Recovery {
     ) {
         let AnswerRecovery { table, backup_tid, truncate_tid } = *answer;
         let found = &mut self.found;
-        found.told.insert(storage, Told { backup_tid, truncate_tid });
-        let Some(table) = table.filter(|table| table.0 > 0) else { return };
+        let table = table.filter(|table| table.0 > 0);
+        found.told.insert(storage, Told { table, backup_tid, truncate_tid });
+        let Some(table) = table else { return };
         if found.newest.is_none_or(|newest| newest < table) {
             (found.newest, found.is_loaded) = (Some(table), false);
             found.sources = vec![storage];
@@ -192,6 +199,27 @@ impl Recovery {
         Ok(())
     }
 
+    /// Refuses storages that have no partition table, though the loaded one has cells of them.
+    ///
+    /// Such a storage is a new one that came before that whose id it got, or one with a new
+    /// database. Taken for what the table says, it would be read instead of the copies there are.
+    fn refuse_without_table(&self, cluster: &Cluster, links: &mut Links) {
+        if cluster.table.is_unused() {
+            return;
+        }
+        let without = self.found.told.iter().filter(|(_, told)| told.table.is_none());
+        for (storage, _) in without.filter(|(id, _)| cluster.table.has_member(**id)) {
+            let Some(connection) = cluster.members.connection_of(*storage) else { continue };
+            warn!(
+                %storage, peer = links.name_of(connection),
+                "refusing a storage that has no partition table, since the cluster has data under \
+                its id: it is another storage, or has lost its database"
+            );
+            links.notify(connection, Error { code: ErrorCode::ProtocolError, message: NO_TABLE });
+            links.close(connection);
+        }
+    }
+
     /// A storage has left.
     pub(crate) fn storage_left(
         &mut self,
@@ -199,12 +227,19 @@ impl Recovery {
         links: &mut Links,
         storage: NodeId,
     ) {
+        let found = &mut self.found;
+        let told = found.told.remove(&storage);
+        // Another one may get the id of a storage that has no data.
+        let is_new = told.is_some_and(|told| told.table.is_none());
+        let is_forgotten = is_new && !cluster.table.has_member(storage);
         if let Some(node) = cluster.members.get_mut(storage) {
-            (node.state, node.connection) = (NodeState::Down, None);
+            node.state = if is_forgotten { NodeState::Unknown } else { NodeState::Down };
+            node.connection = None;
             cluster.tell_node(links, storage);
         }
-        let found = &mut self.found;
-        found.told.remove(&storage);
+        if is_forgotten {
+            cluster.members.remove(storage);
+        }
         let was_asked = found.sources.first() == Some(&storage);
         found.sources.retain(|source| *source != storage);
         if was_asked {

@@ -17,6 +17,8 @@ pub(crate) struct Cluster {
     settings: Settings,
     /// The id of this node, from the database or from the master.
     id: Option<NodeId>,
+    /// Whether the database has the id.
+    is_id_saved: bool,
     table: Option<PartitionTable>,
     members: Members,
     phase: Phase,
@@ -32,7 +34,8 @@ impl Cluster {
         table: Option<PartitionTable>,
     ) -> Cluster {
         let (members, phase) = (Members::default(), Phase::Alone);
-        Cluster { settings, id, table, members, phase, backup_tid: None }
+        let is_id_saved = id.is_some();
+        Cluster { settings, id, is_id_saved, table, members, phase, backup_tid: None }
     }
 
     /// The options of the node.
@@ -47,7 +50,23 @@ impl Cluster {
 
     /// Notes the id of this node; `None` while it asks for another one.
     pub(crate) fn set_id(&mut self, id: Option<NodeId>) {
+        self.is_id_saved &= self.id == id;
         self.id = id;
+    }
+
+    /// The id of this node, if the database is to be given it now.
+    ///
+    /// Not before the first table: a master that does not know the table yet may give a new node
+    /// the id of an old one, and refuses the new node when it finds out.
+    pub(crate) fn id_to_save(&mut self) -> Option<NodeId> {
+        let id = self.id.filter(|_| self.table.is_some() && !self.is_id_saved);
+        self.is_id_saved |= id.is_some();
+        id
+    }
+
+    /// The master is lost: the id that it gave may be another node's.
+    pub(crate) fn forget_unsaved_id(&mut self) {
+        self.id = self.id.filter(|_| self.is_id_saved);
     }
 
     /// The other nodes.

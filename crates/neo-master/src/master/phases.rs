@@ -129,6 +129,10 @@ impl Master {
                 backup.start_storage(cluster, links, storage);
             }
         }
+        if self.cluster.table.is_unused() {
+            // From now on a storage without a table is none of those that this one has cells of.
+            self.cluster.tell_cells(&mut self.links, Vec::new(), true);
+        }
         // The table that was found may have some. Storages may have said before now that they know
         // it, and do not say so again.
         self.drop_fed_cells();

@@ -25,6 +25,9 @@ use self::versions::Versions;
 /// told when the others were lost. They are fewer than this.
 const VERSIONS_SKIPPED: u64 = 10_000;
 
+/// The version that a cluster is created with. It has another one as soon as it runs.
+const CREATED: TableId = TableId(1);
+
 /// What one storage has of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
@@ -117,6 +120,11 @@ impl Table {
         self.id
     }
 
+    /// Whether the cluster has never run with it: some of its storages may not have it yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.id == Some(CREATED)
+    }
+
     /// The table has changed.
     pub(crate) fn next_id(&mut self) -> TableId {
         let readable = self.readable_nodes();
@@ -127,7 +135,7 @@ impl Table {
             }
             None => {
                 self.versions = Versions::beginning_with(readable);
-                TableId(1)
+                CREATED
             }
         };
         self.id = Some(id);

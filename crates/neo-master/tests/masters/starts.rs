@@ -116,6 +116,94 @@ fn a_truncation_waits_for_all_storages() {
     assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
 }
 
+/// A new storage comes to a master that knows no table yet: the id that it gets.
+fn newcomer(bench: &mut Bench, port: u16) -> (zodium_neo::ConnectionId, zodium_neo::NodeId) {
+    let connection = bench.node(NodeType::Storage, None, Some(address(port)));
+    let given = bench.take_with(connection, "AcceptIdentification", |message| match message {
+        Message::AcceptIdentification(accepted) => accepted.your_id.unwrap(),
+        _ => unreachable!(),
+    });
+    (connection, given)
+}
+
+#[test]
+fn a_new_storage_that_comes_first_does_not_take_the_place_of_an_old_one() {
+    let mut bench = Bench::new(Settings { replicas: 1, ..settings(101) });
+    let (new, given) = newcomer(&mut bench, 250);
+    assert_eq!(given, storage(1));
+    bench.answer(new, "AskRecovery", EMPTY);
+    let second = bench.storage(2);
+    let answer = AnswerRecovery { table: Some(zodium_neo::TableId(7)), ..EMPTY };
+    bench.answer(second, "AskRecovery", answer.clone());
+    let row = [1, 2].map(|one| Cell { node: storage(one), state: zodium_neo::CellState::UpToDate });
+    let table = AnswerPartitionTable {
+        table: zodium_neo::TableId(7),
+        replicas: 1,
+        rows: vec![row.to_vec(); 2],
+    };
+    bench.answer(second, "AskPartitionTable", table);
+    assert!(bench.closed.contains(&new) && bench.names(new).contains(&"Error"));
+    // Nor when it comes again, now that the table is known.
+    let again = bench.storage(1);
+    bench.answer(again, "AskRecovery", EMPTY);
+    assert!(bench.closed.contains(&again));
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    let (third, given) = newcomer(&mut bench, 250);
+    assert_eq!(given, storage(3));
+    bench.answer(third, "AskRecovery", EMPTY);
+    let first = bench.storage(1);
+    bench.answer(first, "AskRecovery", answer);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+    assert!(!bench.closed.contains(&first) && !bench.closed.contains(&third));
+}
+
+#[test]
+fn a_creation_that_not_all_storages_have_heard_of_goes_on() {
+    let mut bench = Bench::new(Settings { autostart: Some(2), ..settings(101) });
+    let storages = [bench.storage(1), bench.storage(2)];
+    storages.iter().for_each(|one| bench.answer(*one, "AskRecovery", EMPTY));
+    storages.iter().for_each(|one| bench.lose(*one));
+    let storages = [bench.storage(1), bench.storage(2)];
+    bench.answer(storages[0], "AskRecovery", EMPTY);
+    let answer = AnswerRecovery { table: Some(zodium_neo::TableId(1)), ..EMPTY };
+    bench.answer(storages[1], "AskRecovery", answer);
+    let row = |one| vec![Cell { node: storage(one), state: zodium_neo::CellState::UpToDate }];
+    let table = AnswerPartitionTable {
+        table: zodium_neo::TableId(1),
+        replicas: 0,
+        rows: vec![row(1), row(2)],
+    };
+    bench.answer(storages[1], "AskPartitionTable", table);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+}
+
+#[test]
+fn a_cluster_that_runs_has_another_table_than_one_that_was_created() {
+    let mut bench = Bench::new(Settings { autostart: Some(1), ..settings(101) });
+    let one = bench.storage(1);
+    bench.answer(one, "AskRecovery", EMPTY);
+    let transactions = zodium_neo::Map::default();
+    let answer = AnswerLockedTransactions { transactions };
+    bench.answer(one, "AskLockedTransactions", answer);
+    let answer = AnswerLastIDs { last_tid: None, last_oid: None, first_tid: Tid::MAX };
+    bench.answer(one, "AskLastIDs", answer);
+    bench.answer(one, "AskPackOrders", AnswerPackOrders { orders: Vec::new() });
+    let told = bench.take_with(one, "NotifyPartitionChanges", |message| match message {
+        Message::NotifyPartitionChanges(changes) => changes.table,
+        _ => unreachable!(),
+    });
+    assert_eq!(told, zodium_neo::TableId(2));
+}
+
+#[test]
+fn the_id_of_a_new_storage_that_leaves_before_the_start_is_free() {
+    let mut bench = Bench::new(settings(101));
+    let (new, given) = newcomer(&mut bench, 250);
+    bench.answer(new, "AskRecovery", EMPTY);
+    bench.lose(new);
+    assert_eq!(newcomer(&mut bench, 251).1, given);
+}
+
 #[test]
 fn a_cluster_that_another_master_ran_meanwhile_waits_for_all_storages() {
     // With a table that is so many versions after the last one that this master has told.

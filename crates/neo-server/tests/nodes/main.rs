@@ -10,6 +10,7 @@ mod endings;
 mod fetching;
 mod holding;
 mod hostile;
+mod joining;
 mod races;
 mod remembering;
 mod replication;

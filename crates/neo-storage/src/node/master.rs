@@ -26,11 +26,15 @@ impl Node {
             return Ok(());
         };
         self.cluster.begin_recovery();
-        if self.cluster.id() != Some(id) {
-            self.cluster.set_id(Some(id));
+        self.cluster.set_id(Some(id));
+        self.save_id();
+        Ok(())
+    }
+
+    fn save_id(&mut self) {
+        if let Some(id) = self.cluster.id_to_save() {
             self.links.write(move |database| database.set_node(id), |_, ()| {});
         }
-        Ok(())
     }
 
     /// Handles a message of the primary master.
@@ -196,6 +200,7 @@ impl Node {
 
     fn table_told(&mut self, message: SendPartitionTable) -> Handled {
         self.cluster.set_table(message)?;
+        self.save_id();
         self.save_table(None);
         Ok(())
     }

@@ -158,6 +158,7 @@ impl Node {
         if was_primary {
             warn!("the connection to the primary master has ended, looking for another one");
             self.end_operation(Phase::Alone);
+            self.cluster.forget_unsaved_id();
         }
         self.search.dial_again(&mut self.links);
     }
