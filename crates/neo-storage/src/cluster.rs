@@ -2,6 +2,8 @@
 //!
 //! Only the coordinator changes it. Parts read it to decide which partitions the node serves.
 
+use std::cmp::Ordering;
+
 use zodium_neo::messages::{NodeInformation, NotifyPartitionChanges, SendPartitionTable};
 use zodium_neo::{Address, CellState, NodeId, Partition, PartitionTable};
 use zodium_types::{Oid, Tid};
@@ -132,8 +134,32 @@ impl Cluster {
             let text = format!("{} partitions instead of {known}", table.partitions());
             return Err(Refusal::protocol(text));
         }
+        self.check_is_newer(&table)?;
         self.table = Some(table);
         Ok(())
+    }
+
+    /// Refuses a table from before the one that this node has.
+    ///
+    /// The cluster was created anew, or started without what this node has: it would be replaced.
+    fn check_is_newer(&self, table: &PartitionTable) -> Handled {
+        let Some((saved, own)) = self.own_table() else { return Ok(()) };
+        let has_cells = |table: &PartitionTable| table.cells_of(own).next().is_some();
+        let is_earlier = match table.id().cmp(&saved.id()) {
+            Ordering::Less => true,
+            // Each change of a table has a number of its own.
+            Ordering::Equal => !has_cells(table),
+            Ordering::Greater => false,
+        };
+        if !is_earlier || !has_cells(saved) {
+            return Ok(());
+        }
+        Err(Refusal::protocol(format!(
+            "partition table {} does not follow table {} of this node: the cluster was created \
+             anew, or started without what this node has",
+            table.id(),
+            saved.id()
+        )))
     }
 
     /// Changes the table as the master says.

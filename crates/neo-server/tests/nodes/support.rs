@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sha1::{Digest, Sha1};
 use tempfile::TempDir;
@@ -27,6 +28,8 @@ pub(crate) struct Bench {
     /// What was sent and not taken yet.
     sent: VecDeque<(ConnectionId, Vec<u8>)>,
     pub(crate) dialled: Vec<(ConnectionId, Address)>,
+    /// Before the last of these.
+    pub(crate) pause: Duration,
     pub(crate) closed: Vec<ConnectionId>,
     pub(crate) exit: Option<Exit>,
     /// Changes that are not made until [`Bench::release`].
@@ -104,6 +107,7 @@ impl Bench {
             master: node_connection,
             sent: VecDeque::new(),
             dialled: Vec::new(),
+            pause: Duration::ZERO,
             closed: Vec::new(),
             exit: None,
             held: None,
@@ -201,8 +205,9 @@ impl Bench {
             }
             for output in outputs {
                 match output {
-                    Output::Link(LinkTask::Dial { connection, address, .. }) => {
+                    Output::Link(LinkTask::Dial { connection, address, after }) => {
                         self.dialled.push((connection, address));
+                        self.pause = after;
                     }
                     Output::Link(LinkTask::Send { connection, packet }) => {
                         self.sent.push_back((connection, packet.to_vec()));

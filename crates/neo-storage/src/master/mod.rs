@@ -18,18 +18,23 @@ use crate::{ConnectionId, Settings};
 /// Pause before a master is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(50);
 
+/// Pause after a disagreement that an operator has to end.
+const DISAGREEMENT_PAUSE: Duration = Duration::from_secs(1);
+
 /// The search for the primary master.
 #[derive(Debug)]
 pub(crate) struct Search {
     masters: Masters,
     /// While the master is asked for another id: the partitions that this node has a copy of.
     copied: Option<Vec<Partition>>,
+    /// The master and this node cannot go on with each other.
+    disagrees: bool,
 }
 
 impl Search {
     /// A search that begins with these masters.
     pub(crate) fn new(masters: Vec<Address>) -> Search {
-        Search { masters: Masters::new(masters), copied: None }
+        Search { masters: Masters::new(masters), copied: None, disagrees: false }
     }
 
     /// Has the node ask for another id: its database is a copy of these partitions.
@@ -52,8 +57,15 @@ impl Search {
 
     /// Dials the next master when the connection to one has ended.
     pub(crate) fn dial_again(&mut self, links: &mut Links) {
-        let pause = self.masters.pause(DIAL_PAUSE);
+        let disagrees = std::mem::take(&mut self.disagrees);
+        let least = if disagrees { DISAGREEMENT_PAUSE } else { DIAL_PAUSE };
+        let pause = self.masters.pause(least);
         self.dial(links, pause);
+    }
+
+    /// The primary master and this node cannot go on with each other, also when it is dialled anew.
+    pub(crate) fn disagree(&mut self) {
+        self.disagrees = true;
     }
 
     /// Introduces the node to a master.

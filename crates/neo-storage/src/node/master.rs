@@ -4,7 +4,7 @@ use tracing::{info, warn};
 use zodium_neo::messages::{
     NotifyNodeInformation, NotifyPartitionChanges, NotifyReady, Pong, SendPartitionTable,
 };
-use zodium_neo::{ClusterState, Message, NodeId, NodeState, NodeType, Partition};
+use zodium_neo::{ClusterState, ErrorCode, Message, NodeId, NodeState, NodeType, Partition};
 use zodium_types::Tid;
 
 use super::Node;
@@ -65,6 +65,9 @@ impl Node {
             Message::Error(error) => {
                 let (code, reason) = (error.code, error.message);
                 warn!(%code, reason, "the master refused a request");
+                if code == ErrorCode::ProtocolError {
+                    self.search.disagree();
+                }
                 self.links.answered((connection, id));
                 Ok(())
             }
@@ -199,7 +202,7 @@ impl Node {
     }
 
     fn table_told(&mut self, message: SendPartitionTable) -> Handled {
-        self.cluster.set_table(message)?;
+        self.cluster.set_table(message).inspect_err(|_| self.search.disagree())?;
         self.save_id();
         self.save_table(None);
         Ok(())
