@@ -2,7 +2,7 @@
 
 use tracing::info;
 use zodium_neo::messages::{CellChange, NotifyNodeInformation, NotifyRepair, Repair};
-use zodium_neo::{ConnectionId, NodeId, NodeState, NodeType, Partition, Request};
+use zodium_neo::{ClusterState, ConnectionId, NodeId, NodeState, NodeType, Partition, Request};
 
 use super::table::too_early;
 use super::{acknowledge, require_operating};
@@ -70,9 +70,7 @@ impl StorageChange {
         });
         info!(node = %self.storage, state = %self.state, "an operator changes a storage");
         let ended = end_storage(cluster, links, self.storage, self.state);
-        let members = &cluster.members;
-        let changes =
-            removal.unwrap_or_else(|| cluster.table.outdate(None, |id| members.is_running(id)));
+        let changes = removal.unwrap_or_else(|| outdated_without(cluster));
         cluster.tell_cells(links, changes, false);
         ended
     }
@@ -93,6 +91,16 @@ impl StorageChange {
             cluster.members.remove(storage);
         }
     }
+}
+
+/// The cells that go out of date with the end of a storage.
+fn outdated_without(cluster: &mut Cluster) -> Vec<CellChange> {
+    // No storage runs in the recovery. Its end decides which cells are up to date.
+    if cluster.state() == ClusterState::Recovering {
+        return Vec::new();
+    }
+    let members = &cluster.members;
+    cluster.table.outdate(None, |id| members.is_running(id))
 }
 
 /// Sets the state of a storage, which ends itself when it hears of it.

@@ -1,0 +1,62 @@
+//! Recoveries that operators, lost masters and storages that hang interfere with.
+
+use zodium_neo::messages::*;
+use zodium_neo::{
+    CellState, ClusterState, ConnectionId, ErrorCode, Message, NodeState, NodeType, TableId,
+};
+use zodium_neo_master::Settings;
+
+use crate::support::*;
+
+const TOLD: AnswerRecovery =
+    AnswerRecovery { table: Some(TableId(7)), backup_tid: None, truncate_tid: None };
+
+/// A table in which two storages have all.
+fn table() -> AnswerPartitionTable {
+    let row = [1, 2].map(|one| Cell { node: storage(one), state: CellState::UpToDate });
+    AnswerPartitionTable { table: TableId(7), replicas: 1, rows: vec![row.to_vec(); 2] }
+}
+
+/// A master without storages, and an admin.
+fn recovering() -> (Bench, ConnectionId) {
+    let mut bench = Bench::new(Settings { replicas: 1, ..settings(101) });
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    (bench, admin)
+}
+
+/// A storage comes, and says which table it has.
+fn storage_with(bench: &mut Bench, number: u32, told: AnswerRecovery) -> ConnectionId {
+    let connection = bench.storage(number);
+    bench.answer(connection, "AskRecovery", told);
+    connection
+}
+
+/// What a command of an operator is answered.
+fn ordered<'a>(
+    bench: &mut Bench,
+    admin: ConnectionId,
+    command: impl Into<Message<'a>>,
+) -> ErrorCode {
+    bench.tell(admin, 9, command);
+    bench.take_with(admin, "Error", |message| match message {
+        Message::Error(error) => error.code,
+        _ => unreachable!(),
+    })
+}
+
+fn state(bench: &mut Bench) -> Option<ClusterState> {
+    bench.master.status().state
+}
+
+#[test]
+fn a_storage_that_is_stopped_before_the_start_leaves_all_cells_up_to_date() {
+    let (mut bench, admin) = recovering();
+    let first = storage_with(&mut bench, 1, TOLD);
+    bench.answer(first, "AskPartitionTable", table());
+    let stop = SetNodeState { id: storage(2), state: NodeState::Down };
+    assert_eq!(ordered(&mut bench, admin, stop), ErrorCode::Ack);
+    assert!(!bench.names(first).contains(&"NotifyPartitionChanges"));
+    let start = SetClusterState { state: ClusterState::Verifying };
+    assert_eq!(ordered(&mut bench, admin, start), ErrorCode::Ack);
+    assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+}
