@@ -148,6 +148,9 @@ impl Recovery {
         let table = table.filter(|table| table.0 > 0);
         found.told.insert(storage, Told { table, backup_tid, truncate_tid });
         let Some(table) = table else { return };
+        if found.is_loaded && found.newest == Some(table) {
+            self.truncate_tid = self.truncate_tid.into_iter().chain(truncate_tid).min();
+        }
         if found.newest.is_none_or(|newest| newest < table) {
             (found.newest, found.is_loaded) = (Some(table), false);
             found.sources = vec![storage];
@@ -177,7 +180,9 @@ impl Recovery {
         found.sources.clear();
         let told = found.told.get(&storage);
         backup.found(told.and_then(|told| told.backup_tid));
-        self.truncate_tid = told.and_then(|told| told.truncate_tid);
+        // An order to truncate may have reached only some storages before its master was lost.
+        let latest = found.told.values().filter(|told| told.table == Some(answer.table));
+        self.truncate_tid = latest.filter_map(|told| told.truncate_tid).min();
         let mut added = Vec::new();
         for node in table.nodes() {
             if cluster.members.get(node).is_none() {

@@ -5,6 +5,7 @@ use zodium_neo::{
     CellState, ClusterState, ConnectionId, ErrorCode, Message, NodeState, NodeType, TableId,
 };
 use zodium_neo_master::Settings;
+use zodium_types::Tid;
 
 use crate::support::*;
 
@@ -59,4 +60,32 @@ fn a_storage_that_is_stopped_before_the_start_leaves_all_cells_up_to_date() {
     let start = SetClusterState { state: ClusterState::Verifying };
     assert_eq!(ordered(&mut bench, admin, start), ErrorCode::Ack);
     assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+}
+
+#[test]
+fn a_truncation_that_one_storage_was_ordered_is_ordered_of_all() {
+    let ordered = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
+    for (first, second) in [(TOLD, ordered.clone()), (ordered, TOLD)] {
+        for is_late in [false, true] {
+            let (mut bench, _) = recovering();
+            let one = storage_with(&mut bench, 1, first.clone());
+            if is_late {
+                bench.answer(one, "AskPartitionTable", table());
+            }
+            let other = storage_with(&mut bench, 2, second.clone());
+            if !is_late {
+                bench.answer(one, "AskPartitionTable", table());
+            }
+            let lacks = if first.truncate_tid.is_none() { one } else { other };
+            let tid = bench.take_with(lacks, "Truncate", |message| match message {
+                Message::Truncate(order) => order.tid,
+                _ => unreachable!(),
+            });
+            assert_eq!(tid, Tid(500));
+            assert_eq!(state(&mut bench), Some(ClusterState::Recovering));
+            let noted = AnswerRecovery { truncate_tid: Some(tid), ..TOLD };
+            bench.answer(lacks, "AskRecovery", noted);
+            assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+        }
+    }
 }
