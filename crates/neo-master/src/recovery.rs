@@ -232,10 +232,8 @@ impl Recovery {
         links: &mut Links,
         storage: NodeId,
     ) {
-        let found = &mut self.found;
-        let told = found.told.remove(&storage);
         // Another one may get the id of a storage that has no data.
-        let is_new = told.is_some_and(|told| told.table.is_none());
+        let is_new = self.found.told.get(&storage).is_some_and(|told| told.table.is_none());
         let is_forgotten = is_new && !cluster.table.has_member(storage);
         if let Some(node) = cluster.members.get_mut(storage) {
             node.state = if is_forgotten { NodeState::Unknown } else { NodeState::Down };
@@ -245,6 +243,13 @@ impl Recovery {
         if is_forgotten {
             cluster.members.remove(storage);
         }
+        self.without(cluster, links, storage);
+    }
+
+    /// A storage does not answer any more: another one is asked for the table.
+    pub(crate) fn without(&mut self, cluster: &Cluster, links: &mut Links, storage: NodeId) {
+        let found = &mut self.found;
+        found.told.remove(&storage);
         let was_asked = found.sources.first() == Some(&storage);
         found.sources.retain(|source| *source != storage);
         if was_asked {

@@ -63,6 +63,20 @@ fn a_storage_that_is_stopped_before_the_start_leaves_all_cells_up_to_date() {
 }
 
 #[test]
+fn another_storage_is_asked_for_the_table_when_the_first_one_is_stopped() {
+    let (mut bench, admin) = recovering();
+    let hangs = storage_with(&mut bench, 1, TOLD);
+    let second = storage_with(&mut bench, 2, TOLD);
+    assert!(bench.names(hangs).contains(&"AskPartitionTable"));
+    let stop = SetNodeState { id: storage(1), state: NodeState::Down };
+    assert_eq!(ordered(&mut bench, admin, stop), ErrorCode::Ack);
+    bench.answer(second, "AskPartitionTable", table());
+    let start = SetClusterState { state: ClusterState::Verifying };
+    assert_eq!(ordered(&mut bench, admin, start), ErrorCode::Ack);
+    assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+}
+
+#[test]
 fn a_truncation_that_one_storage_was_ordered_is_ordered_of_all() {
     let ordered = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
     for (first, second) in [(TOLD, ordered.clone()), (ordered, TOLD)] {

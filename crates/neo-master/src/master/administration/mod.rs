@@ -129,9 +129,12 @@ impl Master {
         Ok(())
     }
 
-    /// What the end of a storage means for transactions.
+    /// What the end of a storage means for the recovery, and for transactions.
     fn storage_ended(&mut self, connection: ConnectionId, storage: NodeId) {
         self.left_verification(connection);
+        if matches!(self.phase, Phase::Recovery) {
+            self.recovery.without(&self.cluster, &mut self.links, storage);
+        }
         let is_serving =
             matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_));
         if is_serving && !self.cluster.is_operational() {
