@@ -77,6 +77,19 @@ fn another_storage_is_asked_for_the_table_when_the_first_one_is_stopped() {
 }
 
 #[test]
+fn a_storage_with_cells_is_not_dropped_while_it_is_there() {
+    let (mut bench, admin) = recovering();
+    let first = storage_with(&mut bench, 1, TOLD);
+    bench.answer(first, "AskPartitionTable", table());
+    let drop = SetNodeState { id: storage(1), state: NodeState::Unknown };
+    assert_eq!(ordered(&mut bench, admin, drop.clone()), ErrorCode::Denied);
+    assert!(!bench.closed.contains(&first));
+    // The one that is away can be.
+    let other = SetNodeState { id: storage(2), ..drop };
+    assert_eq!(ordered(&mut bench, admin, other), ErrorCode::Ack);
+}
+
+#[test]
 fn a_truncation_that_one_storage_was_ordered_is_ordered_of_all() {
     let ordered = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
     for (first, second) in [(TOLD, ordered.clone()), (ordered, TOLD)] {

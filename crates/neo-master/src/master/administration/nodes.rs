@@ -38,7 +38,9 @@ impl StorageChange {
             return Err(Refusal::denied(format!("can not switch node to {state} state")));
         }
         let before = known.state;
-        if before == NodeState::Running && state == NodeState::Unknown {
+        // In the recovery storages are pending, and one with cells may be the last that has them.
+        let is_used = known.connection.is_some() && cluster.table.has_member(storage);
+        if state == NodeState::Unknown && (before == NodeState::Running || is_used) {
             return Err(Refusal::denied("a running node must be stopped before removal"));
         }
         let (mut table, members) = (cluster.table.clone(), &cluster.members);
