@@ -160,8 +160,10 @@ impl Verification {
             Step::Metadata => {
                 self.step = Step::LastIds;
                 self.validate(cluster, links, false);
-                // A storage that is to be cut is cut before it answers.
-                for (_, storage) in cluster.members.identified(NodeType::Storage) {
+                // A storage that is to be cut is cut before it answers. Those without cells decide
+                // nothing.
+                let nodes = cluster.table.nodes().into_iter();
+                for storage in nodes.filter_map(|node| cluster.members.connection_of(node)) {
                     self.ask_and_wait(links, storage, AskLastIDs {}, Asked::LastIds);
                 }
             }

@@ -2,7 +2,7 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{
-    CellState, ClusterState, ConnectionId, ErrorCode, Message, NodeState, NodeType, TableId,
+    CellState, ClusterState, ConnectionId, ErrorCode, Map, Message, NodeState, NodeType, TableId,
 };
 use zodium_neo_master::Settings;
 use zodium_types::Tid;
@@ -115,4 +115,16 @@ fn a_truncation_that_one_storage_was_ordered_is_ordered_of_all() {
             assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
         }
     }
+}
+
+#[test]
+fn a_storage_without_cells_is_not_waited_for() {
+    let mut bench = Bench::new(settings(101));
+    let storages = bench.verifying(1);
+    bench.storage(3);
+    let transactions = Map::default();
+    let answer = AnswerLockedTransactions { transactions };
+    bench.answer(storages[0], "AskLockedTransactions", answer);
+    // The third one never answers.
+    bench.serve(&storages);
 }
