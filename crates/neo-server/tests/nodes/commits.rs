@@ -102,6 +102,40 @@ fn a_younger_transaction_gives_its_lock_back() {
 }
 
 #[test]
+fn a_voted_transaction_gives_no_lock_back() {
+    let mut bench = one_node();
+    let (one, other) = (bench.client(1), bench.client(2));
+    bench.store(one, 100, 5, 0, b"one");
+    bench.tell(one, 2, AskVoteTransaction { ttid: Tid(100) });
+    assert_eq!(bench.names(), ["AnswerVoteTransaction"]);
+    assert!(bench.store(other, 200, 5, 0, b"other").is_empty());
+    bench.tell(one, 9, AskRelockObject { ttid: Tid(100), oid: Oid(5) });
+    let said = bench.take();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].0 == one && said[0].1.contains("conflict: None"), "{said:?}");
+}
+
+#[test]
+fn a_client_reaches_no_transaction_of_another_one() {
+    let (ttid, oid) = (Tid(100), Oid(5));
+    let messages: [zodium_neo::Message<'_>; 4] = [
+        AskRelockObject { ttid, oid }.into(),
+        AskCheckCurrentSerial { ttid, oid, serial: Tid(0) }.into(),
+        AskVoteTransaction { ttid }.into(),
+        AbortTransaction { ttid, nodes: Vec::new() }.into(),
+    ];
+    for message in messages {
+        let mut bench = one_node();
+        let (one, other, waiting) = (bench.client(1), bench.client(2), bench.client(3));
+        bench.store(one, 100, 5, 0, b"one");
+        assert!(bench.store(waiting, 200, 5, 0, b"waiting").is_empty());
+        bench.tell(other, 9, message);
+        assert_eq!((bench.names(), bench.closed.pop()), (vec!["Error".to_owned()], Some(other)));
+        bench.commit(one, 100, 202, &[5]);
+    }
+}
+
+#[test]
 fn a_younger_transaction_waits_for_an_older_one() {
     let mut bench = one_node();
     let (old, young) = (bench.client(1), bench.client(2));

@@ -101,6 +101,7 @@ impl Commits {
         from: (ConnectionId, u32),
         ttid: Tid,
     ) -> Handled {
+        self.check_owner(links, from.0, ttid)?;
         self.vote(links, cluster, from, ttid, None, AnswerVoteTransaction {}.into())
     }
 
@@ -190,7 +191,8 @@ impl Commits {
         let transactions = &mut self.transactions;
         let transaction = transactions.all.get_mut(&ttid);
         let transaction = transaction.ok_or_else(|| Refusal::unknown_transaction(ttid))?;
-        if transaction.vote == Vote::No || transaction.tid.is_some() || tid < ttid {
+        let is_in_range = ttid <= tid && tid <= Tid::MAX;
+        if transaction.vote == Vote::No || transaction.tid.is_some() || !is_in_range {
             return Err(Refusal::protocol(format!("transaction {ttid} cannot be locked now")));
         }
         transaction.tid = Some(tid);

@@ -5,7 +5,7 @@ use zodium_neo::messages::{
     AnswerCheckCurrentSerial, AnswerRelockObject, AnswerStoreObject, AskCheckCurrentSerial,
     AskRelockObject, AskStoreObject, NotifyDeadlock, RelockConflict, StoredData,
 };
-use zodium_neo::{Checksum, ErrorCode, NodeId, Partition};
+use zodium_neo::{Checksum, ErrorCode, Partition};
 use zodium_types::{Oid, Tid};
 
 use super::Commits;
@@ -82,10 +82,16 @@ impl Commits {
         cluster: &Cluster,
         from: (ConnectionId, u32),
         message: &AskRelockObject,
-    ) {
+    ) -> Handled {
         let AskRelockObject { ttid, oid } = *message;
-        let transaction = self.transactions.all.get_mut(&ttid);
-        let serial = transaction.and_then(|transaction| {
+        self.check_owner(links, from.0, ttid)?;
+        let mut transaction = self.transactions.all.get_mut(&ttid);
+        if transaction.as_ref().is_some_and(|transaction| transaction.vote != Vote::No) {
+            // It keeps its locks until its end.
+            links.answer(from, AnswerRelockObject { conflict: None });
+            return Ok(());
+        }
+        let serial = transaction.as_mut().and_then(|transaction| {
             transaction.deadlocks.remove(&oid);
             transaction.objects.get(&oid).map(|object| object.serial)
         });
@@ -97,18 +103,32 @@ impl Commits {
                     || self.transactions.replicating.contains(&partition)
             };
             if is_over || cluster.partition_of(oid).is_ok_and(has_cell) {
-                return links.answer(from, AnswerRelockObject { conflict: None });
+                links.answer(from, AnswerRelockObject { conflict: None });
+            } else {
+                refuse_relock(links, from);
             }
-            return refuse_relock(links, from);
+            return Ok(());
         };
         self.transactions.release(oid, ttid);
         // The older transaction comes first.
         self.lock_waiting(links, cluster, oid);
-        let _ = self.try_lock(
+        self.try_lock(
             links,
             cluster,
             LockRequest { from, ttid, oid, serial, wish: LockWish::Relock },
-        );
+        )
+    }
+
+    /// Refuses a request for the transaction of another client.
+    pub(crate) fn check_owner(&self, links: &Links, from: ConnectionId, ttid: Tid) -> Handled {
+        let owner = self.transactions.all.get(&ttid).map(|transaction| transaction.client);
+        match (owner, links.role(from)) {
+            (Some(owner), Some(Role::Client { node })) if *node != owner => {
+                let text = format!("transaction {ttid} is another client's");
+                Err(Refusal::protocol(text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes the transaction of a client.
@@ -120,11 +140,10 @@ impl Commits {
     ) -> Handled {
         let role = links.role(connection);
         let Some(Role::Client { node }) = role else { return Ok(()) };
-        let client: NodeId = *node;
-        let transaction = self.transactions.register(ttid, client, connection);
-        if transaction.client != client || transaction.vote != Vote::No {
-            let text = format!("transaction {ttid} is another client's, or is voted already");
-            return Err(Refusal::protocol(text));
+        self.check_owner(links, connection, ttid)?;
+        let transaction = self.transactions.register(ttid, *node, connection);
+        if transaction.vote != Vote::No {
+            return Err(Refusal::protocol(format!("transaction {ttid} is voted already")));
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ impl Node {
                 return commits.check_asked(links, cluster, from, &message);
             }
             Message::AskRelockObject(message) => {
-                commits.relock_asked(links, cluster, from, &message);
+                return commits.relock_asked(links, cluster, from, &message);
             }
             Message::AskStoreTransaction(message) => {
                 return commits.store_transaction_asked(links, cluster, from, message);
@@ -41,6 +41,7 @@ impl Node {
                 return commits.vote_asked(links, cluster, from, message.ttid);
             }
             Message::AbortTransaction(message) => {
+                commits.check_owner(links, from.0, message.ttid)?;
                 self.abort(message.ttid);
                 self.transaction_finished(message.ttid, None);
             }
