@@ -7,6 +7,8 @@ use zodium_types::{CalendarTime, Tid};
 
 const MINUTE_BITS: u32 = 32;
 const NANOS_PER_MINUTE: u64 = 60_000_000_000;
+/// The last tid that a transaction begins with. Its final tid is later, and has to fit, too.
+const LAST_TTID: Tid = Tid(Tid::MAX.0 - (1 << 40));
 
 /// Gives tids.
 #[derive(Debug, Default)]
@@ -25,10 +27,14 @@ impl Tids {
         self.last = self.last.max(tid);
     }
 
-    /// The next tid.
-    pub(crate) fn next(&mut self, now: Tid) -> Tid {
-        self.last = now.max(after(self.last));
-        self.last
+    /// The next tid; `None` when there are no more.
+    pub(crate) fn next(&mut self, now: Tid) -> Option<Tid> {
+        let next = now.max(after(self.last));
+        if next > LAST_TTID {
+            return None;
+        }
+        self.last = next;
+        Some(next)
     }
 
     /// The next tid in the partition of another one.
@@ -79,11 +85,21 @@ mod tests {
     fn tids_increase_while_the_clock_stands() {
         let mut tids = Tids::default();
         let now = Tid(0x0409_ae7f_9e5a_1c33);
-        assert_eq!(tids.next(now), now);
-        assert_eq!(tids.next(now), Tid(now.0 + 1));
-        assert_eq!(tids.next(Tid(1)), Tid(now.0 + 2));
+        assert_eq!(tids.next(now), Some(now));
+        assert_eq!(tids.next(now), Some(Tid(now.0 + 1)));
+        assert_eq!(tids.next(Tid(1)), Some(Tid(now.0 + 2)));
         tids.note(Tid(now.0 + 100));
-        assert_eq!(tids.next(now), Tid(now.0 + 101));
+        assert_eq!(tids.next(now), Some(Tid(now.0 + 101)));
+    }
+
+    #[test]
+    fn no_tid_is_beyond_the_range() {
+        let mut tids = Tids { last: Tid(LAST_TTID.0 - 1) };
+        let last = tids.next(Tid(0)).unwrap();
+        assert_eq!((last, tids.next(Tid(0))), (LAST_TTID, None));
+        for _ in 0..1000 {
+            assert!(tids.next_like(Tid(0), last, 1000) <= Tid::MAX);
+        }
     }
 
     #[test]
@@ -92,7 +108,7 @@ mod tests {
         let mut now = Tid(0x0409_ae7f_ffff_ff00);
         for step in 0..2000_u64 {
             let before = tids.last;
-            let ttid = tids.next(now);
+            let ttid = tids.next(now).unwrap();
             assert!(ttid > before);
             let partitions = 1 + (step % 113) as u32;
             let tid = tids.next_like(now, ttid, partitions);

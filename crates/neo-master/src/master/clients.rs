@@ -12,6 +12,7 @@ use crate::transactions::{Delayed, DelayedRequest};
 
 /// Most oids that a client gets at once. NEO's clients ask for 100.
 const NEW_OIDS_MAX: u32 = 1 << 20;
+const NO_MORE_OIDS: &str = "the cluster has no more new oids: an object has one of the last oids";
 const READ_ONLY: &str = "read-only access as requested by the client";
 
 impl Master {
@@ -71,6 +72,7 @@ impl Master {
             )));
         }
         let oids = self.transactions.new_oids(count);
+        let oids = oids.ok_or_else(|| Refusal::answer(ErrorCode::Denied, NO_MORE_OIDS))?;
         self.links.answer(request, AnswerNewOIDs { oids });
         Ok(())
     }

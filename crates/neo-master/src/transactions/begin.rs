@@ -6,13 +6,15 @@ use zodium_neo::messages::{AnswerBeginTransaction, Error as ErrorMessage, Failed
 use zodium_neo::{ErrorCode, NodeId};
 use zodium_types::Tid;
 
-use super::{Audience, Delayed, DelayedRequest, Transaction, Transactions};
+use super::{Audience, BROUGHT_MAX, Delayed, DelayedRequest, Transaction, Transactions};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::peer::Links;
 
 const NOT_ALONE: &str = "There can't be concurrent transactions when a TID is specified for any \
                          of them.";
+const NO_MORE_TIDS: &str = "the cluster has no more TIDs: its last transaction is thousands of \
+                            years in the future";
 
 /// Whether a request was carried out, or has to wait.
 enum Progress {
@@ -97,7 +99,8 @@ impl Transactions {
                 if is_alone && self.all.values().all(|one| one.commit.is_none()) {
                     return Err(Refusal::protocol(NOT_ALONE));
                 }
-                self.tids.next(cluster.clock.tid())
+                let next = self.tids.next(cluster.clock.tid());
+                next.ok_or_else(|| Refusal::answer(ErrorCode::Denied, NO_MORE_TIDS))?
             }
             Some(_) if !self.all.is_empty() => {
                 return Err(Refusal::protocol(NOT_ALONE));
@@ -107,8 +110,8 @@ impl Transactions {
                     "new TID must be greater than the last committed one",
                 ));
             }
-            Some(tid) if tid >= Tid::MAX => {
-                return Err(Refusal::protocol("a TID that leaves no later ones"));
+            Some(tid) if tid.0 > BROUGHT_MAX => {
+                return Err(Refusal::protocol("a TID that leaves too few later ones"));
             }
             Some(tid) => {
                 self.tids.note(tid);

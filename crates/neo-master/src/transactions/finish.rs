@@ -79,6 +79,7 @@ impl Transactions {
             return Err(Refusal::protocol("invalid pack time"));
         }
         let transaction = self.transaction_of(client, ttid)?;
+        self.check_oids(&oids)?;
         let (failed, audience) = (transaction.failed.clone(), transaction.audience);
         let partitions = oids.iter().filter_map(|oid| cluster.table.partition_of_oid(*oid));
         let partitions = sorted(partitions.chain(deleted).collect());

@@ -16,6 +16,7 @@ use zodium_neo::{NodeId, Partition, Request, TableId};
 use zodium_types::{Oid, Tid};
 
 use crate::cluster::Cluster;
+use crate::handling::{Handled, Refusal};
 use crate::table::Cell;
 use crate::tids::Tids;
 
@@ -81,6 +82,11 @@ pub(crate) enum DelayedRequest {
     Vote(FailedVote),
 }
 
+/// The largest tid, and the largest oid, that a client may bring. A quarter of all are left for
+/// those that masters give: new ones are later than all that are there.
+const BROUGHT_MAX: u64 = 3 << 61;
+/// The largest oid: databases keep signed numbers.
+const OID_MAX: u64 = i64::MAX as u64;
 /// Oids that clients may have of an earlier master: a thousand for each of a thousand clients.
 const LENT_OIDS_MAX: u64 = 1 << 20;
 
@@ -165,13 +171,29 @@ impl Transactions {
         ttid.max(tid).map_or(committed, |last| last.max(committed))
     }
 
-    /// New oids. The first ones of this master are far from the last one that was committed.
-    pub(crate) fn new_oids(&mut self, count: u32) -> Vec<Oid> {
-        let lent = if std::mem::take(&mut self.may_be_lent) { LENT_OIDS_MAX } else { 0 };
-        let first = self.last_oid.0.saturating_add(lent + 1);
-        let end = first.saturating_add(count.into());
-        self.last_oid = Oid(end - 1);
-        (first..end).map(Oid).collect()
+    /// New oids; `None` if there are not as many. The first ones of this master are far from the
+    /// last one that was committed.
+    pub(crate) fn new_oids(&mut self, count: u32) -> Option<Vec<Oid>> {
+        let lent = if self.may_be_lent { LENT_OIDS_MAX } else { 0 };
+        let before = self.last_oid.0.saturating_add(lent);
+        let last = before.saturating_add(count.into());
+        if last > OID_MAX {
+            return None;
+        }
+        (self.last_oid, self.may_be_lent) = (Oid(last), false);
+        Some((before + 1..=last).map(Oid).collect())
+    }
+
+    /// Refuses objects that would leave too few oids for new ones. Clients may have oids that this
+    /// master, or an earlier one, has given.
+    fn check_oids(&self, oids: &[Oid]) -> Handled {
+        let given = self.last_oid.0.saturating_add(LENT_OIDS_MAX);
+        match oids.iter().find(|oid| oid.0 > given.max(BROUGHT_MAX)) {
+            Some(oid) => {
+                Err(Refusal::protocol(format!("the object {oid} leaves too few later oids")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The largest oid of the database. Clients may still have later ones of an earlier master: a

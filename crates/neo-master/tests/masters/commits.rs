@@ -1,7 +1,7 @@
 //! Commits: their order, and storages and clients that leave meanwhile.
 
 use zodium_neo::messages::*;
-use zodium_neo::{ErrorCode, Message};
+use zodium_neo::{ErrorCode, Map, Message};
 use zodium_types::{Oid, Tid};
 
 use crate::support::*;
@@ -151,4 +151,42 @@ fn the_first_oids_are_none_that_clients_may_have_of_an_earlier_master() {
     // The storages have answered that the last one of the database is 50.
     assert_eq!((first, second), (Oid(51 + (1 << 20)), Oid(52 + (1 << 20))));
     assert_eq!(take(1), [Oid(53 + (1 << 20))]);
+}
+
+#[test]
+fn a_client_brings_no_tid_that_leaves_few_later_ones() {
+    for (tid, name) in [(3 << 61, "AnswerBeginTransaction"), ((3 << 61) + 1, "Error")] {
+        let (mut bench, _) = Bench::running(1);
+        let client = bench.client();
+        bench.tell(client, 1, AskBeginTransaction { tid: Some(Tid(tid)) });
+        assert_eq!(bench.names(client), [name]);
+    }
+}
+
+#[test]
+fn a_client_commits_no_oid_that_leaves_few_later_ones() {
+    for (oid, is_closed) in [(3 << 61, false), ((3 << 61) + 1, true), (u64::MAX, true)] {
+        let (mut bench, _) = Bench::running(1);
+        let client = bench.client();
+        let ttid = bench.begin(client);
+        let (oids, deleted, checked) = (vec![Oid(oid)], Vec::new(), Vec::new());
+        bench.tell(client, 2, AskFinishTransaction { ttid, oids, deleted, checked, pack: None });
+        assert_eq!(bench.closed.contains(&client), is_closed, "{oid}");
+    }
+}
+
+#[test]
+fn a_master_gives_no_oids_beyond_the_range() {
+    let mut bench = Bench::new(settings(101));
+    let storages = bench.verifying(1);
+    let transactions = Map::default();
+    bench.answer(storages[0], "AskLockedTransactions", AnswerLockedTransactions { transactions });
+    let last = (1 << 63) - 1 - (1 << 20) - 5;
+    bench.serve_after(&storages, Oid(last));
+    let client = bench.client();
+    for (count, name) in [(6, "Error"), (5, "AnswerNewOIDs"), (1, "Error")] {
+        bench.tell(client, 1, AskNewOIDs { count });
+        bench.take(client, name);
+    }
+    assert!(!bench.closed.contains(&client));
 }

@@ -98,11 +98,16 @@ impl Bench {
 
     /// Goes on from the questions for locked transactions to operation.
     pub(crate) fn serve(&mut self, storages: &[ConnectionId]) {
+        self.serve_after(storages, Oid(50));
+    }
+
+    /// As [`Bench::serve`], of a database with this largest oid.
+    pub(crate) fn serve_after(&mut self, storages: &[ConnectionId], last_oid: Oid) {
         for storage in storages {
             self.acknowledge(*storage);
         }
         for storage in storages {
-            let (last_tid, last_oid) = (Some(Tid(1000)), Some(Oid(50)));
+            let (last_tid, last_oid) = (Some(Tid(1000)), Some(last_oid));
             let answer = AnswerLastIDs { last_tid, last_oid, first_tid: Tid(10) };
             self.answer(*storage, "AskLastIDs", answer);
         }

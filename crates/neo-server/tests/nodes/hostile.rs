@@ -85,6 +85,18 @@ fn ids_beyond_the_range_of_databases_are_refused() {
 }
 
 #[test]
+fn a_tid_beyond_the_range_of_databases_is_not_taken_from_a_master() {
+    let mut bench = one_node();
+    let one = bench.client(1);
+    bench.store(one, 100, 5, 0, b"data");
+    bench.tell(one, 2, AskVoteTransaction { ttid: Tid(100) });
+    bench.names();
+    let (ttid, tid) = (Tid(100), Tid(1 << 63));
+    bench.master_tells(AskLockInformation { ttid, tid, pack_approved: false });
+    assert_eq!(bench.closed.first(), Some(&bench.master));
+}
+
+#[test]
 fn metadata_that_a_column_of_mariadb_cannot_hold_are_refused_at_the_vote() {
     let mut bench = one_node();
     let one = bench.client(1);
