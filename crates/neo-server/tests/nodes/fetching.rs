@@ -148,6 +148,41 @@ fn an_order_of_a_backup_that_is_told_early_is_carried_out_when_all_is_there() {
     assert_eq!(bench.names(), ["AskPackOrders"]);
 }
 
+/// The connection on which the node asks for transactions.
+fn asked_source(bench: &mut Bench) -> ConnectionId {
+    let said = bench.take();
+    let asks = |(_, text): &&(ConnectionId, String)| text.starts_with("AskFetchTransactions");
+    said.iter().find(asks).map(|(connection, _)| *connection).unwrap()
+}
+
+#[test]
+fn a_source_that_is_away_for_the_master_is_replaced_though_it_hangs() {
+    for (state, has_dialled) in [
+        (NodeState::Down, false),
+        (NodeState::Down, true),
+        (NodeState::Unknown, false),
+        (NodeState::Unknown, true),
+    ] {
+        let mut bench = Bench::operating(2, &[vec![(1, UpToDate), (2, OutOfDate), (3, UpToDate)]]);
+        let there =
+            if has_dialled { [1, 3].map(|one| (one, bench.storage(one))).to_vec() } else { vec![] };
+        bench.node_answers_unfinished(Tid(50), &[]);
+        let (number, source) = match bench.dialled.pop() {
+            Some((source, at)) => (u32::from(at.port) - 1000, source),
+            None => {
+                let source = asked_source(&mut bench);
+                *there.iter().find(|(_, connection)| *connection == source).unwrap()
+            }
+        };
+        let mut gone = information(NodeType::Storage, number);
+        gone.state = state;
+        bench.master_tells(NotifyNodeInformation { timestamp: 11.0, nodes: vec![gone] });
+        assert_eq!(bench.closed, [source], "{state:?}");
+        let other = bench.dialled.pop().map(|(other, _)| other);
+        assert_ne!(other.unwrap_or_else(|| asked_source(&mut bench)), source, "{state:?}");
+    }
+}
+
 #[test]
 fn a_store_that_other_cells_refuse_is_not_kept_by_one_that_was_out_of_date() {
     let (mut bench, source) = fetching();

@@ -4,7 +4,9 @@ use tracing::{info, warn};
 use zodium_neo::messages::{
     NotifyNodeInformation, NotifyPartitionChanges, NotifyReady, Pong, SendPartitionTable,
 };
-use zodium_neo::{ClusterState, ErrorCode, Message, NodeId, NodeState, NodeType, Partition};
+use zodium_neo::{
+    Address, ClusterState, ErrorCode, Message, NodeId, NodeState, NodeType, Partition,
+};
 use zodium_types::Tid;
 
 use super::Node;
@@ -159,8 +161,9 @@ impl Node {
                 // The client does not come back under this id: its votes are worth nothing.
                 self.abort_for(id);
             }
-            if node.state == NodeState::Unknown {
-                self.close_connections_of(id);
+            if matches!(node.state, NodeState::Down | NodeState::Unknown) {
+                // It may hang, so that its connections do not end by themselves.
+                self.close_connections_of(id, node.address.as_ref());
             }
         }
         self.identify_waiting();
@@ -169,10 +172,11 @@ impl Node {
         Ok(())
     }
 
-    fn close_connections_of(&mut self, id: NodeId) {
+    fn close_connections_of(&mut self, id: NodeId, address: Option<&Address>) {
         let is_its = |role: &Role| match role {
             Role::Client { node } => *node == id,
             Role::Storage { node } => *node == Some(id),
+            Role::Source { address: at, .. } => Some(at) == address,
             _ => false,
         };
         for connection in self.links.with(is_its) {
