@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use zodium_neo::{ConnectionId, Packet};
 use zodium_neo_storage::{DatabaseError, Exit, Node, Output};
-use zodium_net::{Inbox, LinkMetrics};
+use zodium_net::{Inbox, Limits, LinkMetrics};
 
 use crate::known_masters::{KnownMasters, MastersTold};
 use crate::links::{Events, Links};
@@ -51,12 +51,14 @@ impl Driver {
     ) -> Rc<Driver> {
         let Observers { notes, links, masters_told } = observers;
         let masters = KnownMasters::new(masters_told, node.masters().to_vec());
+        // A storage notifies clients of deadlocks only, and paces what it reads for answers.
+        let limits = Limits { push_bytes_max: usize::MAX, ..Limits::default() };
         Rc::new_cyclic(|this: &Weak<Driver>| {
             let events: Weak<dyn Events> = this.clone();
             Driver {
                 this: this.clone(),
                 node: RefCell::new(node),
-                links: Links::new(events, tls, links),
+                links: Links::new(events, tls, links, limits),
                 reader,
                 pace: Pace::default(),
                 writer: RefCell::new(Some(writer)),

@@ -11,12 +11,15 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 use zodium_neo::{Address, ConnectionId, Output, Packet};
-use zodium_net::{Bound, LinkMetrics};
+use zodium_net::{Bound, Limits, LinkMetrics};
 
 use crate::known_masters::{KnownMasters, MastersTold};
 use crate::links::{Events, KEEPALIVE, Links};
 use crate::tls::NodeTls;
 
+/// Most bytes that a peer leaves unread, above which its connection ends: two of the largest
+/// messages. A client that does not read is told of all commits nevertheless.
+const UNREAD_BYTES_MAX: usize = 128 << 20;
 /// Longest time to send the last answers.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 /// Interval between checks whether the last answers are sent.
@@ -93,7 +96,8 @@ pub(crate) async fn serve_light<Settings, N: LightNode>(
         let masters = KnownMasters::new(masters_told, masters);
         let driver = Rc::new_cyclic(|this: &Weak<Driver<N>>| {
             let events: Weak<dyn Events> = this.clone();
-            let links = Links::new(events, tls, Arc::clone(&watch.links));
+            let limits = Limits { push_bytes_max: UNREAD_BYTES_MAX, ..Limits::default() };
+            let links = Links::new(events, tls, Arc::clone(&watch.links), limits);
             let node = RefCell::new(create(settings));
             Driver { this: this.clone(), node, links, watch, masters, ends: Notify::new() }
         });
@@ -190,5 +194,74 @@ impl<N: LightNode> Events for Driver<N> {
     fn lost(&self, connection: ConnectionId) {
         self.node.borrow_mut().closed(connection);
         self.apply();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+    use zodium_neo::{GREETING, LinkTask};
+
+    use super::*;
+
+    /// A node that says much to each peer, and ends with a connection.
+    #[derive(Default)]
+    struct Talker(Vec<Output>);
+
+    impl LightNode for Talker {
+        type Status = ();
+
+        fn start(&mut self) {}
+
+        fn accepted(&mut self, _: String) -> ConnectionId {
+            let connection = ConnectionId::new(1);
+            let packet = Bytes::from(vec![0; 1 << 20]);
+            let send = |_| Output::Link(LinkTask::Send { connection, packet: packet.clone() });
+            // More than the buffers of two sockets beyond the limit.
+            self.0.extend((0..256).map(send));
+            connection
+        }
+
+        fn connected(&mut self, _: ConnectionId) {}
+
+        fn received(&mut self, _: ConnectionId, _: Packet<'_>) {}
+
+        fn closed(&mut self, _: ConnectionId) {
+            self.0.push(Output::Exit);
+        }
+
+        fn woken(&mut self, _: u64) {}
+
+        fn take_outputs(&mut self) -> Vec<Output> {
+            std::mem::take(&mut self.0)
+        }
+
+        fn status(&mut self) {}
+
+        fn masters(&self) -> &[Address] {
+            &[]
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_is_disconnected() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let watch = LightWatch::<()>::default();
+        let serve = ServeLight { settings: (), listener, tls: None, watch, masters_told: None };
+        let deaf = async {
+            let mut peer = TcpStream::connect(address).await.unwrap();
+            peer.write_all(&GREETING).await.unwrap();
+            std::future::pending::<()>().await;
+            drop(peer);
+        };
+        let stop = std::future::pending();
+        let serving = serve_light(serve, Vec::new(), |()| Talker::default(), stop);
+        tokio::select! {
+            ended = timeout(Duration::from_secs(60), serving) => ended.unwrap().unwrap(),
+            () = deaf => {}
+        }
     }
 }

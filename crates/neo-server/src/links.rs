@@ -59,6 +59,7 @@ impl Links {
         events: Weak<dyn Events>,
         tls: Option<NodeTls>,
         metrics: Arc<LinkMetrics>,
+        limits: Limits,
     ) -> Rc<Links> {
         Rc::new_cyclic(|this: &Weak<Links>| {
             let connections: Weak<dyn Connections> = this.clone();
@@ -70,7 +71,7 @@ impl Links {
                 opening: Cell::new(None),
                 tls,
                 failures: RefCell::default(),
-                limits: Limits::default(),
+                limits,
                 host: Host::new(Sessions::new(connections), metrics, None),
             }
         })
@@ -108,13 +109,16 @@ impl Links {
         }
     }
 
-    /// Sends a packet; nothing if the connection has ended.
+    /// Sends a packet; nothing if the connection has ended. It ends if its peer leaves more unread
+    /// than the limit for pushed messages: for that answers count, too.
     fn send(&self, connection: ConnectionId, packet: Bytes) {
         if let Some(link) = self.open.borrow().get(&connection) {
-            match packet.len() {
+            let length = packet.len();
+            match length {
                 PUSHED_BYTES_MIN.. => link.output().push(packet),
                 _ => link.output().buffer().extend_from_slice(&packet),
             }
+            link.note_push(length);
             link.wake();
         }
     }
