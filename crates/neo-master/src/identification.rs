@@ -27,7 +27,8 @@ pub(crate) struct Newcomer<'a> {
 }
 
 impl Newcomer<'_> {
-    /// Refuses a node of another cluster, or with the address of this master.
+    /// Refuses a node of another cluster, or with an address of no node: that of this master, or
+    /// one that is not numeric.
     pub(crate) fn check(&self, cluster: &Cluster, links: &Links) -> Handled {
         if self.request.cluster != cluster.settings.cluster {
             let (peer, cluster) = (links.name_of(self.from.connection), self.request.cluster);
@@ -36,6 +37,11 @@ impl Newcomer<'_> {
         }
         if self.request.address.as_ref() == Some(&cluster.settings.address) {
             return Err(Refusal::protocol("address conflict"));
+        }
+        let address = self.request.address.as_ref();
+        if address.is_some_and(|address| address.to_socket_address().is_none()) {
+            // No node could dial it, and all nodes are told of it. It may have any length.
+            return Err(Refusal::protocol("an address that is not numeric"));
         }
         Ok(())
     }

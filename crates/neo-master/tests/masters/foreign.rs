@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use zodium_neo::{ConnectionId, NodeType};
+use zodium_neo::{Address, ConnectionId, NodeType};
 use zodium_types::Tid;
 
 use crate::backups::following;
@@ -83,6 +83,17 @@ proptest! {
                 _ => bench.hand_in(node, &messages[message.index(messages.len())]),
             }
             bench.master.status();
+        }
+    }
+}
+
+#[test]
+fn a_node_whose_address_no_other_could_dial_is_refused() {
+    for kind in [NodeType::Master, NodeType::Storage, NodeType::Admin] {
+        for (host, is_refused) in [("x".repeat(1 << 20), true), ("::1".to_owned(), false)] {
+            let mut bench = Bench::new(settings(101));
+            let node = bench.node(kind, None, Some(Address { host, port: 1 }));
+            assert_eq!(bench.closed.contains(&node), is_refused, "{kind:?}");
         }
     }
 }
