@@ -229,3 +229,25 @@ def test_the_watchdog_is_fed_while_workers_answer(tmp_path, launch, manager):
     launch(tmp_path / "Data.fs", "-a", f"127.0.0.1:{free_port()}", env=env)
     for _ in range(4):
         manager.until("WATCHDOG=1")
+
+
+def test_a_script_that_keeps_a_worker_from_answering_does_not_end_the_server(
+    tmp_path, launch, manager
+):
+    port = free_port()
+    env = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "500000"}
+    options = ("-a", f"127.0.0.1:{free_port()}", "--resp", f"127.0.0.1:{port}", "--workers", "1")
+    launch(tmp_path / "Data.fs", *options, env=env)
+    manager.until("READY=1")
+    script = "local start = os.clock() while os.clock() - start < 3 do end return 'done'"
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(SECONDS)
+        client.sendall(f'EVAL "{script}" 0\r\n'.encode())
+        client.setblocking(False)
+        # Two of them may have been on their way before.
+        for _ in range(8):
+            manager.until("WATCHDOG=1")
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+        client.settimeout(SECONDS)
+        assert b"done" in client.recv(100)

@@ -76,6 +76,12 @@ impl Server {
         self.clients.count()
     }
 
+    /// Whether a script keeps its worker, and others that need its locks, for as long as it may.
+    #[must_use]
+    pub fn is_in_script(&self) -> bool {
+        self.scripts.running.is_in_time()
+    }
+
     /// Gives a server the storages that it is beside. They are set once, before there are clients.
     pub fn attach(&self, storages: Arc<dyn Storages>) {
         self.beside.attach(storages);

@@ -139,11 +139,7 @@ async fn serve(
         greet(&lines.collect::<String>());
     }
     let accepting = Accepting::start(listeners, &workers);
-    let answering = Arc::clone(&workers);
-    let watchdog = supervisor::Watchdog::start(move || {
-        let workers = Arc::clone(&answering);
-        async move { workers.answer().await }
-    });
+    let watchdog = supervisor::Watchdog::of_workers(&workers, Some(&kept_server));
     supervisor::ready(0);
     let ending = loop {
         match signals.next().await {

@@ -2,11 +2,15 @@
 //!
 //! Without `NOTIFY_SOCKET` all this does nothing.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 use tracing::{debug, error};
+use zodium_net::Workers;
+use zodium_resp_server::Server;
 
 /// Notifies that the server listens on all addresses and serves all storages.
 pub(crate) fn ready(storages: usize) {
@@ -64,8 +68,29 @@ impl Watchdog {
     where
         F: Future<Output = bool> + Send + 'static,
     {
+        Watchdog::start_with(answer, || false)
+    }
+
+    /// As [`Watchdog::start`], for workers. A script may keep them from answering for longer than
+    /// the watchdog's limit: while it runs for no longer than it may, they count as answering.
+    pub(crate) fn of_workers(workers: &Arc<Workers>, resp: Option<&Arc<Server>>) -> Watchdog {
+        let (workers, resp) = (Arc::clone(workers), resp.cloned());
+        let answer = move || {
+            let workers = Arc::clone(&workers);
+            async move { workers.answer().await }
+        };
+        Watchdog::start_with(answer, move || resp.as_ref().is_some_and(|resp| resp.is_in_script()))
+    }
+
+    fn start_with<F>(
+        answer: impl Fn() -> F + Send + 'static,
+        may_wait: impl Fn() -> bool + Send + 'static,
+    ) -> Watchdog
+    where
+        F: Future<Output = bool> + Send + 'static,
+    {
         // Twice as often as necessary, as systemd recommends.
-        let watch = |limit: Duration| tokio::spawn(watch(answer, limit / 2));
+        let watch = |limit: Duration| tokio::spawn(watch(answer, may_wait, limit / 2));
         Watchdog { task: sd_notify::watchdog_enabled().map(watch) }
     }
 
@@ -79,12 +104,27 @@ impl Watchdog {
     }
 }
 
-async fn watch<F: Future<Output = bool>>(answer: impl Fn() -> F, interval: Duration) {
+async fn watch<F: Future<Output = bool>>(
+    answer: impl Fn() -> F,
+    may_wait: impl Fn() -> bool,
+    interval: Duration,
+) {
     let mut times = tokio::time::interval(interval);
     loop {
         times.tick().await;
-        // While this waits there are no notifications, so the watchdog's limit passes.
-        if !answer().await {
+        let mut answered = pin!(answer());
+        // While this waits there are no other notifications, so the watchdog's limit passes.
+        let is_whole = loop {
+            tokio::select! {
+                is_whole = &mut answered => break is_whole,
+                _ = times.tick() => {
+                    if may_wait() {
+                        notify(&[NotifyState::Watchdog]);
+                    }
+                }
+            }
+        };
+        if !is_whole {
             error!("a thread that serves clients has ended");
             return;
         }

@@ -97,6 +97,15 @@ impl Running {
         self.began_at.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether a script runs, and has run for no longer than it may.
+    pub(crate) fn is_in_time(&self) -> bool {
+        self.is_in_time_at(self.now())
+    }
+
+    fn is_in_time_at(&self, now: u64) -> bool {
+        self.age(now).is_some_and(|age| age <= SECONDS_MAX * 1000)
+    }
+
     /// For how many milliseconds a script has run; `None` if none does.
     fn age(&self, now: u64) -> Option<u64> {
         let began_at = self.began_at.load(Ordering::Relaxed).checked_sub(1)?;
@@ -159,14 +168,16 @@ mod tests {
         let running = Running::default();
         assert!(running.kill().unwrap_err().0.starts_with("NOTBUSY"));
         running.begin_at(0);
-        assert_eq!(running.must_end_at(SECONDS_MAX * 1000), None);
-        assert_eq!(running.must_end_at(SECONDS_MAX * 1000 + 1), Some(End::TooLong));
+        let late = SECONDS_MAX * 1000 + 1;
+        assert_eq!((running.must_end_at(late - 1), running.is_in_time_at(late - 1)), (None, true));
+        assert_eq!(running.must_end_at(late), Some(End::TooLong));
+        assert!(!running.is_in_time_at(late));
         running.note_write();
         assert!(running.kill().unwrap_err().0.starts_with("UNKILLABLE"));
         running.begin_at(5);
         running.kill().unwrap();
         assert_eq!(running.must_end_at(5), Some(End::Killed));
         running.end();
-        assert!(running.kill().is_err());
+        assert!(running.kill().is_err() && !running.is_in_time());
     }
 }

@@ -128,7 +128,8 @@ async fn serve_storages(
     let Network { bound, resp, tls } = network;
     let mut listeners = listening::listen(bound, tls.as_ref())?;
     let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let resp_server = resp.as_ref().map(|resp| &resp.server);
+    let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
+    let resp_server = resp_server.as_ref();
     if let Some(server) = resp_server {
         resp_storages::attach(server, storages);
         resp::keep(server, &configuration.server)?;
@@ -141,11 +142,7 @@ async fn serve_storages(
     }
     blobs::look_for_missing(storages);
     let accepting = Accepting::start(listeners, &workers);
-    let watched_workers = Arc::clone(&workers);
-    let watchdog = Watchdog::start(move || {
-        let workers = Arc::clone(&watched_workers);
-        async move { workers.answer().await }
-    });
+    let watchdog = Watchdog::of_workers(&workers, resp_server);
     let packing = Packing::start(configuration, storages);
     let ready = || supervisor::ready(configuration.storages.len());
     ready();
