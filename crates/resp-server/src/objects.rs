@@ -30,9 +30,10 @@ const DECODED_BYTES_MAX: usize = 16 << 10;
 const GROWTH_MAX: usize = 64;
 const JSON_BYTES_LEAST: usize = 1 << 20;
 
-const READ_ONLY: Fail = Fail::fixed(
+/// The error of other uses.
+pub(crate) const READ_ONLY: Fail = Fail::fixed(
     "ERR keys that begin with 'zodb:' are objects of storages: only GET and HGETALL take them, \
-     outside of a transaction",
+     outside of transactions and scripts",
 );
 const NO_OBJECT: Fail =
     Fail::fixed("ERR an object is named zodb:STORAGE:OID or zodb:STORAGE:OID@TID");

@@ -24,6 +24,7 @@ use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::memory::{Room, make_room};
 use crate::monitoring::{Sender, show};
+use crate::objects;
 use crate::reply::{Limited, Reply};
 use crate::server::Server;
 
@@ -297,6 +298,9 @@ impl Commands<'_, '_> {
         let (Run::Data(run), false) = (command.run, command.has(flags::NO_SCRIPT)) else {
             return Err(Fail::fixed("ERR This Redis command is not allowed from script"));
         };
+        if objects::is_object(self.server, command, arguments) {
+            return Err(objects::READ_ONLY);
+        }
         let writes = command.has(flags::WRITE);
         // A message is no change of a key, and yet one that all see.
         if (writes || command.name == "publish") && !self.may_write {

@@ -14,7 +14,7 @@ use crate::{Commit, KeeperOptions, Loaded, Options, Server, Storages};
 const OBJECT: Oid = Oid(7);
 
 /// A storage whose objects were all written by its only transaction.
-struct OneCommit;
+pub(super) struct OneCommit;
 
 impl Storages for OneCommit {
     fn find(&self, name: &str) -> Option<usize> {

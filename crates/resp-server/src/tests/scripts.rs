@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::log::OneCommit;
 use super::{Peer, served, with};
 use crate::{Options, Server};
 
@@ -206,5 +207,24 @@ fn an_answer_without_room_in_lua_is_an_error_of_the_script() {
              local t = {} for i = 1, 200 do t[i] = 'k' end \
              return redis.call('MGET', unpack(t))";
         expect_failures(&mut peer, &[(script, "too large for a script")]).await;
+    });
+}
+
+#[test]
+fn a_script_reaches_no_object_of_a_storage() {
+    let server = Arc::new(Server::new(Options::default()));
+    server.attach(Arc::new(OneCommit));
+    with(server, |running| async move {
+        let mut peer = running.connect();
+        let error = "only GET and HGETALL take them";
+        expect_failures(
+            &mut peer,
+            &[
+                ("return redis.call('set', 'zodb:main:1', '1')", error),
+                ("return redis.call('get', 'zodb:main:1')", error),
+            ],
+        )
+        .await;
+        expect(&mut peer, &[("return redis.call('set', 'zodb', '1')", "+OK")]).await;
     });
 }
