@@ -199,7 +199,8 @@ impl Problems {
         let addresses = &configuration.server.addresses;
         self.add_if(addresses.is_empty(), "no `address` is given", "say where to listen");
         let monitor = configuration.monitor.as_ref().map(|monitor| &monitor.address);
-        let addresses: Vec<_> = addresses.iter().chain(monitor).collect();
+        let resp = &configuration.server.resp_addresses;
+        let addresses: Vec<_> = addresses.iter().chain(resp).chain(monitor).collect();
         for (position, address) in addresses.iter().enumerate() {
             if let Some(first) = addresses[..position].iter().find(|first| meet(first, address)) {
                 let message = format!("the server cannot listen on both {first} and {address}");
@@ -582,6 +583,15 @@ mod tests {
         }
         assert_problem("cannot listen on both", |_, c| {
             c.monitor = Some(MonitorOptions { address: c.server.addresses[0].clone() });
+        });
+        assert_problem("cannot listen on both", |_, c| {
+            c.server.resp_addresses = vec![c.server.addresses[0].clone()];
+        });
+        assert_problem("cannot listen on both", |_, c| {
+            c.server.resp_addresses = vec!["127.0.0.1:6379".parse().unwrap(); 2];
+        });
+        assert_problem("for the socket", |_, c| {
+            c.server.resp_addresses = vec![Address::Unix("/no/such".into())];
         });
         assert_problem("no `address`", |_, c| c.server.addresses.clear());
     }
