@@ -208,7 +208,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Reserves space for the bytes from `start` up to `end`; the length of the file stays.
     ///
     /// `ErrorKind::StorageFull` when there is no room. Succeeds without effect on a file system
-    /// that cannot reserve.
+    /// that cannot reserve, and when there are no such bytes.
     fn reserve(&self, start: u64, end: u64) -> io::Result<()>;
 
     /// Asks the system to drop its cached pages from `start` on, so that later reads come from the

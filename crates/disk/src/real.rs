@@ -240,7 +240,11 @@ impl DiskFile for RealFile {
     }
 
     fn reserve(&self, start: u64, end: u64) -> io::Result<()> {
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, end.saturating_sub(start)) {
+        // Linux refuses to reserve nothing.
+        let Some(length) = end.checked_sub(start).filter(|length| *length > 0) else {
+            return Ok(());
+        };
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, length) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -465,6 +469,15 @@ mod tests {
         file.write_all_at(b"abc", 0).unwrap();
         file.reserve(3, 1 << 20).unwrap();
         assert_eq!(file.length().unwrap(), 3);
+    }
+
+    #[test]
+    fn reserving_no_bytes_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&folder.path().join("f"), OpenMode::CreateNew).unwrap();
+        file.reserve(0, 0).unwrap();
+        file.reserve(8, 8).unwrap();
+        file.reserve(8, 3).unwrap();
     }
 
     #[test]
