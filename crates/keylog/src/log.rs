@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
-use zodium_disk::{Disk, DiskFile, FileLock, LockError, OpenMode, with_suffix};
+use zodium_disk::{Disk, DiskFile, FileLock, LockError, OpenMode, keep_end, with_suffix};
 
 use crate::reader::LogReader;
 use crate::replacement::Replacement;
@@ -24,7 +24,8 @@ pub enum Reached {
     Synced,
 }
 
-/// A log that is open for appending. Dropping it writes and syncs what was appended.
+/// A log that is open for appending. Dropping it writes and syncs what was appended,
+/// and notes that.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -35,7 +36,8 @@ pub struct Log {
 impl Log {
     /// Opens a log, or creates it, and hands all its records to `read`, in order.
     ///
-    /// The end of a write that a crash has cut off is removed.
+    /// The end of a write that a crash has cut off is removed, and kept beside the log if there is
+    /// space.
     ///
     /// # Errors
     /// The file cannot be read, another process has it, or it is damaged.
@@ -56,7 +58,7 @@ impl Log {
         while let Some(chunk) = reader.next_chunk()? {
             read(chunk)?;
         }
-        let length = cut(&*file, &reader, &path).map_err(failed("repair"))?;
+        let length = cut(&**disk, &*file, &reader, &path).map_err(failed("repair"))?;
         disk.sync_folder_of(&path).map_err(failed("sync the folder of"))?;
         Ok(Log::start(Arc::clone(disk), path, file, length, sync, lock)?)
     }
@@ -238,7 +240,7 @@ fn lock(disk: &Arc<dyn Disk>, path: &Path) -> Result<FileLock, OpenError> {
 }
 
 /// Removes what is behind the sound records; the length then.
-fn cut(file: &dyn DiskFile, reader: &LogReader, path: &Path) -> io::Result<u64> {
+fn cut(disk: &dyn Disk, file: &dyn DiskFile, reader: &LogReader, path: &Path) -> io::Result<u64> {
     let (length, whole) = (reader.length(), reader.position());
     if whole == 0 {
         file.set_length(0)?;
@@ -247,10 +249,16 @@ fn cut(file: &dyn DiskFile, reader: &LogReader, path: &Path) -> io::Result<u64> 
         return Ok(record::HEADER_BYTES as u64);
     }
     if whole < length {
+        let kept = match keep_end(disk, path, file, whole, length) {
+            Ok(kept) => format!("they are in {}", kept.display()),
+            // A write that filled the disk is often the reason for such an end.
+            Err(error) if error.is_full() => "there was no space to keep them".to_owned(),
+            Err(error) => return Err(error.source),
+        };
         let (path, bytes) = (path.display(), length - whole);
         tracing::warn!(
             "the last write to {path} was cut off by a crash: removed {bytes} bytes behind byte \
-             {whole}, which were never acknowledged under 'always'"
+             {whole}, which were never acknowledged under 'always'; {kept}"
         );
         file.set_length(whole)?;
         file.sync()?;

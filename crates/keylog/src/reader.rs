@@ -8,7 +8,7 @@ use std::sync::Arc;
 use zodium_disk::{Disk, DiskFile, OpenMode};
 
 use crate::OpenError;
-use crate::record::{FRAME_BYTES, Found, Frame, HEADER_BYTES, MAGIC, VERSION, find};
+use crate::record::{FRAME_BYTES, Found, Frame, HEADER_BYTES, MAGIC, SYNCED_BYTES, VERSION, find};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 20;
@@ -156,7 +156,7 @@ impl LogReader {
                 break;
             }
             // A frame may begin at the end of these bytes.
-            position += (READ_BYTES - FRAME_BYTES - size_of::<u64>()) as u64;
+            position += (READ_BYTES - SYNCED_BYTES) as u64;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl LogReader {
 /// The frame at the beginning of some bytes, if it is the first of a group.
 fn synced_frame(bytes: &[u8]) -> Found {
     match bytes {
-        [0xd1, b'S', ..] => find(&bytes[..bytes.len().min(FRAME_BYTES + size_of::<u64>())]),
+        [0xd1, b'S', ..] => find(&bytes[..bytes.len().min(SYNCED_BYTES)]),
         _ => Found::Damaged,
     }
 }
@@ -180,7 +180,7 @@ fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, usize, Option<Found>) {
                 places.push(start..start + count);
                 at = start + count;
             }
-            Found::Frame(Frame::Synced(_)) => at += FRAME_BYTES + size_of::<u64>(),
+            Found::Frame(Frame::Synced(_)) => at += SYNCED_BYTES,
             other => return (places, at, Some(other)),
         }
     }

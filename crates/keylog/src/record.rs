@@ -3,7 +3,11 @@
 //! A frame is two bytes of a marker, the length of the body, a CRC-32C over length and body, and
 //! the body. Each group that is written together begins with a frame of another marker. It says
 //! how much of the file was synced by then. Damaged bytes below such a position were no write that
-//! a crash has cut off.
+//! a crash has cut off. A log that was closed ends with such a frame.
+
+use std::io;
+
+use zodium_disk::DiskFile;
 
 /// The first bytes of a log.
 pub(crate) const MAGIC: &[u8; 12] = b"ZodiumKeys\r\n";
@@ -13,6 +17,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Bytes of a frame before its body.
 pub(crate) const FRAME_BYTES: usize = 10;
+/// Bytes of a frame that says how much of the file was synced.
+pub(crate) const SYNCED_BYTES: usize = FRAME_BYTES + size_of::<u64>();
 /// Longest body.
 pub const RECORD_BYTES_MAX: usize = u32::MAX as usize;
 
@@ -55,6 +61,14 @@ pub(crate) fn write_record(out: &mut Vec<u8>, body: &[u8]) {
 /// Appends the frame that says how much of the file was synced.
 pub(crate) fn write_synced(out: &mut Vec<u8>, position: u64) {
     write(out, SYNCED, &position.to_be_bytes());
+}
+
+/// Whether a file of this length ends with a frame that says that all before it was synced.
+pub(crate) fn is_sealed(file: &dyn DiskFile, length: u64) -> io::Result<bool> {
+    let mut bytes = [0; SYNCED_BYTES];
+    let Some(start) = length.checked_sub(SYNCED_BYTES as u64) else { return Ok(false) };
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(find(&bytes) == Found::Frame(Frame::Synced(start)))
 }
 
 fn write(out: &mut Vec<u8>, marker: [u8; 2], body: &[u8]) {

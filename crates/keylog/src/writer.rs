@@ -77,6 +77,10 @@ impl Writer {
             let is_done = self.step(taken, is_stopped);
             if is_stopped {
                 // What was not written now never will be.
+                if is_done && let Err(error) = self.seal() {
+                    let path = self.shared.path.display();
+                    tracing::warn!(%error, "cannot note in {path} that all of it is synced");
+                }
                 return;
             }
             if !is_done {
@@ -201,6 +205,20 @@ impl Writer {
         }
         shared.written.store(self.end, Ordering::Release);
         Ok(())
+    }
+
+    /// Notes at the end that all of the file is synced: damage is no write then that a crash has
+    /// cut off. The note itself needs no sync, as it says nothing that is not so without it.
+    fn seal(&mut self) -> io::Result<()> {
+        if record::is_sealed(&*self.file, self.base)? {
+            return Ok(());
+        }
+        if self.device_length < self.base {
+            self.file.sync()?;
+        }
+        let mut note = Vec::new();
+        record::write_synced(&mut note, self.base);
+        self.file.write_all_at(&note, self.base)
     }
 
     /// Puts a replacement in the place of the log. The next flush makes that durable.

@@ -227,9 +227,63 @@ fn damage_below_what_was_synced_is_refused_at_every_byte() {
     for place in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[place] ^= 0x40;
-        // The group behind the damaged one says that this one was synced.
-        let is_known = place < ends[ends.len() - 2];
+        // The end of the log says that all before it was synced.
+        let is_known = place < ends[ends.len() - 1];
         assert_eq!(reopened(changed).is_err(), is_known, "byte {place}");
+    }
+}
+
+#[test]
+fn damage_to_a_closed_log_is_refused_however_it_was_synced() {
+    for sync in [Sync::No, Sync::EverySecond, Sync::Always] {
+        let disk = MemoryDisk::new();
+        let (log, _) = open(&memory(&disk), sync).unwrap();
+        bodies(30).iter().for_each(|body| _ = log.append(body));
+        log.close();
+        let mut bytes = disk.bytes(path()).unwrap();
+        // Nothing is noted again.
+        drop(open(&memory(&disk), sync).unwrap());
+        assert_eq!(disk.bytes(path()).unwrap(), bytes);
+        bytes[60] ^= 1;
+        assert!(matches!(reopened(bytes), Err(OpenError::Damaged { .. })), "{sync:?}");
+    }
+}
+
+#[test]
+fn what_a_killed_process_has_written_is_noted_as_synced_once_it_is() {
+    let disk = MemoryDisk::new();
+    let (log, _) = open(&memory(&disk), Sync::No).unwrap();
+    let position = log.append(b"one");
+    wait_until(|| log.has_reached(position, Reached::Written));
+    let after = MemoryDisk::new();
+    after.put(path(), disk.bytes(path()).unwrap());
+    drop(open(&memory(&after), Sync::No).unwrap());
+    let (_, found) = open(&memory(&after.after_power_cut()), Sync::No).unwrap();
+    assert_eq!(found, [b"one"]);
+    let mut bytes = after.bytes(path()).unwrap();
+    bytes[20] ^= 1;
+    assert!(matches!(reopened(bytes), Err(OpenError::Damaged { .. })));
+}
+
+#[test]
+fn a_torn_end_is_kept_beside_the_log_if_there_is_space() {
+    let (bytes, ends) = groups();
+    let torn = &bytes[..ends[5] - 1];
+    for has_space in [true, false] {
+        let memory_disk = MemoryDisk::new();
+        memory_disk.put(path(), torn.to_vec());
+        let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
+        if !has_space {
+            disk.fail(Operation::Write, 1, ErrorKind::StorageFull);
+        }
+        let (log, found) = open(&(Arc::clone(&disk) as Arc<dyn Disk>), Sync::Always).unwrap();
+        assert_eq!(found.len(), 5);
+        drop(log);
+        let kept = memory_disk.bytes(Path::new("keys.log.tr0"));
+        assert_eq!(kept.is_some(), has_space);
+        // The frame of the last record, without its last byte.
+        assert!(kept.is_none_or(|kept| kept.len() > 40 && torn.ends_with(&kept)));
+        assert_eq!(memory_disk.bytes(Path::new("keys.log.tr_tmp")), None);
     }
 }
 
