@@ -4,6 +4,7 @@ mod maria;
 mod sqlite;
 
 use crate::SqlError;
+use crate::cluster::setting;
 use crate::driver::{self, Connection};
 use crate::place::Place;
 
@@ -21,9 +22,24 @@ pub(crate) enum Content {
 
 /// Finds out what a database holds.
 pub(crate) fn content(connection: &Connection, place: &Place) -> Result<Content, SqlError> {
-    match connection {
-        Connection::Sqlite(connection) => sqlite::content(connection, place),
-        Connection::Maria(_) => maria::content(connection, place),
+    let read = place.cannot("read the schema");
+    let [tables, columns] = connection.choose(sqlite::COUNTS, maria::COUNTS);
+    let count = |sql| connection.query_row(sql, [], |row| row.get::<i64>(0)).map_err(&read);
+    if count(tables)? == 0 {
+        return Ok(Content::Nothing);
+    }
+    let foreign = || SqlError::ForeignDatabase { path: place.path().to_owned() };
+    // Other applications may have a table of that name.
+    if count(columns)? < 2 {
+        return Err(foreign());
+    }
+    let version = setting(connection, "version").map_err(&read)?;
+    match version.map_or(Ok(0), |version| version.parse()) {
+        Ok(version) if version > VERSION => {
+            Err(SqlError::TooNew { path: place.path().to_owned(), version, known: VERSION })
+        }
+        Ok(version) => Ok(Content::Neo(version)),
+        Err(_) => Err(foreign()),
     }
 }
 

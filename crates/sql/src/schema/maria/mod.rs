@@ -5,35 +5,17 @@ mod tables;
 
 use super::{Content, VERSION};
 use crate::SqlError;
-use crate::cluster::{set_setting, setting};
+use crate::cluster::set_setting;
 use crate::driver::{self, Connection, MariaEngine, params};
 use crate::place::Place;
 
-/// Finds out what a database holds.
-pub(super) fn content(connection: &Connection, place: &Place) -> Result<Content, SqlError> {
-    let read = place.cannot("read the schema");
-    let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()";
-    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(&read)?;
-    if tables == 0 {
-        return Ok(Content::Nothing);
-    }
-    let foreign = || SqlError::ForeignDatabase { path: place.path().to_owned() };
-    let columns = "SELECT COUNT(*) FROM information_schema.columns \
-         WHERE table_schema = DATABASE() AND table_name = 'config' \
-         AND column_name IN ('name', 'value')";
-    let columns: i64 = connection.query_row(columns, [], |row| row.get(0)).map_err(&read)?;
-    if columns < 2 {
-        return Err(foreign());
-    }
-    let version = setting(connection, "version").map_err(&read)?;
-    match version.map_or(Ok(0), |version| version.parse()) {
-        Ok(version) if version > VERSION => {
-            Err(SqlError::TooNew { path: place.path().to_owned(), version, known: VERSION })
-        }
-        Ok(version) => Ok(Content::Neo(version)),
-        Err(_) => Err(foreign()),
-    }
-}
+/// Count the tables, and the columns of NEO's table of settings.
+pub(super) const COUNTS: [&str; 2] = [
+    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()",
+    "SELECT COUNT(*) FROM information_schema.columns \
+     WHERE table_schema = DATABASE() AND table_name = 'config' \
+     AND column_name IN ('name', 'value')",
+];
 
 /// Makes the tables of the current version. Each of them is a transaction of its own: where it was
 /// interrupted, it goes on at the next start. So a new database has its version before the tables

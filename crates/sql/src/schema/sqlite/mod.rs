@@ -9,33 +9,11 @@ use super::{Content, VERSION};
 use crate::SqlError;
 use crate::place::Place;
 
-/// Finds out what a file holds.
-pub(super) fn content(connection: &Connection, place: &Place) -> Result<Content, SqlError> {
-    let read = place.cannot("read the schema");
-    let tables = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'";
-    let tables: u32 = connection.query_row(tables, [], |row| row.get(0)).map_err(&read)?;
-    if tables == 0 {
-        return Ok(Content::Nothing);
-    }
-    let foreign = || SqlError::ForeignDatabase { path: place.path().to_owned() };
-    // Other applications may have a table of that name.
-    let columns =
-        "SELECT COUNT(*) FROM pragma_table_info('config') WHERE name IN ('name', 'value')";
-    let columns: u32 = connection.query_row(columns, [], |row| row.get(0)).map_err(&read)?;
-    if columns < 2 {
-        return Err(foreign());
-    }
-    let version = "SELECT value FROM config WHERE name = 'version'";
-    let version: Option<String> =
-        connection.query_row(version, [], |row| row.get(0)).optional().map_err(&read)?;
-    match version.map_or(Ok(0), |version| version.parse()) {
-        Ok(version) if version > VERSION => {
-            Err(SqlError::TooNew { path: place.path().to_owned(), version, known: VERSION })
-        }
-        Ok(version) => Ok(Content::Neo(version)),
-        Err(_) => Err(foreign()),
-    }
-}
+/// Count the tables, and the columns of NEO's table of settings.
+pub(super) const COUNTS: [&str; 2] = [
+    "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'",
+    "SELECT COUNT(*) FROM pragma_table_info('config') WHERE name IN ('name', 'value')",
+];
 
 /// Makes the tables of the current version out of what a file holds, all or nothing. With
 /// `is_unique`, new tables keep equal data once.
