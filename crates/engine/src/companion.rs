@@ -24,6 +24,13 @@ pub trait Companion: Send + Sync {
     /// Commits are durable and visible to loads, in the order of tids, and no mailbox has them.
     /// These wait until it returns.
     fn committed(&self, commits: &Commits);
+
+    /// Returns when all that has taken effect with commits so far outlasts a crash. Asked before a
+    /// pack, which may drop the transactions that tell of it. Blocking.
+    ///
+    /// # Errors
+    /// Why it would be lost, so that nothing may be packed.
+    fn make_durable(&self) -> Result<(), String>;
 }
 
 /// Something that takes effect with a transaction. Given up when it is dropped before
@@ -90,6 +97,15 @@ mod tests {
         fn committed(&self, _: &Commits) {
             self.0.lock().push("companion");
         }
+
+        fn make_durable(&self) -> Result<(), String> {
+            let mut notes = self.0.lock();
+            if notes.contains(&"broken") {
+                return Err("broken".to_owned());
+            }
+            notes.push("durable");
+            Ok(())
+        }
     }
 
     impl Mailbox for Notes {
@@ -141,6 +157,23 @@ mod tests {
         database.finish(number, voted).unwrap();
         writer.step(Instant::now);
         assert_eq!(notes.take(), ["companion", "mailbox"]);
+        database.close().unwrap();
+    }
+
+    #[test]
+    fn nothing_is_packed_before_a_companion_is_durable() {
+        let notes = Notes::default();
+        let (database, mut writer) = start(&notes);
+        let (number, Ok(Check::Voted(voted))) = vote(&database, 1, b"yes") else { panic!() };
+        database.finish(number, voted).unwrap();
+        writer.step(Instant::now);
+        notes.take();
+        // There is no root, so a pack goes no further than to ask.
+        assert!(database.pack(database.last_tid()).is_err());
+        assert_eq!(notes.take(), ["durable"]);
+        notes.0.lock().push("broken");
+        let refused = database.pack(database.last_tid()).unwrap_err().to_string();
+        assert!(refused.contains("nothing is packed: broken"), "{refused}");
         database.close().unwrap();
     }
 

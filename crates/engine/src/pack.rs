@@ -43,7 +43,13 @@ impl Database {
             packed: &|_| self.subscribers.post_to_all(&Notice::Packed),
             cancelled: self.packs.cancelled(),
         };
-        self.pack_side()?.pack(pack_tid, &options)
+        let side = self.pack_side()?;
+        if let Some(companion) = self.subscribers.companion() {
+            companion.make_durable().map_err(|why| {
+                StorageError::Io(format!("{}: nothing is packed: {why}", self.store.name()).into())
+            })?;
+        }
+        side.pack(pack_tid, &options)
     }
 
     fn pack_side(&self) -> Result<&dyn Pack, StorageError> {

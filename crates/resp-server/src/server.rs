@@ -103,6 +103,14 @@ impl Server {
         }
     }
 
+    /// Waits until what has taken effect with commits so far is in the log of keys, if there is one.
+    ///
+    /// # Errors
+    /// Why the log cannot be written.
+    pub fn wait_for_log(&self) -> Result<(), String> {
+        self.log.wait_for_all()
+    }
+
     /// Gives a voted transaction the commands that are parked under a token, which take effect with
     /// it. True if they are its own; false if another storage's part of the transaction has them.
     ///

@@ -126,6 +126,26 @@ impl KeyLog {
         keeper.log.append(&record)
     }
 
+    /// Waits until everything so far is as safe as the log makes it.
+    ///
+    /// # Errors
+    /// Why the log cannot be written.
+    pub(crate) fn wait_for_all(&self) -> Result<(), String> {
+        let Some(keeper) = self.keeper() else { return Ok(()) };
+        let end = keeper.log.end();
+        let wanted = match keeper.log.sync() {
+            Sync::Always | Sync::EverySecond => Reached::Synced,
+            Sync::No => Reached::Written,
+        };
+        while !keeper.log.has_reached(end, wanted) {
+            if let Some(reason) = keeper.log.failure() {
+                return Err(format!("the log of keys cannot be written: {reason}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Waits while much is ahead of the log.
     pub(super) fn let_follow(&self) {
         let Some(keeper) = self.keeper() else { return };

@@ -149,4 +149,8 @@ impl Companion for Teller {
             .collect();
         self.server.committed(self.storage, &commits);
     }
+
+    fn make_durable(&self) -> Result<(), String> {
+        self.server.wait_for_log()
+    }
 }
