@@ -100,8 +100,9 @@ class NativeStorage(Commits, ConflictResolvingStorage):
 
         `error` is the OutcomeUnknown of its tpc_finish, or an exception that was raised from
         one, such as KeyboardInterrupt. It is raised again if the outcome cannot be found out:
-        the transaction stored no objects, or the server changed all their data. A server that
-        was still committing when the connection was lost may take a moment.
+        the transaction stored no objects, the server changed all their data, or a pack or a
+        deletion has removed the evidence. A server that was still committing when the connection
+        was lost may take a moment.
         """
         while error is not None and not isinstance(error, OutcomeUnknown):
             error = error.__cause__

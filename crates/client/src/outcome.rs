@@ -30,8 +30,8 @@ pub enum Outcome {
     /// It was not committed when the server was asked. A server that was still working on it when
     /// the connection was lost may commit a moment later.
     NotCommitted,
-    /// There is nothing to tell its writes from those of others: it stored no objects, or the
-    /// server changed their data.
+    /// There is nothing to tell its writes from those of others: it stored no objects, the server
+    /// changed their data, or a pack or a deletion has removed what was there since.
     Unknown,
 }
 
@@ -108,14 +108,39 @@ impl Client {
             }
         }
         let SentStores(stores) = &transaction.stores;
-        let Some((oid, upon, data)) = stores.first() else { return Ok(Outcome::Unknown) };
+        if stores.is_empty() {
+            return Ok(Outcome::Unknown);
+        }
         // The cache may not have heard of the commit: the connection was lost with the answer.
         self.sync()?;
+        for store in stores {
+            match self.outcome_by(store, stores)? {
+                Outcome::Unknown => {}
+                known => return Ok(known),
+            }
+        }
+        // Missing new objects mean that nothing was committed. But if an older object tells
+        // nothing, there was a pack or a deletion, which may have removed the new ones too.
+        match stores.iter().all(|(_, upon, _)| *upon == Tid::ZERO) && !self.has_any(stores)? {
+            true => Ok(Outcome::NotCommitted),
+            false => Ok(Outcome::Unknown),
+        }
+    }
+
+    /// Looks for a transaction in the history of one of the objects that it stored. Only a history
+    /// that reaches back to the base is whole: a pack removes older revisions, a deletion hides
+    /// them.
+    fn outcome_by(
+        &self,
+        (oid, upon, data): &(Oid, Tid, Bytes),
+        stores: &[(Oid, Tid, Bytes)],
+    ) -> Result<Outcome, ClientError> {
         let mut before = Tid::MAX;
         loop {
             let revision = match self.load_before(*oid, before) {
                 Ok(Some(revision)) if revision.serial > *upon => revision,
-                Ok(_) | Err(ClientError::NoObject(_)) => return Ok(Outcome::NotCommitted),
+                Ok(Some(revision)) if revision.serial == *upon => return Ok(Outcome::NotCommitted),
+                Ok(_) | Err(ClientError::NoObject(_)) => return Ok(Outcome::Unknown),
                 Err(error) => return Err(error),
             };
             before = revision.serial;
@@ -123,6 +148,18 @@ impl Client {
                 return Ok(Outcome::Committed(revision.serial));
             }
         }
+    }
+
+    /// Whether one of the objects is there, or is deleted and not packed away.
+    fn has_any(&self, stores: &[(Oid, Tid, Bytes)]) -> Result<bool, ClientError> {
+        for (oid, ..) in stores {
+            // Before all transactions no object has a revision, but only a missing one is an error.
+            match self.load_before(*oid, Tid::ZERO.next()) {
+                Err(ClientError::NoObject(_)) => {}
+                found => return found.map(|_| true),
+            }
+        }
+        Ok(false)
     }
 
     fn has_written(&self, tid: Tid, stores: &[(Oid, Tid, Bytes)]) -> Result<bool, ClientError> {

@@ -46,6 +46,8 @@ enum Answer {
     /// With the serial of the revision, and that of the following one.
     Load(&'static [u8], u64, Option<u64>),
     Serial(&'static [u8]),
+    /// There was no object before.
+    Nothing,
     Missing(&'static str),
 }
 
@@ -64,12 +66,22 @@ fn lose_finish(listener: &UnixListener) {
 
 #[test]
 fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
-    use Answer::{Load, Missing, Serial};
+    use Answer::{Load, Missing, Nothing, Serial};
     let committed = Outcome::Committed(Tid(11));
     for (case, answers, outcome) in [
         ("as it was sent", vec![Load(b"one", 11, None), Serial(b"two")], committed),
         ("nothing came", vec![Load(b"older", 5, None)], Outcome::NotCommitted),
-        ("no longer there", vec![Missing("loadBefore")], Outcome::NotCommitted),
+        ("deleted since", vec![Missing("loadBefore"), Missing("loadBefore")], Outcome::Unknown),
+        (
+            "written over and packed since",
+            vec![Load(b"later", 13, None), Nothing, Missing("loadBefore")],
+            Outcome::Unknown,
+        ),
+        (
+            "packed since, but another object tells it",
+            vec![Load(b"later", 13, None), Nothing, Load(b"two", 11, None), Serial(b"one")],
+            committed,
+        ),
         (
             "written over since",
             vec![Load(b"later", 13, None), Load(b"one", 11, Some(13)), Serial(b"two")],
@@ -104,6 +116,10 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
                         let load = peer.expect("loadSerial");
                         peer.reply(&load, data.into());
                     }
+                    Nothing => {
+                        let load = peer.expect("loadBefore");
+                        peer.reply(&load, Value::None);
+                    }
                     Missing(name) => {
                         let load = peer.expect(name);
                         peer.fail(&load, KEY_ERROR);
@@ -116,6 +132,40 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
             let unfinished = unfinished(fail_to_finish(client));
             assert!(unfinished.ask().is_none());
             assert_eq!(client.outcome(&unfinished).unwrap(), outcome, "{case}");
+        });
+    }
+}
+
+/// All that the transaction stored was new, so it is not there if nothing was committed.
+#[test]
+fn a_new_object_that_was_deleted_since_leaves_the_outcome_open() {
+    for (is_deleted, outcome) in [(true, Outcome::Unknown), (false, Outcome::NotCommitted)] {
+        let script = |listener: &UnixListener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            for name in ["tpc_begin", "storea"] {
+                peer.expect(name);
+            }
+            let vote = peer.expect("vote");
+            peer.reply(&vote, Value::list([]));
+            peer.expect("tpc_finish");
+            drop(peer);
+            let mut peer = Peer::admitted(listener, Tid(10));
+            pong(&mut peer);
+            let load = peer.expect("loadBefore");
+            peer.fail(&load, KEY_ERROR);
+            // Whether it has a history at all.
+            let load = peer.expect("loadBefore");
+            match is_deleted {
+                true => peer.reply(&load, Value::None),
+                false => peer.fail(&load, KEY_ERROR),
+            }
+        };
+        play(script, |client, _| {
+            let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+            transaction.store(Oid(2), Tid::ZERO, Bytes::from_static(b"two")).unwrap();
+            transaction.vote().unwrap();
+            let unfinished = unfinished(transaction.finish(|_| ()).unwrap_err());
+            assert_eq!(client.outcome(&unfinished).unwrap(), outcome);
         });
     }
 }
