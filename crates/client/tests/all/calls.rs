@@ -1,6 +1,7 @@
 //! What a client can ask a server for beside loads and commits.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -9,7 +10,7 @@ use crate::common::switch::Switch;
 use crate::common::{Server, commit, record};
 use zodium_client::{Client, ClientError, Interrupt, Options, Watcher};
 use zodium_pickle::Value;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::{Encoding, MessageId};
 
 #[test]
@@ -143,4 +144,16 @@ fn a_close_within_a_watcher_does_not_wait_for_its_own_thread() {
     let (waited, answers) = told_while_it_waits(act, |peer, _| peer.expect_end());
     assert!(matches!(waited, Err(ClientError::Closed)), "{waited:?}");
     assert_eq!(answers.len(), 1);
+}
+
+#[test]
+fn a_load_without_a_server_waits_as_long_as_any_call() {
+    let address = Address::Unix("/no/such/server".into());
+    let wait_timeout = Duration::from_millis(400);
+    let options = Options { wait: false, wait_timeout, ..Options::new(address) };
+    let client = Client::connect(options).unwrap();
+    let begin = Instant::now();
+    let error = client.load_current(Oid(1)).unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
+    assert!(begin.elapsed() < 2 * wait_timeout, "{:?}", begin.elapsed());
 }
