@@ -8,8 +8,8 @@ use zodium_types::{Oid, Tid};
 use crate::{Client, ClientError};
 
 impl Client {
-    /// Fetches the blob that a transaction wrote for an object, appends it to `file` and returns
-    /// the file. Concurrent fetches of the same blob run one after the other.
+    /// Fetches the blob that a transaction wrote for an object, writes it to `file`, which is
+    /// empty, and returns the file. Concurrent fetches of the same blob run one after the other.
     ///
     /// After an error the file holds a part of the blob, or nothing.
     pub fn fetch_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<File, ClientError> {
@@ -26,12 +26,14 @@ impl Client {
             return Err(error);
         }
         let answer = connection.taken(&answer);
-        let file = connection.take_blob(oid, serial);
+        let blob = connection.take_blob(oid, serial);
         answer?;
         // The reading thread drops the file when a write to it fails.
-        file.ok_or_else(|| ClientError::File {
+        let blob = blob.ok_or_else(|| ClientError::File {
             path: format!("the file for the blob of object {oid}").into(),
             reason: "it cannot be written".into(),
-        })
+        })?;
+        let cut = ClientError::Unexpected { method: "sendBlob", expected: "a whole blob" };
+        if blob.is_whole { Ok(blob.file) } else { Err(cut) }
     }
 }

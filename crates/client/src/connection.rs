@@ -25,7 +25,7 @@ use zodium_zeo::codec::{
 
 use crate::input::Input;
 use crate::promise::Promise;
-use crate::table::{Call, LoadKey, Loaded, Table, Then};
+use crate::table::{ArrivingBlob, Call, LoadKey, Loaded, Table, Then};
 use crate::{ClientError, Revision};
 
 /// The request buffer is freed if it has grown beyond this.
@@ -252,14 +252,15 @@ impl Connection {
         self.table.lock().loads.len()
     }
 
-    /// Registers a file: chunks of this blob are appended to it until [`Connection::take_blob`].
+    /// Registers a file: this blob is written to it until [`Connection::take_blob`].
     pub(crate) fn expect_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<(), ClientError> {
-        self.open_table()?.blobs.insert((oid, serial), file);
+        let blob = ArrivingBlob { file, is_whole: false };
+        self.open_table()?.blobs.insert((oid, serial), blob);
         Ok(())
     }
 
     /// Takes the file of a blob back; `None` if a write to it has failed.
-    pub(crate) fn take_blob(&self, oid: Oid, serial: Tid) -> Option<File> {
+    pub(crate) fn take_blob(&self, oid: Oid, serial: Tid) -> Option<ArrivingBlob> {
         self.table.lock().blobs.remove(&(oid, serial))
     }
 

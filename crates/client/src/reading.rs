@@ -1,7 +1,7 @@
 //! The leader's part: reads a connection and dispatches messages in stream order.
 
 use std::cell::Cell;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use zodium_zeo::codec::{
 };
 
 use crate::connection::{Connection, Reading};
-use crate::table::{Call, LoadKey, Loaded};
+use crate::table::{BlobPart, Call, LoadKey, Loaded};
 use crate::{ClientError, Revision};
 
 /// The exception by which a server reports a missing object.
@@ -196,30 +196,28 @@ impl Connection {
                 }
             }
             ("info", [info]) => self.receiver.info(info),
+            ("receiveBlobStart", [oid, serial]) => self.take_part(oid, serial, &BlobPart::Start),
+            ("receiveBlobStop", [oid, serial]) => self.take_part(oid, serial, &BlobPart::Stop),
             ("receiveBlobChunk", [oid, serial, chunk]) => {
-                if let (Some(oid), Some(serial)) = (oid.as_oid(), serial.as_tid()) {
-                    self.write_chunk(oid, serial, chunk.as_bytes().unwrap_or_default())?;
-                }
+                let chunk = chunk.as_bytes().unwrap_or_default();
+                self.take_part(oid, serial, &BlobPart::Chunk(chunk));
             }
-            // The messages around a blob's chunks carry no further information.
             _ => {}
         }
         Ok(())
     }
 
-    fn write_chunk(&self, oid: Oid, serial: Tid, chunk: &[u8]) -> Result<(), ClientError> {
+    fn take_part(&self, oid: &Value<'_>, serial: &Value<'_>, part: &BlobPart<'_>) {
+        let Some(key) = oid.as_oid().zip(serial.as_tid()) else { return };
         // Taken out, so that the table is not locked during a write to disk.
-        let Some(mut file) = self.table.lock().blobs.remove(&(oid, serial)) else {
-            return Ok(());
-        };
+        let Some(mut blob) = self.table.lock().blobs.remove(&key) else { return };
         // On failure the file is dropped, and only the fetch of this blob fails.
-        if file.write_all(chunk).is_ok() {
+        if blob.take(part).is_ok() {
             let mut table = self.table.lock();
-            if !table.abandoned_blobs.contains_key(&(oid, serial)) {
-                table.blobs.insert((oid, serial), file);
+            if !table.abandoned_blobs.contains_key(&key) {
+                table.blobs.insert(key, blob);
             }
         }
-        Ok(())
     }
 }
 

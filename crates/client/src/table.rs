@@ -1,6 +1,7 @@
 //! The pending requests of a connection.
 
 use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -24,18 +25,48 @@ pub(crate) struct Call {
 
 pub(crate) type Then = Box<dyn FnOnce(&Value<'_>) + Send>;
 
+/// The destination of a blob that is being fetched.
+pub(crate) struct ArrivingBlob {
+    pub(crate) file: File,
+    /// Whether the server has told its end.
+    pub(crate) is_whole: bool,
+}
+
+/// A message about a blob that is being fetched.
+pub(crate) enum BlobPart<'m> {
+    Start,
+    Chunk(&'m [u8]),
+    Stop,
+}
+
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) calls: FxHashMap<u64, Call>,
     pub(crate) loads: FxHashMap<LoadKey, Arc<Promise<Loaded>>>,
     /// Destinations of blobs that are being fetched.
-    pub(crate) blobs: FxHashMap<(Oid, Tid), File>,
+    pub(crate) blobs: FxHashMap<(Oid, Tid), ArrivingBlob>,
     /// Fetches whose callers have stopped waiting. Their chunks may still come, and name only the
     /// blob: it is fetched again when the answer is here.
     pub(crate) abandoned_blobs: FxHashMap<(Oid, Tid), Arc<Promise<Value<'static>>>>,
     /// No more requests are accepted.
     pub(crate) is_over: bool,
     last_id: u64,
+}
+
+impl ArrivingBlob {
+    pub(crate) fn take(&mut self, part: &BlobPart<'_>) -> io::Result<()> {
+        match part {
+            // What came before is of an answer that the server began again.
+            BlobPart::Start => {
+                self.file.set_len(0)?;
+                self.file.rewind()?;
+            }
+            BlobPart::Chunk(chunk) => self.file.write_all(chunk)?,
+            BlobPart::Stop => {}
+        }
+        self.is_whole = matches!(part, BlobPart::Stop);
+        Ok(())
+    }
 }
 
 impl Table {

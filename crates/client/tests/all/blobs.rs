@@ -1,13 +1,15 @@
 //! Blobs that are fetched, and callers that stop waiting for them.
 
+use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, mpsc};
 
 use zodium_client::{ClientError, Interrupt, Options};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use crate::common::peer::{Peer, SILENCE, play_with};
+use crate::common::peer::{Peer, SILENCE, play, play_with};
 use crate::common::switch::Switch;
 
 const OID: Oid = Oid(1);
@@ -17,10 +19,56 @@ fn send_chunk(peer: &mut Peer, chunk: &[u8]) {
     peer.tell("receiveBlobChunk", &Value::tuple([OID.into(), SERIAL.into(), chunk.into()]));
 }
 
+fn send_mark(peer: &mut Peer, name: &str) {
+    peer.tell(name, &Value::tuple([OID.into(), SERIAL.into()]));
+}
+
+fn content_of(mut file: File) -> String {
+    let mut content = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut content).unwrap();
+    content
+}
+
+#[test]
+fn a_blob_is_whole_between_its_start_and_its_end_or_an_error() {
+    for (sent, expected) in [
+        ("", None),
+        ("start chunk", None),
+        ("start stop", Some("")),
+        ("start chunk chunk stop", Some("AAAAAAAA")),
+        ("start chunk stop start chunk stop", Some("AAAA")),
+        ("start chunk stop chunk", None),
+    ] {
+        let script = |listener: &UnixListener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let asked = peer.expect("sendBlob");
+            for part in sent.split_whitespace() {
+                match part {
+                    "start" => send_mark(&mut peer, "receiveBlobStart"),
+                    "stop" => send_mark(&mut peer, "receiveBlobStop"),
+                    _ => send_chunk(&mut peer, b"AAAA"),
+                }
+            }
+            peer.reply(&asked, Value::None);
+        };
+        play(script, |client, _| {
+            let fetched = client.fetch_blob(OID, SERIAL, tempfile::tempfile().unwrap());
+            match (expected, fetched) {
+                (Some(expected), Ok(file)) => assert_eq!(content_of(file), expected, "{sent}"),
+                (None, Err(ClientError::Unexpected { method, .. })) => {
+                    assert_eq!(method, "sendBlob", "{sent}");
+                }
+                (_, other) => panic!("{sent}: {other:?}"),
+            }
+        });
+    }
+}
+
 #[test]
 fn a_blob_that_is_fetched_again_has_no_chunk_of_the_fetch_that_was_given_up() {
     let (given_up, is_given_up) = mpsc::channel();
-    let script = move |listener: &std::os::unix::net::UnixListener| {
+    let script = move |listener: &UnixListener| {
         let mut peer = Peer::admitted(listener, Tid(10));
         let first = peer.expect("sendBlob");
         send_chunk(&mut peer, b"AAAA");
@@ -30,8 +78,10 @@ fn a_blob_that_is_fetched_again_has_no_chunk_of_the_fetch_that_was_given_up() {
         send_chunk(&mut peer, b"BBBB");
         peer.reply(&first, Value::None);
         let second = peer.expect("sendBlob");
+        send_mark(&mut peer, "receiveBlobStart");
         send_chunk(&mut peer, b"AAAA");
         send_chunk(&mut peer, b"BBBB");
+        send_mark(&mut peer, "receiveBlobStop");
         peer.reply(&second, Value::None);
     };
     let switch = Arc::new(Switch::default());
@@ -44,10 +94,6 @@ fn a_blob_that_is_fetched_again_has_no_chunk_of_the_fetch_that_was_given_up() {
         assert!(matches!(error, ClientError::Interrupted), "{error:?}");
         switch.set(false);
         given_up.send(()).unwrap();
-        let mut file = fetch().unwrap();
-        let mut content = String::new();
-        file.rewind().unwrap();
-        file.read_to_string(&mut content).unwrap();
-        assert_eq!(content, "AAAABBBB");
+        assert_eq!(content_of(fetch().unwrap()), "AAAABBBB");
     });
 }
