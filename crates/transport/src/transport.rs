@@ -14,15 +14,13 @@ use thiserror::Error;
 use zodium_types::Address;
 
 use crate::input_buffer::InputBuffer;
-use crate::socket::{ConnectError, Socket, connect_socket};
+use crate::socket::{ConnectError, Socket, TIMEOUT_LEAST, connect_socket};
 
 /// TCP keepalive: time until the first probe, and interval between probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// Longest time to send the end of an encrypted stream.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(100);
-/// Shortest timeout of a socket. It counts in microseconds, and takes 0 for none.
-const TIMEOUT_LEAST: Duration = Duration::from_millis(1);
 /// Plain text encrypted at once: less than what rustls buffers.
 const PLAIN_BYTES: usize = 32 << 10;
 /// Encrypted bytes collected before a write.
