@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -74,14 +74,22 @@ pub(crate) enum Started {
 /// Read state, owned by the leader.
 pub(crate) struct Reading {
     pub(crate) input: Input,
+    /// Until the connection is established.
+    pub(crate) handshake: Option<Handshake>,
+}
+
+/// A connection that callers do not use yet.
+pub(crate) struct Handshake {
+    /// The server must have answered by then.
+    pub(crate) deadline: Instant,
     /// Invalidations held back until the client has caught up with what it missed.
-    pub(crate) held: Option<Vec<(Tid, Vec<Oid>)>>,
+    pub(crate) held: Vec<(Tid, Vec<Oid>)>,
 }
 
 impl Connection {
     /// Connects and performs the ZEO handshake. Until it is [established](Connection::establish),
-    /// every step is limited to `limit`, and invalidations are held back. `accepted` is called when
-    /// the peer has accepted the connection, and has said nothing yet.
+    /// all steps together are limited to `limit`, and invalidations are held back. `accepted` is
+    /// called when the peer has accepted the connection, and has said nothing yet.
     pub(crate) fn open(
         address: &Address,
         tls: Option<&TlsSide>,
@@ -90,11 +98,16 @@ impl Connection {
         patience: Patience,
         accepted: impl FnOnce(),
     ) -> Result<Connection, ClientError> {
+        let deadline = Instant::now() + limit;
         let transport = Transport::open(address, tls, limit)?;
         accepted();
         let failed = |error: io::Error| {
             let advice = match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::UnexpectedEof if tls.is_none() => {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::UnexpectedEof
+                    if tls.is_none() =>
+                {
                     "; does it speak TLS?"
                 }
                 _ => "",
@@ -102,21 +115,29 @@ impl Connection {
             ClientError::disconnected(format!("handshake with {address} failed: {error}{advice}"))
         };
         let mut input = Input::new();
-        let encoding = greet(&transport, &mut input).map_err(failed)?;
+        let encoding = greet(&transport, &mut input, deadline).map_err(failed)?;
         let turns = Turns::new(patience).map_err(failed)?;
+        let handshake = Some(Handshake { deadline, held: Vec::new() });
         Ok(Connection {
             transport,
             encoding,
             receiver,
             output: Mutex::default(),
             heard: AtomicU64::new(0),
-            reading: Mutex::new(Reading { input, held: Some(Vec::new()) }),
+            reading: Mutex::new(Reading { input, handshake }),
             table: Mutex::default(),
             ended: OnceLock::new(),
             has_ended: AtomicBool::new(false),
             connector: OnceLock::new(),
             turns,
         })
+    }
+
+    /// Gives the rest of the handshake this time, however long it has taken so far.
+    pub(crate) fn extend_handshake(&self, limit: Duration) {
+        if let Some(handshake) = &mut self.reading.lock().handshake {
+            handshake.deadline = Instant::now() + limit;
+        }
     }
 
     /// Ends the handshake phase: applies the held-back invalidations later than `known`, and
@@ -126,7 +147,8 @@ impl Connection {
         self.transport.wait_long(Some(TICK), silence_max).map_err(ClientError::disconnected)?;
         let _ = self.connector.set(thread::current());
         let mut reading = self.reading.lock();
-        for (tid, oids) in reading.held.take().unwrap_or_default() {
+        let handshake = reading.handshake.take();
+        for (tid, oids) in handshake.map(|handshake| handshake.held).unwrap_or_default() {
             if tid > known {
                 self.receiver.invalidated(tid, &oids);
             }
@@ -364,18 +386,18 @@ impl Connection {
 }
 
 /// Answers the server's protocol announcement with the same protocol.
-fn greet(transport: &Transport, input: &mut Input) -> io::Result<Encoding> {
+fn greet(transport: &Transport, input: &mut Input, deadline: Instant) -> io::Result<Encoding> {
     let encoding = loop {
         if let Some(payload) = input.next_frame()? {
             let known = Encoding::from_announcement(payload);
             break known.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }
-        if transport.receive(&mut input.buffer)? == 0 {
+        if transport.receive_by(&mut input.buffer, Some(deadline))? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
     let mut greeting = BytesMut::new();
     encode_frame(&mut greeting, encoding.announcement()).map_err(io::Error::other)?;
-    transport.send(&greeting)?;
+    transport.send_by(&greeting, Some(deadline))?;
     Ok(encoding)
 }

@@ -24,7 +24,7 @@ const HEARTBEAT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(1);
 /// Interval between searches for a writable server while connected to a read-only one.
 const UPGRADE: Duration = Duration::from_secs(5);
-/// Longest time for a server to answer the handshake and registration.
+/// Longest time for a server to answer the handshake and registration, and for what follows them.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const READ_ONLY_ERROR: &str = "ZODB.POSException.ReadOnlyError";
@@ -150,6 +150,10 @@ fn find(
     second_choice
 }
 
+fn handshake_limit(shared: &Shared) -> Duration {
+    HANDSHAKE_TIMEOUT.min(shared.options.silence_max)
+}
+
 fn is_wanted(shared: &Shared, candidate: &Candidate) -> bool {
     !(candidate.is_read_only && shared.options.access == Access::Fallback)
 }
@@ -163,7 +167,7 @@ fn connect_to(
     let delivery = Arc::new(Delivery { shared: Arc::clone(shared), stream: OnceLock::new() });
     let receiver = Arc::clone(&delivery);
     let tls = shared.tls.as_ref();
-    let limit = HANDSHAKE_TIMEOUT.min(shared.options.silence_max);
+    let limit = handshake_limit(shared);
     let patience = shared.patience.clone();
     let accepted = || shared.standing.note_silence(address, tls.is_some());
     let connection = Connection::open(address, tls, limit, receiver, patience, accepted)?;
@@ -194,6 +198,7 @@ fn connect_to(
 /// Catches up with missed invalidations, and lets callers use the connection.
 fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, ClientError> {
     let Candidate { connection, delivery, last_tid, is_read_only } = candidate;
+    connection.extend_handshake(handshake_limit(shared));
     let stream = shared.cache.begin_stream();
     let _ = delivery.stream.set(stream);
     let known = catch_up(shared, &connection, &delivery, last_tid)?;

@@ -13,7 +13,7 @@ use zodium_zeo::codec::{
     LoadReply, Message, MessageId, Reply, ServerMessage, decode_load_reply, decode_server_message,
 };
 
-use crate::connection::{Connection, Reading};
+use crate::connection::{Connection, Handshake, Reading};
 use crate::table::{BlobPart, Call, LoadKey, Loaded};
 use crate::{ClientError, Revision};
 
@@ -80,19 +80,22 @@ impl Connection {
             if is_done() {
                 return Ok(());
             }
-            match self.transport.receive(&mut reading.input.buffer) {
+            let deadline = reading.handshake.as_ref().map(|handshake| handshake.deadline);
+            match self.transport.receive_by(&mut reading.input.buffer, deadline) {
                 Ok(0) => return Err(io::Error::other("the server closed it; its log says why")),
                 Ok(_) => {
                     let heard = self.heard.load(Ordering::Relaxed);
                     self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-                // A tick. During the handshake the same error means that the time limit was
-                // reached.
-                Err(error) if error.kind() == ErrorKind::WouldBlock && reading.held.is_none() => {
+                // A tick.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && deadline.is_none() => {
                     return Ok(());
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+                        && deadline.is_some() =>
+                {
                     return Err(io::Error::other("no answer in time"));
                 }
                 Err(error) => return Err(error),
@@ -101,11 +104,11 @@ impl Connection {
     }
 
     fn handle_frames(&self, reading: &mut Reading) -> io::Result<()> {
-        let Reading { input, held } = reading;
+        let Reading { input, handshake } = reading;
         while let Some(payload) = input.next_frame()? {
             match decode_load_reply(self.encoding, payload) {
                 Some(reply) => self.loaded(&reply),
-                None => self.handle_message(payload, held).map_err(io::Error::other)?,
+                None => self.handle_message(payload, handshake).map_err(io::Error::other)?,
             }
         }
         Ok(())
@@ -130,11 +133,11 @@ impl Connection {
     fn handle_message(
         &self,
         payload: &[u8],
-        held: &mut Option<Vec<(Tid, Vec<Oid>)>>,
+        handshake: &mut Option<Handshake>,
     ) -> Result<(), ClientError> {
         match decode_server_message(self.encoding, payload)? {
             ServerMessage::Reply(reply) => self.handle_reply(reply),
-            ServerMessage::Notice(notice) => self.handle_notice(notice, held),
+            ServerMessage::Notice(notice) => self.handle_notice(notice, handshake),
         }
     }
 
@@ -180,7 +183,7 @@ impl Connection {
     fn handle_notice(
         &self,
         notice: Message<'_>,
-        held: &mut Option<Vec<(Tid, Vec<Oid>)>>,
+        handshake: &mut Option<Handshake>,
     ) -> Result<(), ClientError> {
         let arguments = notice.arguments.unwrap_or_default();
         match (&*notice.name, &arguments[..]) {
@@ -190,8 +193,8 @@ impl Connection {
                     expected: "a tid and oids",
                 };
                 let (tid, oids) = tid.as_tid().zip(oids_of(oids)).ok_or(wrong)?;
-                match held {
-                    Some(held) => held.push((tid, oids)),
+                match handshake {
+                    Some(handshake) => handshake.held.push((tid, oids)),
                     None => self.receiver.invalidated(tid, &oids),
                 }
             }

@@ -62,23 +62,23 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Connects, with a TLS handshake if configured. Until [`Transport::wait_long`], no read or
-    /// write takes longer than `limit`.
+    /// Connects, with a TLS handshake if configured, within `limit`. Until
+    /// [`Transport::wait_long`], no read or write takes longer than it.
     pub fn open(
         address: &Address,
         tls: Option<&TlsSide>,
         limit: Duration,
     ) -> Result<Transport, OpenError> {
-        let transport = Transport::new(connect_socket(address, limit)?);
+        let deadline = Some(Instant::now() + limit);
         let named = |reason| OpenError::Handshake { address: address.to_string(), reason };
-        transport.prepare(limit).map_err(named)?;
-        match tls {
-            Some(tls) => {
-                let name = tls.name_of(address).map_err(named)?;
-                transport.secure(Arc::clone(&tls.config), name, None).map_err(named)
-            }
-            None => Ok(transport),
+        let mut transport = Transport::new(connect_socket(address, limit)?);
+        if let Some(tls) = tls {
+            let name = tls.name_of(address).map_err(named)?;
+            let secured = transport.secure(Arc::clone(&tls.config), name, deadline);
+            transport = secured.map_err(named)?;
         }
+        transport.prepare(limit).map_err(named)?;
+        Ok(transport)
     }
 
     /// A transport of this socket, without TLS.

@@ -2,6 +2,7 @@
 //! that a real one seldom sends.
 
 use std::collections::VecDeque;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -222,6 +223,22 @@ fn a_server_with_an_older_database_is_refused() {
         assert_eq!(*log.0.lock(), []);
         assert_eq!(client.last_tid(), Tid(10));
     });
+}
+
+#[test]
+fn a_server_that_greets_byte_by_byte_is_given_up() {
+    let script = |listener: &UnixListener| {
+        let (mut stream, _) = listener.accept().unwrap();
+        for byte in [0, 0, 0, 2, b'M', b'5'] {
+            thread::sleep(SILENCE);
+            // The client has left meanwhile.
+            let _ = stream.write_all(&[byte]);
+        }
+        assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0, "the client has left");
+        Peer::admitted(listener, Tid(10));
+    };
+    let options = |options| Options { silence_max: 4 * SILENCE, ..options };
+    play_with(options, script, |client, _| assert_eq!(client.last_tid(), Tid(10)));
 }
 
 /// Objects of a transaction in a log, and their size.
