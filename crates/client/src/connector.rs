@@ -1,6 +1,7 @@
 //! The connector thread: finds a server, catches up with missed invalidations, reads the connection
 //! while no caller does, and reconnects when it is lost.
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 use zodium_pickle::Value;
-use zodium_types::{Address, Tid};
+use zodium_types::{Address, Oid, Tid};
 
 use crate::connection::Connection;
 use crate::idle::LivenessCheck;
@@ -192,7 +193,25 @@ fn connect_to(
     }
     let wrong = ClientError::Unexpected { method: "register", expected: "a tid" };
     let last_tid = last.as_tid().ok_or(wrong)?;
+    // Refused here, so that it does not keep the client from another server.
+    refuse_older(shared, last_tid)?;
     Ok(Candidate { connection, delivery, last_tid, is_read_only })
+}
+
+/// Refuses a server that lacks transactions that the application has seen.
+fn refuse_older(shared: &Shared, last_tid: Tid) -> Result<(), ClientError> {
+    let told = shared.told.so_far();
+    let newest = told.max(shared.cache.last_tid());
+    // Without an application that has seen them, a cache that is ahead is dropped.
+    if told == Tid::ZERO || newest <= last_tid {
+        return Ok(());
+    }
+    shared.has_met_older.store(true, Ordering::Release);
+    let text = format!(
+        "the server's last transaction is {last_tid}, but we have seen {newest} already: it \
+         serves another or an older database"
+    );
+    Err(ClientError::options(text))
 }
 
 /// Catches up with missed invalidations, and lets callers use the connection.
@@ -256,25 +275,15 @@ fn catch_up(
         shared.told.advance(last_tid);
         return Ok(last_tid);
     }
-    if newest > last_tid {
-        let text = format!(
-            "the server's last transaction is {last_tid}, but we have seen {newest} already: it \
-             serves another or an older database"
-        );
-        return Err(ClientError::options(text));
-    }
-    let missed = connection.call("getInvalidations", &Value::tuple([known.into()]))?;
-    let missed = match missed.as_sequence() {
-        Some([tid, oids]) => tid.as_tid().zip(oids_of(oids)),
-        _ => None,
-    };
+    // It may have been found before the last commits were heard.
+    refuse_older(shared, last_tid)?;
+    let missed = missed_since(shared, connection, known, newest)?;
     let tid = match &missed {
         Some((tid, oids)) => {
             shared.cache.verified(*stream, *tid, oids.iter().copied());
             *tid
         }
         None => {
-            warn!("the server no longer knows what has changed; dropping the cache");
             shared.cache.clear(*stream, last_tid);
             last_tid
         }
@@ -285,4 +294,43 @@ fn catch_up(
         (None, _) => {}
     });
     Ok(tid)
+}
+
+/// The transaction that the server is at, and what has changed since `known`. `None` if the cache
+/// and the application's objects may hold more than that.
+fn missed_since(
+    shared: &Shared,
+    connection: &Connection,
+    known: Tid,
+    newest: Tid,
+) -> Result<Option<(Tid, Vec<Oid>)>, ClientError> {
+    let answer = connection.call("getInvalidations", &Value::tuple([known.into()]))?;
+    let missed = match answer.as_sequence() {
+        Some([tid, oids]) => tid.as_tid().zip(oids_of(oids)),
+        _ => None,
+    };
+    if missed.is_none() {
+        warn!("the server no longer knows what has changed; dropping the cache");
+    } else if shared.has_met_older.load(Ordering::Acquire) && !has_transaction(connection, newest)?
+    {
+        // It was put back to an earlier state, and has gone on from there.
+        warn!(%newest, "the server lacks a transaction that we have seen; dropping the cache");
+        return Ok(None);
+    }
+    Ok(missed)
+}
+
+/// Whether the server has this transaction. One that cannot tell counts as having lost it.
+fn has_transaction(connection: &Connection, tid: Tid) -> Result<bool, ClientError> {
+    let range = Value::tuple([tid.into(), tid.into()]);
+    let iterator = match connection.call("iterator_start", &range) {
+        Err(ClientError::Raised(_)) => return Ok(false),
+        iterator => iterator?,
+    };
+    let found = connection.call("iterator_next", &Value::tuple([iterator.clone()]));
+    connection.cast("iterator_gc", &Value::tuple([Value::list([iterator])]))?;
+    match found {
+        Err(ClientError::Raised(_)) => Ok(false),
+        found => Ok(!found?.is_none()),
+    }
 }

@@ -1,5 +1,6 @@
 //! The state that all threads of a client share.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -41,6 +42,9 @@ pub(crate) struct Shared {
     /// The last transaction that the watcher was told of. A reader of it sees the cache as of that
     /// transaction.
     pub(crate) told: LastTold,
+    /// Whether a server was refused because it lacks transactions that the application has seen:
+    /// they may be lost. Set with Release, loaded with Acquire.
+    pub(crate) has_met_older: AtomicBool,
     /// The server's answer to `get_info`: a dict.
     info: Mutex<Value<'static>>,
     /// Unused oids from the server, the next one last.
@@ -74,6 +78,7 @@ impl Shared {
             is_forked: false,
             standing: Standing::default(),
             told: LastTold::default(),
+            has_met_older: AtomicBool::new(false),
             info: Mutex::new(Value::Dict(Vec::new())),
             oids: Mutex::default(),
             objects_ahead: Mutex::default(),

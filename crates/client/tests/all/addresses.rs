@@ -2,11 +2,14 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
+use crate::common::peer::{Peer, wait_until};
 use crate::common::{Server, commit};
 use zodium_client::{Access, Client, ClientError, Options, TransactionOptions};
-use zodium_types::{Address, Oid};
+use zodium_pickle::Value;
+use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -54,6 +57,40 @@ fn a_server_that_takes_no_commits_is_better_than_one_that_fails_later() {
     assert!(client.is_connected() && client.is_read_only());
     let refused = client.begin(&TransactionOptions::default()).err();
     assert!(matches!(refused, Some(ClientError::ReadOnly)), "{refused:?}");
+}
+
+/// The older server is always the first that answers.
+#[test]
+fn a_server_with_an_older_database_does_not_keep_clients_from_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["good", "older"].map(|name| folder.path().join(name));
+    let [good, older] = paths.clone().map(|path| move || UnixListener::bind(path).unwrap());
+    let listener = good();
+    let served = thread::spawn(move || {
+        let peer = Peer::admitted(&listener, Tid(10));
+        let older = older();
+        drop(peer);
+        let answered = thread::spawn(move || {
+            let mut peer = Peer::accept(&older);
+            let register = peer.expect("register");
+            peer.reply(&register, Tid(5).into());
+            peer.expect_end();
+        });
+        let mut peer = Peer::accept(&listener);
+        let register = peer.expect("register");
+        answered.join().unwrap();
+        peer.reply(&register, Tid(10).into());
+        let asked = peer.expect("get_info");
+        peer.reply(&asked, Value::dict::<&str>([]));
+        let ping = peer.expect("ping");
+        peer.reply(&ping, Value::None);
+    });
+    let addresses = paths.map(Address::Unix).to_vec();
+    let first = addresses[0].clone();
+    let client = Client::connect(Options { addresses, ..Options::new(first) }).unwrap();
+    wait_until(|| !client.is_connected());
+    client.sync().unwrap();
+    served.join().unwrap();
 }
 
 #[test]

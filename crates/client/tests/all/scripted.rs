@@ -225,6 +225,42 @@ fn a_server_with_an_older_database_is_refused() {
     });
 }
 
+/// The server was put back to yesterday's backup, and another client has committed since; or it
+/// is a replica that was late.
+#[test]
+fn objects_of_lost_transactions_are_dropped_and_those_of_late_ones_are_kept() {
+    for is_lost in [true, false] {
+        let script = |listener: &UnixListener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let load = peer.expect("loadBefore");
+            peer.reply_load(&load, b"seen", Tid(9));
+            drop(peer);
+            let mut peer = Peer::accept(listener);
+            let register = peer.expect("register");
+            peer.reply(&register, Tid(5).into());
+            peer.expect_end();
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(20), |peer| {
+                let missed = peer.expect("getInvalidations");
+                peer.reply(&missed, Value::tuple([Tid(20).into(), Value::list([])]));
+                let start = peer.expect("iterator_start");
+                peer.reply(&start, 3.into());
+                let next = peer.expect("iterator_next");
+                let found = if is_lost { Value::None } else { Value::tuple([Tid(10).into()]) };
+                peer.reply(&next, found);
+                peer.expect("iterator_gc");
+            });
+        };
+        play(script, |client, log| {
+            client.load_before(Oid(1), Tid(11)).unwrap();
+            wait_until(|| client.last_tid() == Tid(20));
+            let told = if is_lost { (ALL, vec![]) } else { (Tid(20), vec![]) };
+            assert_eq!(*log.0.lock(), [told]);
+            assert_eq!(client.load_cached(Oid(1), Tid(21)).is_none(), is_lost);
+        });
+    }
+}
+
 #[test]
 fn a_server_that_greets_byte_by_byte_is_given_up() {
     let script = |listener: &UnixListener| {
