@@ -27,6 +27,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const UPGRADE: Duration = Duration::from_secs(5);
 /// Longest time for a server to answer the handshake and registration, and for what follows them.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Wait for a better server than the second choice.
+const SECOND_CHOICE_DELAY: Duration = Duration::from_secs(1);
 
 const READ_ONLY_ERROR: &str = "ZODB.POSException.ReadOnlyError";
 
@@ -41,41 +43,66 @@ struct Candidate {
 
 /// Runs until the client is closed.
 pub(crate) fn run(shared: &Arc<Shared>) {
+    let mut addresses = shared.addresses.load_full();
+    let mut better = None;
     while !shared.standing.is_closed() {
+        let started = Instant::now();
         shared.standing.set_handshaking(true);
-        let addresses = shared.addresses.load_full();
-        let established =
-            find(shared, &addresses, false).and_then(|candidate| establish(shared, candidate));
+        let found = match better.take() {
+            Some(candidate) => Ok(candidate),
+            None => {
+                addresses = shared.addresses.load_full();
+                find(shared, &addresses, false)
+            }
+        };
+        let established = found.and_then(|candidate| establish(shared, candidate));
         shared.standing.set_handshaking(false);
         match established {
             Ok(current) => {
                 let warm_up = warm_up::start(shared, &current);
                 // The addresses may have changed while it connected.
                 if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
-                    maintain(shared, &current);
+                    better = maintain(shared, &current, &addresses);
                 }
                 end(shared, &current);
                 // It may be telling the watcher of a commit, so it ends before the client does. The
                 // thread returns nothing.
                 let _ = warm_up.map(JoinHandle::join);
             }
-            Err(error) => {
-                shared.standing.enter(Phase::Connecting(error.to_string().into()));
-                thread::park_timeout(RETRY);
-            }
+            Err(error) => shared.standing.enter(Phase::Connecting(error.to_string().into())),
+        }
+        if better.is_none() {
+            pause(shared, &addresses, started + RETRY);
         }
     }
     shared.close_files();
 }
 
-/// Maintains a connection until it ends, or until a writable server is available.
-fn maintain(shared: &Arc<Shared>, current: &Established) {
+/// Waits for the next attempt, unless the client is closed or gets other addresses.
+fn pause(shared: &Shared, addresses: &Arc<Vec<Address>>, next: Instant) {
+    while !shared.standing.is_closed() && Arc::ptr_eq(addresses, &shared.addresses.load()) {
+        let left = next.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::park_timeout(left);
+    }
+}
+
+/// Maintains a connection until it ends, and gives a better one that was found meanwhile.
+fn maintain(
+    shared: &Arc<Shared>,
+    current: &Established,
+    addresses: &Arc<Vec<Address>>,
+) -> Option<Candidate> {
     let connection = &current.connection;
     let mut next_heartbeat = Instant::now() + HEARTBEAT;
     let mut liveness = LivenessCheck::new(shared.options.silence_max);
+    let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
+    let patience = if wants_better { UPGRADE } else { HEARTBEAT };
+    let (better, found) = mpsc::channel();
+    let mut search: Option<JoinHandle<()>> = None;
     while connection.end_reason().is_none() && !shared.standing.is_closed() {
-        let wants_better = current.is_read_only && shared.options.access == Access::Fallback;
-        let patience = if wants_better { UPGRADE } else { HEARTBEAT };
         connection.read_while_idle(
             next_heartbeat.min(liveness.next_check()).min(Instant::now() + patience),
         );
@@ -86,14 +113,33 @@ fn maintain(shared: &Arc<Shared>, current: &Established) {
             // On failure the connection has ended, which the loop condition sees.
             let _ = connection.send_heartbeat();
         }
-        if wants_better
-            && connection.end_reason().is_none()
-            && find(shared, &shared.addresses.load(), true).is_ok()
-        {
-            info!("found a writable server, switching to it");
-            return;
+        let is_searching = search.as_ref().is_some_and(|search| !search.is_finished());
+        if wants_better && !is_searching && connection.end_reason().is_none() {
+            search = start_search(shared, addresses, connection, better.clone());
         }
     }
+    found.try_recv().ok()
+}
+
+/// Searches for a writable server on a thread of its own: one that hangs must not keep the
+/// connector from reading. The search ends the connection if it finds one.
+fn start_search(
+    shared: &Arc<Shared>,
+    addresses: &Arc<Vec<Address>>,
+    connection: &Arc<Connection>,
+    better: mpsc::Sender<Candidate>,
+) -> Option<JoinHandle<()>> {
+    let (shared, addresses) = (Arc::clone(shared), Arc::clone(addresses));
+    let connection = Arc::clone(connection);
+    let search = move || {
+        let Ok(candidate) = find(&shared, &addresses, true) else { return };
+        info!("found a writable server, switching to it");
+        // The connector takes it when the connection has ended, if it still waits for one.
+        let _ = better.send(candidate);
+        connection.end(ClientError::disconnected("switching to another server"));
+    };
+    // Without a thread it is tried again at the next look.
+    thread::Builder::new().name("zodium-connect".to_owned()).spawn(search).ok()
 }
 
 /// Ends a connection, and waits until its last message has been handled.
@@ -119,7 +165,8 @@ fn end(shared: &Shared, current: &Established) {
 }
 
 /// Tries all servers at once; the first acceptable one wins. A read-only server is the second
-/// choice for a fallback client, unless only `writable` ones are wanted.
+/// choice for a fallback client, unless only `writable` ones are wanted: it is taken when no other
+/// answers soon.
 fn find(
     shared: &Arc<Shared>,
     addresses: &[Address],
@@ -140,7 +187,12 @@ fn find(
     }
     drop(found);
     let mut second_choice = Err(ClientError::options("there is no address of a server"));
-    for result in finds {
+    loop {
+        let result = match &second_choice {
+            Ok(_) => finds.recv_timeout(SECOND_CHOICE_DELAY).ok(),
+            Err(_) => finds.recv().ok(),
+        };
+        let Some(result) = result else { return second_choice };
         match result {
             Ok(candidate) if is_wanted(shared, &candidate) => return Ok(candidate),
             Ok(candidate) => second_choice = Ok(candidate),
@@ -148,7 +200,6 @@ fn find(
             Err(_) => {}
         }
     }
-    second_choice
 }
 
 fn handshake_limit(shared: &Shared) -> Duration {

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::peer::{Peer, wait_until};
 use crate::common::{Server, commit};
@@ -57,6 +57,54 @@ fn a_server_that_takes_no_commits_is_better_than_one_that_fails_later() {
     assert!(client.is_connected() && client.is_read_only());
     let refused = client.begin(&TransactionOptions::default()).err();
     assert!(matches!(refused, Some(ClientError::ReadOnly)), "{refused:?}");
+}
+
+#[test]
+fn a_server_that_takes_no_commits_is_better_than_one_that_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_listener, silent) = silent(folder.path());
+    let server = read_only_server();
+    let mut options = Options { access: Access::Fallback, ..server.options() };
+    options.addresses.push(silent);
+    options.wait_timeout = Duration::from_secs(10);
+    let client = Client::connect(options).unwrap();
+    assert!(client.is_connected() && client.is_read_only());
+}
+
+/// Lets a fallback client in as a server that takes no commits.
+fn admit_reader(peer: &mut Peer, last: Tid) {
+    refuse_writer(peer);
+    peer.admit(last, |_| ());
+}
+
+fn refuse_writer(peer: &mut Peer) {
+    let register = peer.expect("register");
+    peer.fail(&register, "ZODB.POSException.ReadOnlyError");
+}
+
+#[test]
+fn commits_are_heard_while_a_better_server_is_searched_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_listener, silent) = silent(folder.path());
+    let path = folder.path().join("reader");
+    let listener = UnixListener::bind(&path).unwrap();
+    let served = thread::spawn(move || {
+        let mut peer = Peer::accept(&listener);
+        admit_reader(&mut peer, Tid(10));
+        // The search asks this server too.
+        refuse_writer(&mut Peer::accept(&listener));
+        peer.invalidate(Tid(11), &[Oid(1)]);
+        peer
+    });
+    let options = Options { access: Access::Fallback, ..Options::new(Address::Unix(path)) };
+    let addresses = vec![options.addresses[0].clone(), silent];
+    let client = Client::connect(Options { addresses, ..options }).unwrap();
+    let _peer = served.join().unwrap();
+    let begin = Instant::now();
+    wait_until(|| client.last_tid() == Tid(11));
+    client.close();
+    // The search goes on for far longer.
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
 /// The older server is always the first that answers.

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::peer::{
     ALL, ENCODING, PATIENCE, Peer, SILENCE, play, play_waiting, play_with, wait_until,
@@ -259,6 +259,18 @@ fn objects_of_lost_transactions_are_dropped_and_those_of_late_ones_are_kept() {
             assert_eq!(client.load_cached(Oid(1), Tid(21)).is_none(), is_lost);
         });
     }
+}
+
+#[test]
+fn a_server_that_drops_its_clients_is_connected_to_once_a_second() {
+    let script = |listener: &UnixListener| {
+        let begin = Instant::now();
+        for _ in 0..3 {
+            drop(Peer::admitted(listener, Tid(10)));
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(1900), "{:?}", begin.elapsed());
+    };
+    play(script, |_, _| ());
 }
 
 #[test]
