@@ -153,8 +153,10 @@ def test_the_archiver_outlives_its_server(run, archive, site, tmp_path):
     archiver.wait_for_tid(site.commit(2))
     site.close()
     site.server.kill()
+    archiver.wait(lambda it: it["state"] == "retrying" and it["error"], "the server is missed")
     site.restart()
     archiver.wait_for_tid(site.commit(2))
+    assert archiver.status()["state"] == "following"
     assert archiver.stop() == 0
     site.server.stop()
     data, _ = restore(run, tmp_path / "backups", tmp_path / "out.fs")

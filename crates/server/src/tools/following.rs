@@ -71,7 +71,13 @@ impl Followed {
                 self.readable.is_some() && self.opened.elapsed() < DATABASE_INTERVAL
             }
             // These tell their clients.
-            _ => self.readable.is_some(),
+            _ => {
+                if let Some(client) = self.readable.as_ref().and_then(|open| open.client.as_ref()) {
+                    // A server that is gone tells nothing, as one without commits.
+                    client.sync()?;
+                }
+                self.readable.is_some()
+            }
         };
         self.doubts = 0;
         if !is_same {
