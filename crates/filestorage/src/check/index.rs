@@ -37,8 +37,12 @@ pub(crate) struct IndexCheck {
 }
 
 impl IndexCheck {
+    pub(crate) fn without_index() -> IndexCheck {
+        IndexCheck { claimed: None, verdict: IndexVerdict::None }
+    }
+
     pub(crate) fn read(disk: &dyn Disk, path: &Path, report: &mut dyn FnMut(Damage)) -> IndexCheck {
-        let mut check = IndexCheck { claimed: None, verdict: IndexVerdict::None };
+        let mut check = IndexCheck::without_index();
         let file = match disk.open(&with_suffix(path, ".index"), OpenMode::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return check,

@@ -163,9 +163,13 @@ fn open_with_index(
         let index = IndexCheck::read(disk, path, &mut |damage| found.push(damage));
         let source = Source::open(disk, path)?;
         let opened = source.file.status().map_err(io)?.identity;
-        if before == Some(opened) || attempts == OPENINGS_MAX {
+        if before == Some(opened) {
             found.into_iter().for_each(report);
             return Ok((index, source));
+        }
+        if attempts == OPENINGS_MAX {
+            // It belongs to another file, so it says nothing about this one.
+            return Ok((IndexCheck::without_index(), source));
         }
     }
 }
