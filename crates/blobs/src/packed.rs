@@ -8,6 +8,7 @@
 use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::{info, warn};
 use zodium_disk::{EntryKind, OpenMode, with_suffix};
@@ -57,17 +58,27 @@ impl BlobDirectory {
     }
 
     /// Removes what a finished pack has dropped, or moves it to `.old` and links all else there.
-    pub fn remove_packed(&self, packed: &PackedBlobs) -> Result<(), BlobError> {
-        self.remove_revisions(packed)?;
-        if packed.keep_old {
+    /// When it is cancelled, the next opening removes the rest, and `.old` stays incomplete.
+    pub fn remove_packed(
+        &self,
+        packed: &PackedBlobs,
+        cancelled: &AtomicBool,
+    ) -> Result<(), BlobError> {
+        self.remove_revisions(packed, cancelled)?;
+        if packed.keep_old && !cancelled.load(Ordering::Relaxed) {
             let old = self.old_path();
             self.create_folders(&old)?;
             self.copy_into(&self.path.join(LAYOUT_MARKER), &old.join(LAYOUT_MARKER))?;
-            self.link_all(&self.path, &old)?;
+            self.link_all(&self.path, &old, cancelled)?;
             if let Err(error) = self.copy_sums(&old) {
                 warn!(folder = %old.display(), %error,
                     "the recorded lengths and sums of blobs are not kept there");
             }
+        }
+        if cancelled.load(Ordering::Relaxed) {
+            warn!(folder = %self.path.display(), "stopped before all blobs of dropped revisions \
+                were removed; the next start removes the rest, and .old lacks blobs");
+            return Ok(());
         }
         self.sums.drop_entries(&packed.revisions);
         self.damaged.forget(&packed.revisions);
@@ -86,7 +97,9 @@ impl BlobDirectory {
             return Ok(());
         }
         let packed = parse(&self.read_text(&path)?).filter(is_file);
-        let removed = packed.as_ref().map_or(Ok(0), |packed| self.remove_revisions(packed))?;
+        let never = AtomicBool::new(false);
+        let removed =
+            packed.as_ref().map_or(Ok(0), |packed| self.remove_revisions(packed, &never))?;
         if removed > 0 {
             packed.iter().for_each(|packed| self.sums.drop_entries(&packed.revisions));
             info!(folder = %self.path.display(), blobs = removed,
@@ -102,9 +115,16 @@ impl BlobDirectory {
     }
 
     /// How many were there to be removed.
-    fn remove_revisions(&self, packed: &PackedBlobs) -> Result<u64, BlobError> {
+    fn remove_revisions(
+        &self,
+        packed: &PackedBlobs,
+        cancelled: &AtomicBool,
+    ) -> Result<u64, BlobError> {
         let mut removed = 0;
         for (oid, tid) in &packed.revisions {
+            if cancelled.load(Ordering::Relaxed) {
+                break;
+            }
             if !self.has(*oid, *tid)? {
                 continue;
             }
@@ -149,12 +169,15 @@ impl BlobDirectory {
 
     /// Gives all blobs below a folder a second name below another. What is removed or added
     /// meanwhile may be there or not.
-    fn link_all(&self, from: &Path, to: &Path) -> Result<(), BlobError> {
+    fn link_all(&self, from: &Path, to: &Path, cancelled: &AtomicBool) -> Result<(), BlobError> {
         for entry in self.list_if_there(from)? {
+            if cancelled.load(Ordering::Relaxed) {
+                break;
+            }
             let (path, link) = (from.join(&entry.name), to.join(&entry.name));
             match entry.kind {
                 EntryKind::Folder if entry.name != TEMPORARY_FOLDER => {
-                    self.link_all(&path, &link)?;
+                    self.link_all(&path, &link, cancelled)?;
                 }
                 EntryKind::File if entry.name.to_str().is_some_and(layout::is_blob_name) => {
                     self.create_folders(to)?;
@@ -267,7 +290,7 @@ mod tests {
             let revisions = vec![(oid, tid)];
             let packed = PackedBlobs { keep_old: true, revisions, ..PackedBlobs::default() };
             disk.fail(Operation::Folder, nth, error);
-            let removed = directory.remove_packed(&packed);
+            let removed = directory.remove_packed(&packed, &AtomicBool::new(false));
             if !disk.has_failed() {
                 return outcomes;
             }
@@ -280,6 +303,30 @@ mod tests {
             outcomes.push(removed.is_ok());
         }
         outcomes
+    }
+
+    #[test]
+    fn a_removal_that_was_cancelled_goes_on_at_the_next_opening() {
+        for keep_old in [false, true] {
+            let disk = MemoryDisk::new();
+            let opened = BlobDirectory::open(Arc::new(disk.clone()), Path::new("blobs"), false);
+            let directory = opened.unwrap();
+            let (oid, tid) = (Oid(1), Tid(1));
+            let mut blob = directory.temporary().unwrap();
+            blob.append(b"content").unwrap();
+            let mut staged = directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(&blob))]).unwrap();
+            staged.commit(tid).unwrap();
+            staged.keep();
+            let revisions = vec![(oid, tid)];
+            let packed = PackedBlobs { keep_old, revisions, ..PackedBlobs::default() };
+            directory.write_packed(&packed).unwrap();
+            directory.remove_packed(&packed, &AtomicBool::new(true)).unwrap();
+            assert!(
+                directory.has(oid, tid).unwrap() && !disk.exists(&directory.old_path()).unwrap()
+            );
+            directory.resume_packed(|_| true).unwrap();
+            assert!(!directory.has(oid, tid).unwrap());
+        }
     }
 
     #[test]

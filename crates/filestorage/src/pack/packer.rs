@@ -262,11 +262,15 @@ impl Packer<'_> {
     }
 
     /// Removes the blobs of what a finished pack has dropped, or keeps them in `.old` beside the
-    /// blob directory. Blocking; commits go on. What is left after an error goes when the storage
-    /// is opened again.
-    pub fn remove_blobs(&self, pack: &Pack) -> Result<(), FileStorageError> {
+    /// blob directory. Blocking; commits go on. What is left after an error, or when it is
+    /// cancelled, goes when the storage is opened again.
+    pub fn remove_blobs(
+        &self,
+        pack: &Pack,
+        cancelled: &AtomicBool,
+    ) -> Result<(), FileStorageError> {
         assert!(pack.is_finished, "the old file does not need them any more");
-        Ok(self.blobs.map_or(Ok(()), |blobs| blobs.remove_packed(&pack.blobs))?)
+        Ok(self.blobs.map_or(Ok(()), |blobs| blobs.remove_packed(&pack.blobs, cancelled))?)
     }
 
     /// Ends the removal of blobs that a crash has interrupted.

@@ -53,11 +53,12 @@ impl FileStorage {
             }
         };
         let options = PackOptions { progress: &progress, ..*options };
-        let Some(pack) = self.packer().begin(until, &options)? else {
+        // It is dropped last, so that no commit waits while its files are closed.
+        let Some(mut pack) = self.packer().begin(until, &options)? else {
             info!(%file, "packing would free nothing");
             return Ok(None);
         };
-        let (packed, stall) = self.end_pack(pack, &options)?;
+        let (packed, stall) = self.end_pack(&mut pack, &options)?;
         (options.packed)(&packed);
         info!(
             %file,
@@ -75,13 +76,17 @@ impl FileStorage {
         if let Err(error) = self.save_index() {
             warn!(%file, %error, "the index of the packed file could not be saved");
         }
+        if let Err(error) = self.packer().remove_blobs(&pack, options.cancelled) {
+            warn!(%file, %error,
+                "not all blobs of dropped revisions could be removed; the next start will");
+        }
         Ok(Some(packed))
     }
 
     /// Runs the last step; also returns how long it blocked commits.
     fn end_pack(
         &self,
-        mut pack: crate::Pack,
+        pack: &mut crate::Pack,
         options: &PackOptions<'_>,
     ) -> Result<(Packed, Duration), FileStorageError> {
         let closed = self.appender.back_pointers.close();
@@ -96,20 +101,12 @@ impl FileStorage {
             (options.progress)(PackStep::Waiting, 0, transactions);
         }
         // Ordinary commits went on during that wait.
-        self.packer().catch_up(&mut pack)?;
+        self.packer().catch_up(pack)?;
         let appending = self.appender.lock();
         let started = Instant::now();
-        let packed = self.packer().finish(&mut pack);
+        let packed = self.packer().finish(pack);
         let stall = started.elapsed();
         drop(appending);
-        drop(closed);
-        if packed.is_ok()
-            && let Err(error) = self.packer().remove_blobs(&pack)
-        {
-            warn!(file = %self.path().display(), %error,
-                "not all blobs of dropped revisions could be removed; the next start will");
-        }
-        // The pack is dropped last, so that no commit waits while its files are closed.
         Ok((packed?, stall))
     }
 }

@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::support::{
     commit, copied_body, data_file, data_of, overwrite, stores, tid, transaction,
@@ -169,7 +170,7 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
     let options = PackOptions::new(&cancelled);
     let mut pack = storage.packer().begin(tid(3), &options).unwrap().unwrap();
     storage.packer().finish(&mut pack).unwrap();
-    storage.packer().remove_blobs(&pack).unwrap();
+    storage.packer().remove_blobs(&pack, &AtomicBool::new(false)).unwrap();
     drop(pack);
     let path = storage.blobs().unwrap().path_of(OID, tid(2));
     storage.close().unwrap();

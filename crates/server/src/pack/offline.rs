@@ -51,7 +51,7 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
     let Some(mut pack) = begun? else { return Ok(None) };
     let packed = packer.finish(&mut pack)?;
     let blobs = packer
-        .remove_blobs(&pack)
+        .remove_blobs(&pack, options.cancelled)
         .context("packed, but not all blobs of dropped revisions could be removed");
     let closed = file.close();
     let closed =

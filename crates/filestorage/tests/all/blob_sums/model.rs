@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -145,7 +146,7 @@ impl History {
         let storage = self.storage.take().unwrap();
         if let Some(mut pack) = storage.packer().begin(tid(number), &options).unwrap() {
             storage.packer().finish(&mut pack).unwrap();
-            storage.packer().remove_blobs(&pack).unwrap();
+            storage.packer().remove_blobs(&pack, &AtomicBool::new(false)).unwrap();
             let is_kept = |blob: &(u64, Tid)| {
                 storage.reader().load_serial(Oid(blob.0), blob.1).unwrap().is_some()
             };
