@@ -208,7 +208,8 @@ impl Master {
                 self.cluster.tell_node(&mut self.links, storage);
             }
         }
-        if self.recovery.truncate_tid().is_some() {
+        let is_new = matches!(self.phase, Phase::Verification(_)) && self.cluster.table.is_unused();
+        if self.recovery.truncate_tid().is_some() || is_new {
             self.stops = Some(Stop::NotOperational);
             return;
         }

@@ -25,7 +25,8 @@ use self::versions::Versions;
 /// told when the others were lost. They are fewer than this.
 const VERSIONS_SKIPPED: u64 = 10_000;
 
-/// The version that a cluster is created with. It has another one as soon as it runs.
+/// The version that a cluster is created with. It has another one as soon as it runs: starts that
+/// were cut before that have skipped versions only.
 const CREATED: TableId = TableId(1);
 
 /// What one storage has of a partition.
@@ -122,7 +123,7 @@ impl Table {
 
     /// Whether the cluster has never run with it: some of its storages may not have it yet.
     pub(crate) fn is_unused(&self) -> bool {
-        self.id == Some(CREATED)
+        self.id.is_some_and(|id| id.0 % VERSIONS_SKIPPED == CREATED.0)
     }
 
     /// The table has changed.
