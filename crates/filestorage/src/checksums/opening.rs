@@ -99,6 +99,12 @@ pub(crate) fn open(
 /// Suffix of the side file.
 pub(crate) const SUFFIX: &str = ".checksums";
 
+/// Whether there are checksums of transactions beside a data file, whatever file that was.
+pub(crate) fn are_of_transactions(disk: &dyn Disk, path: &Path) -> bool {
+    let status = disk.status(&with_suffix(path, SUFFIX)).ok().flatten();
+    status.is_some_and(|status| status.length > HEADER_BYTES)
+}
+
 fn read_header(file: &dyn DiskFile) -> Result<Header, Distrust> {
     let mut bytes = [0; HEADER_READ_BYTES];
     let read = file.read_up_to(&mut bytes, 0).map_err(|_| Distrust::Unreadable)?;

@@ -4,6 +4,7 @@
 mod index_file;
 mod index_snapshot;
 mod locking;
+mod lost_file;
 mod options;
 mod recovery;
 mod set_aside;

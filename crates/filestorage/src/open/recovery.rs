@@ -12,6 +12,7 @@ use zodium_disk::{Disk, DiskFile, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use super::index_snapshot::{self, Found};
+use super::lost_file;
 use super::options::OpenOptions;
 use super::set_aside::BrokenEnd;
 use super::torn::TornTransactionDetector;
@@ -47,6 +48,7 @@ pub(crate) fn recover(
     let path = options.path.as_path();
     let length = file.length().map_err(|error| FileStorageError::io(path, "read", error))?;
     if !options.read_only && is_unbegun(path, file.as_ref(), length)? {
+        lost_file::report(disk, path)?;
         start_file(disk, path, file.as_ref())?;
         return Ok(Recovered {
             file,

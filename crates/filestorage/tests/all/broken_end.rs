@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use crate::support::{
     History, Model, commit, companion, copied_body, count_warnings, damage_in, data_file, data_of,
-    same_answers, stores, transaction,
+    logged, open_summed, same_answers, stores, transaction,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use tracing::Level;
 use zodium_blobs::NewBlob;
-use zodium_disk::{Disk, MemoryDisk, OpenMode};
+use zodium_disk::{Disk, MemoryDisk, OpenMode, with_suffix};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::{Access, NewBody, NewRecord};
 use zodium_types::{Oid, Tid};
@@ -30,6 +31,43 @@ fn a_cut_end_opens_with_the_state_before_at_every_length() {
             case.check(&case.bytes[..length]);
         }
     });
+}
+
+/// A new database begins, as with ZODB, but not without a word.
+#[test]
+fn a_file_that_is_gone_or_empty_is_missed_if_its_index_or_checksums_are_there() {
+    for length in [None, Some(0), Some(3)] {
+        for left in [&[".index", ".checksums"][..], &[".index"], &[".checksums"]] {
+            let disk = closed_file();
+            let (bytes, side) = (data_of(&disk), left.iter().map(|suffix| companion(suffix)));
+            let kept: Vec<_> = side.map(|path| (path.clone(), disk.bytes(&path))).collect();
+            let disk = MemoryDisk::new();
+            kept.iter().for_each(|(path, side)| disk.put(path, side.clone().unwrap()));
+            if let Some(length) = length {
+                disk.put(data_file(), bytes[..length].to_vec());
+            }
+            let (storage, messages) =
+                logged(Level::ERROR, || open_summed(&disk, ChecksumMode::Full));
+            assert!(messages[0].1.contains("missing or empty"), "{messages:?}");
+            storage.close().unwrap();
+            for (path, side) in kept {
+                assert_eq!(disk.bytes(&with_suffix(&path, ".lost")), side);
+            }
+            // Once: what is beside the file now is of an empty one.
+            disk.remove(data_file()).unwrap();
+            let (_, messages) = logged(Level::ERROR, || open_summed(&disk, ChecksumMode::Full));
+            assert_eq!(messages, []);
+        }
+    }
+}
+
+/// A file with a transaction, its index and its checksums.
+fn closed_file() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let storage = open_summed(&disk, ChecksumMode::Full);
+    commit(&storage, stores(Tid(1), &[(1, b"one")])).unwrap();
+    storage.close().unwrap();
+    disk
 }
 
 #[test]
