@@ -190,7 +190,8 @@ impl BlobDirectory {
         }
         self.disk.create_folder(&temporary).map_err(failed(&temporary))?;
         let marker = self.path.join(LAYOUT_MARKER);
-        if !self.disk.exists(&marker).map_err(failed(&marker))? {
+        let written = self.disk.status(&marker).map_err(failed(&marker))?;
+        if written.is_none_or(|marker| marker.length == 0) {
             layout::write_marker(self.disk.as_ref(), &marker, self.layout)
                 .map_err(failed(&marker))?;
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zodium_disk::{Disk, DiskFile, OpenMode};
+use zodium_disk::{Disk, DiskFile, EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
 use crate::BlobError;
@@ -62,19 +62,22 @@ impl BlobLayout {
     }
 }
 
-/// The layout that a directory has: what its marker says; without one, a directory with anything
-/// in it is from before there were layouts, and a lawn.
+/// The layout that a directory has: what its marker says. Without one, a directory with anything in
+/// it is from before there were layouts, and a lawn, unless it has folders that only the bushy
+/// layout has: `cp BLOBS/*` leaves the marker behind.
 pub(crate) fn of_directory(disk: &dyn Disk, path: &Path) -> Result<BlobLayout, BlobError> {
     let marker = path.join(LAYOUT_MARKER);
     let failed = |operation| move |error| BlobError::io(path, operation, error);
     match disk.open(&marker, OpenMode::Read) {
         Ok(file) => {
             let name = read_marker(file.as_ref()).map_err(failed("read the layout of"))?;
-            return match name.trim() {
-                "bushy" => Ok(BlobLayout::Bushy),
-                "lawn" => Ok(BlobLayout::Lawn),
-                name => Err(BlobError::Layout { path: marker, layout: name.to_owned() }),
-            };
+            match name.trim() {
+                "bushy" => return Ok(BlobLayout::Bushy),
+                "lawn" => return Ok(BlobLayout::Lawn),
+                // It was created on a full disk, or just before a crash.
+                "" => {}
+                name => return Err(BlobError::Layout { path: marker, layout: name.to_owned() }),
+            }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(BlobError::io(&marker, "open", error)),
@@ -83,8 +86,16 @@ pub(crate) fn of_directory(disk: &dyn Disk, path: &Path) -> Result<BlobLayout, B
         return Ok(BlobLayout::Bushy);
     }
     let entries = disk.list(path).map_err(failed("list"))?;
-    let in_use = entries.iter().any(|entry| !entry.name.as_encoded_bytes().starts_with(b"."));
-    Ok(if in_use { BlobLayout::Lawn } else { BlobLayout::Bushy })
+    let in_use = entries.iter().any(|entry| {
+        entry.name != TEMPORARY_FOLDER && !entry.name.as_encoded_bytes().starts_with(b".")
+    });
+    // The folder of an object has no folders inside. In a bushy one 0x00 is in front of all oids.
+    let is_bushy = has_folder(disk, &path.join("0x00/0x00")).map_err(failed("look for"))?;
+    Ok(if in_use && !is_bushy { BlobLayout::Lawn } else { BlobLayout::Bushy })
+}
+
+fn has_folder(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    Ok(disk.kind(path)? == Some(EntryKind::Folder))
 }
 
 pub(crate) fn write_marker(disk: &dyn Disk, marker: &Path, layout: BlobLayout) -> io::Result<()> {
@@ -202,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_chosen_as_zodb_chooses_it() {
+    fn the_layout_is_chosen_as_zodb_chooses_it_and_a_lost_marker_is_none_of_a_lawn() {
         let disk = MemoryDisk::new();
         let layout = |path: &str| of_directory(&disk, Path::new(path));
         assert_eq!(layout("missing").unwrap(), BlobLayout::Bushy);
@@ -211,6 +222,13 @@ mod tests {
         disk.put(Path::new("old/0x01/0x03f5945817777777.blob"), Vec::new());
         disk.put(Path::new("old/readme"), Vec::new());
         assert_eq!(layout("old").unwrap(), BlobLayout::Lawn);
+        disk.put(Path::new("unmarked/0x00/0x00/0x00/0x00/0x00/0x00/0x00/0x01/0x01.blob"), vec![]);
+        assert_eq!(layout("unmarked").unwrap(), BlobLayout::Bushy);
+        disk.put(Path::new("old/.layout"), Vec::new());
+        assert_eq!(layout("old").unwrap(), BlobLayout::Lawn);
+        disk.put(Path::new("begun/.layout"), Vec::new());
+        disk.create_folder(Path::new("begun/tmp")).unwrap();
+        assert_eq!(layout("begun").unwrap(), BlobLayout::Bushy);
         disk.put(Path::new("marked/.layout"), b"lawn\n".to_vec());
         assert_eq!(layout("marked").unwrap(), BlobLayout::Lawn);
         disk.put(Path::new("bushy/.layout"), b"bushy".to_vec());
