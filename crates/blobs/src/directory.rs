@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::{info, warn};
-use zodium_disk::{Disk, Entry, EntryKind, OpenMode, SpaceWatch};
+use zodium_disk::{Disk, Entry, EntryKind, FileLock, LockError, OpenMode, SpaceWatch};
 use zodium_types::{Oid, Tid};
 
 use crate::BlobError;
@@ -78,6 +78,23 @@ impl BlobDirectory {
                  one. ZODB's migrateblobs makes it bushy");
         }
         Ok(directory)
+    }
+
+    /// Keeps the directory from being written for another data file, until the lock is dropped.
+    /// `None` where the file system cannot lock a folder.
+    ///
+    /// # Errors
+    /// [`BlobError::InUse`] when that has happened already.
+    pub fn lock(&self) -> Result<Option<FileLock>, BlobError> {
+        // The folder itself: it is there already, and no other program locks it.
+        let folder = self.disk.open(&self.path.join(TEMPORARY_FOLDER), OpenMode::Read);
+        match folder.map(|folder| folder.lock()) {
+            Ok(Ok(lock)) => Ok(Some(lock)),
+            Ok(Err(LockError::Held { owner })) => {
+                Err(BlobError::InUse { path: self.path.clone(), owner })
+            }
+            Ok(Err(LockError::Io(_))) | Err(_) => Ok(None),
+        }
     }
 
     /// The directory.

@@ -74,6 +74,19 @@ pub enum BlobError {
         /// What it says.
         layout: String,
     },
+    /// The directory is written for another data file.
+    #[error(
+        "{path}: this blob directory is in use by {} for another data file, which would lose \
+         blobs that are being committed: stop that one first, or use a copy of the directory",
+        owner.map_or("another process".to_owned(), |pid| format!("process {pid}")),
+        path = path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The id of its process, if it is known.
+        owner: Option<u32>,
+    },
     /// The directory was opened for reading only.
     #[error("{path}: opened read-only", path = path.display())]
     ReadOnly {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 use zodium_blobs::BlobDirectory;
-use zodium_disk::Disk;
+use zodium_disk::{Disk, FileLock};
 use zodium_storage::{Access, NewTransaction};
 use zodium_types::Tid;
 
@@ -30,6 +30,7 @@ pub struct FileStorage {
     packing: PackState,
     blobs: Option<BlobDirectory>,
     _name_locks: Option<NameLocks>,
+    _blobs_lock: Option<FileLock>,
 }
 
 impl FileStorage {
@@ -58,6 +59,10 @@ impl FileStorage {
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, read_only))
             .transpose()?;
+        let blobs_lock = match &blobs {
+            Some(blobs) if !read_only => blobs.lock()?,
+            _ => None,
+        };
         let oids = Oids::new(positions.largest_oid(), options.new_oids_gap);
         let log = LogFile::new(&path, file, positions, options.cache_bytes, end, 0)
             .with_checksums(checksums);
@@ -73,6 +78,7 @@ impl FileStorage {
             blobs,
             file,
             _name_locks: name_locks,
+            _blobs_lock: blobs_lock,
         };
         storage.begin(is_index_unused)?;
         Ok(storage)

@@ -10,9 +10,9 @@ use crate::support::{
     commit, copied_body, data_file, data_of, overwrite, stores, tid, transaction,
 };
 use bytes::Bytes;
-use zodium_blobs::{NewBlob, StagedBlobs};
-use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
+use zodium_blobs::{BlobError, NewBlob, StagedBlobs};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_storage::{NewRecord, PackOptions};
 use zodium_types::{Oid, Tid};
 
@@ -62,6 +62,32 @@ fn committed_and_left(disk: &MemoryDisk) -> std::path::PathBuf {
     let path = storage.blobs().unwrap().path_of(OID, tid(1));
     assert_eq!(intents(disk), 1);
     path
+}
+
+/// An opening removes voted blobs that its own data file does not have.
+#[test]
+fn a_directory_is_written_for_one_data_file_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str, read_only: bool| {
+        let blob_directory = Some(folder.path().join(BLOBS));
+        let options =
+            OpenOptions { blob_directory, read_only, ..OpenOptions::new(folder.path().join(name)) };
+        FileStorage::open(Arc::new(RealDisk), &options)
+    };
+    let storage = open("Data.fs", false).unwrap();
+    std::fs::copy(folder.path().join("Data.fs"), folder.path().join("copy.fs")).unwrap();
+    let mut staged = stage(&storage);
+    let error = open("copy.fs", false).map(drop).unwrap_err();
+    assert!(
+        matches!(error, FileStorageError::Blob(BlobError::InUse { owner: Some(owner), .. })
+            if owner == std::process::id()),
+        "{error}"
+    );
+    open("copy.fs", true).unwrap();
+    staged.commit(tid(1)).unwrap();
+    drop(staged);
+    drop(storage);
+    open("copy.fs", false).unwrap();
 }
 
 #[test]
