@@ -191,6 +191,19 @@ def test_read_only_file(tmp_path, start_server, refusal, nobody):
     assert str(path) in said and "--read-only" in said
 
 
+def test_a_database_in_sqlite_that_may_only_be_read(
+    tmp_path, start_server, zodium, refusal, nobody
+):
+    committed(tmp_path / "Data.fs", start_server)
+    database = f"sqlite://{tmp_path}/db.sqlite"
+    done = zodium("copy", tmp_path / "Data.fs", database)
+    assert done.returncode == 0, done.stderr
+    how = nobody()
+    (tmp_path / "db.sqlite").chmod(0o444)
+    said = refusal(database, **how)
+    assert "cannot open for writing: the file or its folder is read-only" in said
+
+
 @pytest.fixture
 def nobody(tmp_path, binary):
     """nobody(): how to run without root's right to open everything, on what is here now."""

@@ -61,6 +61,11 @@ pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlErr
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = rusqlite::Connection::open_with_flags(place.path(), flags);
     let connection = opened.map_err(|error| failed(error.into()))?;
+    // SQLite opens a file for reading if it must not write to it, and says nothing.
+    if purpose == Purpose::Write && connection.is_readonly("main").is_ok_and(|is_so| is_so) {
+        let path = place.path().to_owned();
+        return Err(SqlError::NotWritable { path, operation: "open for writing" });
+    }
     tell(&connection, purpose).map_err(place.cannot("set up a connection"))?;
     Ok(Connection::Sqlite(connection))
 }
