@@ -145,8 +145,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// `PermissionDenied` on a file system without hard links.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives `to` the permission bits of `from`.
+    /// Gives `to` the permission bits of `from`, and its [owner](Disk::copy_owner).
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives `to` the owner and the group of `from`, if this process may do so, as root's may. The
+    /// server, which has another user, could not open a file of root's. Symbolic links are not
+    /// followed to `to`.
+    fn copy_owner(&self, from: &Path, to: &Path) {
+        let _ = (from, to);
+    }
 
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -2,11 +2,13 @@
 
 use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, IoSliceMut, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock, major, minor};
+use rustix::fs::{
+    Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, major, minor,
+};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::boot;
@@ -153,7 +155,22 @@ impl Disk for RealDisk {
     }
 
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.copy_owner(from, to);
         std::fs::set_permissions(to, std::fs::metadata(from)?.permissions())
+    }
+
+    fn copy_owner(&self, from: &Path, to: &Path) {
+        let Ok(from) = std::fs::metadata(from) else { return };
+        // The other user may have put a link to a file of root's in the place of `to`.
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        let to = OpenOptions::new().read(true).custom_flags(no_link).open(to);
+        let Ok(to) = to else { return };
+        let is_owner = |to: Metadata| (to.uid(), to.gid()) == (from.uid(), from.gid());
+        if !rustix::process::geteuid().is_root() || to.metadata().is_ok_and(is_owner) {
+            return;
+        }
+        // A process may be root's and lack the right to do this, as in a container.
+        let _ = fchown(&to, Some(from.uid()), Some(from.gid()));
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -460,6 +477,25 @@ mod tests {
         }
         std::fs::write(&path, b"\xff 7").unwrap();
         RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn files_of_root_beside_those_of_another_user_become_its_own() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["model", "new", "other"] {
+            std::fs::write(path(name), b"").unwrap();
+        }
+        std::os::unix::fs::chown(path("model"), Some(65533), Some(65532)).unwrap();
+        std::os::unix::fs::symlink(path("other"), path("link")).unwrap();
+        RealDisk.copy_permissions(&path("model"), &path("new")).unwrap();
+        RealDisk.copy_owner(&path("model"), &path("link"));
+        let owner = |name| std::fs::metadata(path(name)).map(|it| (it.uid(), it.gid())).unwrap();
+        assert_eq!([owner("new"), owner("other")], [(65533, 65532), owner("link")]);
+        assert_ne!(owner("other").0, 65533);
     }
 
     #[test]

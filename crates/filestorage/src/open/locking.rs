@@ -53,10 +53,12 @@ impl NameLocks {
 }
 
 fn lock_name(disk: &dyn Disk, path: &Path, lock_path: &Path) -> Result<FileLock, FileStorageError> {
-    disk.lock(lock_path).map_err(|error| match error {
+    let lock = disk.lock(lock_path).map_err(|error| match error {
         LockError::Held { owner } => locked(path, lock_path, owner),
         LockError::Io(error) => FileStorageError::io(lock_path, "lock", error),
-    })
+    })?;
+    disk.copy_owner(path, lock_path);
+    Ok(lock)
 }
 
 /// Removes the index beside a symbolic link, which a stock server or an older Zodium wrote. The
