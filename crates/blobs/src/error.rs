@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use zodium_disk::NoSpace;
+use zodium_disk::{NoSpace, no_space_for};
 use zodium_types::{Oid, Tid};
 
 /// Why an operation on a blob directory failed.
@@ -94,8 +94,7 @@ pub enum BlobError {
         path: PathBuf,
     },
     /// There is no room for the blob; nothing was written.
-    #[error("{path}: no space left for {bytes} more bytes; free some and try again",
-        path = path.display())]
+    #[error("{path}: {}", no_space_for(*bytes), path = path.display())]
     Full {
         /// The file concerned.
         path: PathBuf,

@@ -26,6 +26,14 @@ pub trait NoSpace: std::fmt::Display {
     }
 }
 
+/// Says that so many bytes did not fit; 0 if that is not known.
+pub fn no_space_for(bytes: u64) -> String {
+    match bytes {
+        0 => "no space left, or no inodes; free some and try again".to_owned(),
+        _ => format!("no space left for {bytes} more bytes; free some and try again"),
+    }
+}
+
 /// Follows whether one directory's file system has space.
 #[derive(Debug, Default)]
 pub struct SpaceWatch {

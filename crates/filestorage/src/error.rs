@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use zodium_blobs::BlobError;
-use zodium_disk::NoSpace;
+use zodium_disk::{NoSpace, no_space_for};
 use zodium_pickle::PickleError;
 use zodium_storage::StorageError;
 use zodium_types::{MetadataTooLong, Oid, Tid};
@@ -125,8 +125,7 @@ pub enum FileStorageError {
         source: io::Error,
     },
     /// There is no space for the transaction; nothing was written.
-    #[error("{path}: no space left for {bytes} more bytes; free some and try again",
-        path = path.display())]
+    #[error("{path}: {}", no_space_for(*bytes), path = path.display())]
     Full {
         /// The affected file.
         path: PathBuf,

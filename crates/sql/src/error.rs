@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use thiserror::Error as ThisError;
-use zodium_disk::NoSpace;
+use zodium_disk::{NoSpace, no_space_for};
 use zodium_pickle::PickleError;
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
@@ -130,10 +130,7 @@ pub enum SqlError {
         operation: &'static str,
     },
     /// No space is left.
-    #[error(
-        "{path}: no space left for {bytes} more bytes; free some and try again",
-        path = path.display()
-    )]
+    #[error("{path}: {}", no_space_for(*bytes), path = path.display())]
     Full {
         /// The database.
         path: PathBuf,
