@@ -75,8 +75,10 @@ def install(program, tree):
     shutil.copytree(ROOT / "docs", documents / "docs")
 
 
-def unit(prefix):
-    return (ROOT / "packaging" / "zodium.service").read_text().replace("@PREFIX@", prefix)
+def units(prefix):
+    """The names of the units, and their texts."""
+    for name in ("zodium.service", "zodium-backup.service"):
+        yield name, (ROOT / "packaging" / name).read_text().replace("@PREFIX@", prefix)
 
 
 def write_archive(tree, version, folder):
@@ -95,10 +97,11 @@ def write_archive(tree, version, folder):
         for path in sorted(tree.rglob("*")):
             place = f"{name}/{path.relative_to(tree)}"
             archive.add(path, place, recursive=False, filter=plain)
-        content = unit("/usr/local").encode()
-        member = tarfile.TarInfo(f"{name}/zodium.service")
-        member.size = len(content)
-        archive.addfile(plain(member), io.BytesIO(content))
+        for unit, text in units("/usr/local"):
+            content = text.encode()
+            member = tarfile.TarInfo(f"{name}/{unit}")
+            member.size = len(content)
+            archive.addfile(plain(member), io.BytesIO(content))
     (folder / f"{name}.tar.gz").write_bytes(gzip.compress(raw.getvalue(), mtime=time))
 
 
@@ -108,12 +111,13 @@ def build_time():
 
 
 def write_debian_package(tree, version, folder):
-    """A package with the unit, which is neither enabled nor started."""
+    """A package with the units, which are neither enabled nor started."""
     machine = MACHINES.get(os.uname().machine, os.uname().machine)
     root = tree.parent
     place = root / "lib" / "systemd" / "system"
     place.mkdir(parents=True)
-    (place / "zodium.service").write_text(unit("/usr"))
+    for unit, text in units("/usr"):
+        (place / unit).write_text(text)
     licence = tree / "share" / "doc" / "zodium"
     shutil.copy(licence / "LICENSE-MIT", licence / "copyright")
     control = root / "DEBIAN"

@@ -16,6 +16,7 @@ import tempfile
 import time
 
 SECONDS = 20
+UNITS = ["zodium.service", "zodium-backup.service"]
 NO_HOME = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -58,18 +59,20 @@ def check_archive(folder, place):
         archive.extractall(place, filter="data")
     tree = only(place, "zodium-*")
     check_tree(tree, tree / "bin" / "zodium")
-    assert "ExecStart=/usr/local/bin/zodium" in (tree / "zodium.service").read_text()
+    for unit in UNITS:
+        assert "ExecStart=/usr/local/bin/zodium" in (tree / unit).read_text()
 
 
 def check_debian_package(folder, place):
     package = only(folder, "zodium_*.deb")
     run("dpkg-deb", "-x", package, place)
     check_tree(place / "usr", place / "usr" / "bin" / "zodium")
-    unit = place / "lib" / "systemd" / "system" / "zodium.service"
-    assert "ExecStart=/usr/bin/zodium" in unit.read_text()
-    if shutil.which("systemd-analyze"):
-        # Tenths: the unit exposes less than 3 of 10.
-        run("systemd-analyze", "security", "--offline=true", "--threshold=30", unit)
+    for name in UNITS:
+        unit = place / "lib" / "systemd" / "system" / name
+        assert "ExecStart=/usr/bin/zodium" in unit.read_text()
+        if shutil.which("systemd-analyze"):
+            # Tenths: the unit exposes less than 3 of 10.
+            run("systemd-analyze", "security", "--offline=true", "--threshold=30", unit)
     depends = run("dpkg-deb", "-f", package, "Depends")
     assert "libc6 (>= 2." in depends, depends
 
