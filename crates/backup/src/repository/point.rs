@@ -11,13 +11,12 @@ use zodium_types::Tid;
 use super::blobs::Blob;
 use super::chunk_store::{ChunkStore, Delta, tid_of};
 use super::hash::Hash;
-use super::opened::Repository;
+use super::opened::{POINTS as FOLDER, Repository};
 use crate::BackupError;
 
 /// Chunks that one page lists.
 const PAGE_CHUNKS: usize = 1024;
-/// The folder of points, and the end of their names.
-const FOLDER: &str = "points";
+/// Ends the name of a point.
 const SUFFIX: &str = ".json";
 
 /// A restore point.
