@@ -105,3 +105,14 @@ impl SpaceWatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bytes_are_asked_for_where_their_number_is_not_known() {
+        assert!(no_space_for(7).starts_with("no space left for 7 more bytes;"));
+        assert!(no_space_for(0).starts_with("no space left, or no inodes;"));
+    }
+}
