@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    /// Waits until what has taken effect with commits so far is in the log of keys, if there is one.
+    /// Waits until what has taken effect with commits so far is in the log of keys.
     ///
     /// # Errors
     /// Why the log cannot be written.
