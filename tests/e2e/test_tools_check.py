@@ -66,12 +66,20 @@ def test_odd_extensions_are_whole_and_servers_refuse_them(
     for storage in (path, database):
         assert check(storage, *ALL)[:2] == (0, []), storage
     server = start_server(tmp_path / "served.fs")
-    code, _, said = run("copy", path, url_of(server))
+    code, _, said = run("copy", path, server.url)
     assert code == 2 and f"transaction {last}: its extension is no plain data" in said
     # Lists go on without it.
     client = connect(start_server(path))
     assert [entry["id"] for entry in client.undoLog(0, 1)] == [undo_id]
     assert [entry["tid"].hex() for entry in client.history(p64(0), size=1)] == [last]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(run, tmp_path):
+    pipe = tmp_path / "Data.fs"
+    os.mkfifo(pipe)
+    for words in (["check", pipe], ["serve", pipe, "-a", "0"], ["dump", pipe], ["pack", pipe]):
+        code, _, said = run(*words)
+        assert code != 0 and "it is a pipe, and no file" in said, words
 
 
 def test_what_is_whole_in_a_file_is_whole_elsewhere(run, check, start_server, tmp_path, seeded):

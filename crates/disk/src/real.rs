@@ -2,7 +2,9 @@
 
 use std::fs::{File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, IoSliceMut, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,6 +39,10 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        // Opening it would wait for another process that opens it.
+        if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe, and no file"));
+        }
         let mut options = OpenOptions::new();
         options.read(true);
         match mode {
