@@ -7,7 +7,7 @@ use crate::settings::log::LogOptions;
 use crate::settings::packing::PackOptions;
 
 impl Configuration {
-    /// The configuration as TOML, which [`crate::read`] reads back to the same.
+    /// The configuration as TOML, which [`crate::read()`] reads back to the same.
     ///
     /// It has addresses and storages, or the node, and all settings that differ from the
     /// defaults. Paths are written unchanged, so they should be absolute.
