@@ -112,6 +112,10 @@ fn decoded(text: &str) -> String {
 
 /// Whether a file is an SQLite database.
 pub(crate) fn is_sqlite(path: &Path) -> bool {
+    // Opening a pipe would wait for its other end.
+    if !path.is_file() {
+        return false;
+    }
     let mut magic = [0; SQLITE_MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == *SQLITE_MAGIC
