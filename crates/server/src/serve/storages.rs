@@ -250,9 +250,8 @@ fn explain(path: &Path, error: FileStorageError) -> anyhow::Error {
         source.kind(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
     ));
-    let can_be_read = File::open(path).is_ok();
     let error = anyhow::Error::from(error);
-    match is_denied && can_be_read {
+    match is_denied && File::open(path).is_ok() {
         true => error.context("cannot open for writing (--read-only serves it as it is)"),
         false => error,
     }
