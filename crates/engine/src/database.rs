@@ -177,9 +177,8 @@ impl Database {
         self.config.invalidation_age.is_some_and(|age| Duration::from_nanos(nanos) < age)
     }
 
-    /// As [`Subscribers::recently_changed`], from the log; `None` when the objects are too many, or
-    /// the log cannot be read there or lacks `since`. The client then drops its cache and misses
-    /// nothing. Blocking.
+    /// As [`Subscribers::recently_changed`], from the log; `None` when the objects are too many or
+    /// the log cannot be read there. The client then drops its cache and misses nothing. Blocking.
     pub fn changed_in_log(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         let changed = self.changed_up_to(CHANGED_OIDS_MAX, since, told);
         changed.unwrap_or_else(|error| {
@@ -196,13 +195,7 @@ impl Database {
         told: Tid,
     ) -> Result<Option<Vec<Oid>>, StorageError> {
         let mut seen = FxHashSet::default();
-        if since >= told {
-            return Ok(Some(Vec::new()));
-        }
-        let mut transactions = self.store.iterate(Some(since), Some(told))?;
-        if transactions.step()?.is_none_or(|first| first.tid != since) {
-            return Ok(None);
-        }
+        let mut transactions = self.store.iterate(Some(since.next()), Some(told))?;
         while transactions.step()?.is_some() {
             let Some(mut records) = transactions.records() else { break };
             while let Some(record) = records.step()? {

@@ -131,10 +131,7 @@ impl Subscribers {
     }
 
     /// The objects written after `since` and not after `told`, from the recent transactions; `None`
-    /// when `since` is none of these.
-    ///
-    /// Clients name a transaction that they were told of. If the storage lacks it, it was restored
-    /// from a copy, and what they hold of lost transactions has to go.
+    /// when these do not go back that far.
     ///
     /// `told` is the last transaction that the client knows of. Later commits reach it as notices,
     /// and only as notices.
@@ -143,8 +140,10 @@ impl Subscribers {
             return Some(Vec::new());
         }
         let state = self.told.lock();
-        let known = state.recent.binary_search_by_key(&since, |commit| commit.tid).ok()?;
-        let newer = state.recent.range(known + 1..).take_while(|commit| commit.tid <= told);
+        if state.recent.front()?.tid > since {
+            return None;
+        }
+        let newer = state.recent.iter().filter(|r| r.tid > since && r.tid <= told);
         let mut seen = FxHashSet::default();
         let oids = newer.flat_map(|commit| commit.oids.iter().copied());
         Some(oids.filter(|oid| seen.insert(*oid)).collect())
