@@ -16,6 +16,7 @@ import ZODB.FileStorage
 from harness import package
 from harness.damage import fill_covered
 from harness.databases import write_database
+from harness.process import crash_of
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn, stock_server
 from harness.silent_proxy import SilentProxy
 from harness.wire import Wire
@@ -116,7 +117,7 @@ def start_server(tmp_path):
     for server in servers:
         print(f"--- {server.log_path.name}\n{server.log_tail()}")
     # Also behind the last request of the test.
-    assert [server.crash() for server in servers if server.crash()] == []
+    assert list(filter(None, map(crash_of, servers))) == []
 
 
 @pytest.fixture(params=["zodium", "stock"])

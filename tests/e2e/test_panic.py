@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness import files
+from harness.process import crash_of
 from harness.wire import MAXTID, Z64, Closed
 
 pytestmark = pytest.mark.zodium
@@ -40,7 +41,7 @@ def test_a_panic_of_one_thread_ends_the_process_and_a_restart_has_everything(
     with pytest.raises((Closed, ConnectionError)):
         third.call("pack", time.time(), True)
     assert server.process.wait(SIGABRT_SECONDS) == -signal.SIGABRT
-    assert server.crash()
+    assert crash_of(server)
     start_server.servers.remove(server)
     with pytest.raises((Closed, ConnectionError)):
         other.call("tpc_finish", 2)

@@ -290,8 +290,8 @@ def clusters(folder, kind=Cluster):
     finally:
         for one in made:
             one.end()
-    nodes = [node for one in made for node in one.all_nodes()]
-    assert [crash_of(node) for node in nodes if crash_of(node)] == []
+    crashes = [crash_of(node) for one in made for node in one.all_nodes()]
+    assert list(filter(None, crashes)) == []
 
 
 @contextlib.contextmanager

@@ -142,10 +142,6 @@ class ServerProcess:
     def is_running(self):
         return self.process.poll() is None
 
-    def crash(self):
-        """How the server crashed; None if it did not."""
-        return crash_of(self)
-
     def stop(self, seconds=STOP_SECONDS):
         """SIGTERM, SIGKILL if that is not enough; the exit status."""
         if self.process.poll() is None:

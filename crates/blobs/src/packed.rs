@@ -273,20 +273,25 @@ mod tests {
     use super::*;
     use crate::NewBlob;
 
+    /// A new directory with a blob of this revision.
+    fn with_blob(disk: Arc<dyn Disk>, oid: Oid, tid: Tid) -> BlobDirectory {
+        let directory = BlobDirectory::open(disk, Path::new("blobs"), false).unwrap();
+        let mut blob = directory.temporary().unwrap();
+        blob.append(b"content").unwrap();
+        let mut staged = directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(&blob))]).unwrap();
+        staged.commit(tid).unwrap();
+        staged.keep();
+        directory
+    }
+
     /// For each operation on names: whether the removal of a blob that is kept in `.old` succeeds
     /// although that operation fails.
     fn outcomes(error: io::ErrorKind) -> Vec<bool> {
         let mut outcomes = Vec::new();
         for nth in 1.. {
             let disk = FaultyDisk::new(MemoryDisk::new());
-            let opened = BlobDirectory::open(Arc::new(disk.clone()), Path::new("blobs"), false);
-            let directory = opened.unwrap();
             let (oid, tid) = (Oid(1), Tid(1));
-            let mut blob = directory.temporary().unwrap();
-            blob.append(b"content").unwrap();
-            let mut staged = directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(&blob))]).unwrap();
-            staged.commit(tid).unwrap();
-            staged.keep();
+            let directory = with_blob(Arc::new(disk.clone()), oid, tid);
             let revisions = vec![(oid, tid)];
             let packed = PackedBlobs { keep_old: true, revisions, ..PackedBlobs::default() };
             disk.fail(Operation::Folder, nth, error);
@@ -309,14 +314,8 @@ mod tests {
     fn a_removal_that_was_cancelled_goes_on_at_the_next_opening() {
         for keep_old in [false, true] {
             let disk = MemoryDisk::new();
-            let opened = BlobDirectory::open(Arc::new(disk.clone()), Path::new("blobs"), false);
-            let directory = opened.unwrap();
             let (oid, tid) = (Oid(1), Tid(1));
-            let mut blob = directory.temporary().unwrap();
-            blob.append(b"content").unwrap();
-            let mut staged = directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(&blob))]).unwrap();
-            staged.commit(tid).unwrap();
-            staged.keep();
+            let directory = with_blob(Arc::new(disk.clone()), oid, tid);
             let revisions = vec![(oid, tid)];
             let packed = PackedBlobs { keep_old, revisions, ..PackedBlobs::default() };
             directory.write_packed(&packed).unwrap();

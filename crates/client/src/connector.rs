@@ -344,6 +344,8 @@ fn catch_up(
         (Some(watcher), None) => watcher.all_invalidated(),
         (None, _) => {}
     });
+    // What we hold is of this server now.
+    shared.has_met_older.store(false, Ordering::Release);
     Ok(tid)
 }
 

@@ -15,9 +15,6 @@ mod options;
 mod status;
 mod storage;
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -30,6 +27,7 @@ use self::master::Master;
 use self::node_kind::NodeArguments;
 use self::options::StorageOptions;
 use self::status::StatusOptions;
+use crate::tools::is_sqlite;
 
 /// Options of `zodium neo`.
 #[derive(Debug, Args)]
@@ -99,7 +97,7 @@ fn check(configuration: &Configuration) -> Result<()> {
     }
     for destination in &configuration.log.destinations {
         if let LogDestination::File(path) = destination
-            && is_database(path)
+            && is_sqlite(path)
         {
             bail!(
                 "the log file {} is a database, as NEO's nodes write them; move it away, or give \
@@ -109,11 +107,4 @@ fn check(configuration: &Configuration) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether a file is an SQLite database.
-fn is_database(path: &Path) -> bool {
-    let mut magic = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == *b"SQLite format 3\0"
 }
