@@ -84,7 +84,9 @@ impl Record {
     fn whole(key: &[u8], entry: Entry) -> Record {
         let expires_at = time(entry.expires_at());
         let whole = Whole { key: key.into(), value: entry.value, expires_at, size: 0 };
-        Record { form: Form::Whole(Box::new(whole)) }
+        let mut record = Record { form: Form::Whole(Box::new(whole)) };
+        record.count_bytes();
+        record
     }
 
     /// A string with its key; `None` if one of them is too long.
@@ -238,7 +240,7 @@ impl Record {
         Entry::new(value).expiring(expires_at)
     }
 
-    /// Bytes of the record, as they were counted last. A string's need no counting.
+    /// Bytes of the record, as they were counted last.
     pub(crate) fn counted_bytes(&self) -> u64 {
         match &self.form {
             Form::Packed { .. } => self.estimated_bytes(0) as u64,

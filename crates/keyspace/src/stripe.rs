@@ -118,7 +118,7 @@ impl Database {
         self.table.entry(hash, key).map(EntryRef::new)
     }
 
-    /// Counts the bytes of a key anew.
+    /// Counts the bytes of a key anew whose value has changed in place.
     pub(crate) fn measure(&mut self, hash: u64, key: &[u8]) {
         let _ = self.change(hash, key, Record::count_bytes);
     }
@@ -174,8 +174,7 @@ impl Database {
         old
     }
 
-    /// Sets what a key has, and notes its use; whether it is new. Bytes of others than strings are
-    /// counted by [`Database::measure`].
+    /// Sets what a key has, and notes its use; whether it is new.
     pub(crate) fn insert(
         &mut self,
         hash: u64,
