@@ -121,6 +121,21 @@ def test_packs_keep_the_blobs_that_stock_packs_keep(
         assert_complete(path)
 
 
+def test_folders_of_packed_blobs_are_as_private_as_those_of_others(
+    tmp_path, start_server, connect, seeded
+):
+    path, old = tmp_path / "Data.fs", tmp_path / "blobs-Data.old"
+    write_history(path, seeded, undo=False)
+    modes = {".": 0o700, "0x00": 0o2750}
+    for name, mode in modes.items():
+        (tmp_path / "blobs-Data" / name).chmod(mode)
+    server = serve(start_server, path)
+    connect(server).pack(time.time())
+    assert server.stop() == 0
+    assert found_in(old)
+    assert {name: stat.S_IMODE((old / name).stat().st_mode) for name in modes} == modes
+
+
 def test_undo_copies_blobs_that_stock_reads(tmp_path, start_server, connect, seeded):
     path = tmp_path / "Data.fs"
     database = ZODB.DB(stock(path))

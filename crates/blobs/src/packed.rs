@@ -209,12 +209,20 @@ impl BlobDirectory {
         }
     }
 
-    /// Makes a folder of `.old` and those above it.
+    /// Makes a folder of `.old` and those above it. They have the permissions of those that they
+    /// are copies of: the directory's may be all that keeps other users from its blobs.
     fn create_folders(&self, folder: &Path) -> Result<(), BlobError> {
         let old = self.old_path();
         let missing = folder.ancestors().take_while(|folder| folder.starts_with(&old));
         for folder in missing.collect::<Vec<_>>().into_iter().rev() {
-            let made = self.disk.create_folder(folder);
+            let made = self.disk.create_folder(folder).and_then(|is_new| {
+                let inside = folder.strip_prefix(&old).unwrap_or(Path::new(""));
+                if is_new {
+                    self.disk.copy_permissions(&self.path.join(inside), folder)
+                } else {
+                    Ok(())
+                }
+            });
             made.map_err(|error| BlobError::io(folder, "create", error))?;
         }
         Ok(())

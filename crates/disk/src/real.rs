@@ -146,9 +146,9 @@ impl Disk for RealDisk {
 
     fn set_read_only(&self, path: &Path) -> io::Result<()> {
         let folder = std::fs::metadata(folder_of(path))?.permissions().mode();
-        let mode = std::fs::symlink_metadata(path)?.permissions().mode();
-        let mode = (mode & !0o222) | (folder & 0o444);
-        std::fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))
+        let file = open_no_link(path)?;
+        let mode = (file.metadata()?.permissions().mode() & !0o222) | (folder & 0o444);
+        file.set_permissions(Permissions::from_mode(mode & 0o7777))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -167,10 +167,7 @@ impl Disk for RealDisk {
 
     fn copy_owner(&self, from: &Path, to: &Path) {
         let Ok(from) = std::fs::metadata(from) else { return };
-        // The other user may have put a link to a file of root's in the place of `to`.
-        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-        let to = OpenOptions::new().read(true).custom_flags(no_link).open(to);
-        let Ok(to) = to else { return };
+        let Ok(to) = open_no_link(to) else { return };
         let is_owner = |to: Metadata| (to.uid(), to.gid()) == (from.uid(), from.gid());
         if !rustix::process::geteuid().is_root() || to.metadata().is_ok_and(is_owner) {
             return;
@@ -298,6 +295,13 @@ fn status_of(metadata: &Metadata) -> FileStatus {
     let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
     let modified = metadata.mtime().saturating_mul(NANOS_PER_SECOND) + metadata.mtime_nsec();
     FileStatus { identity, length: metadata.len(), modified }
+}
+
+/// Opens a file to change its owner or permissions. Others may write its folder, and may have put a
+/// link to a file that is not theirs in its place: that fails.
+fn open_no_link(path: &Path) -> io::Result<File> {
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(no_link).open(path)
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -576,6 +580,7 @@ mod tests {
         assert!(!RealDisk.create_folder(&folder).unwrap());
         std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
         assert_eq!(RealDisk.kind(&link).unwrap(), Some(EntryKind::Other));
+        RealDisk.set_read_only(&link).unwrap_err();
         assert_eq!(RealDisk.kind(&folder).unwrap(), Some(EntryKind::Folder));
         let entry = Entry { name: "link".into(), kind: EntryKind::Other };
         assert_eq!(RealDisk.list(&folder).unwrap(), [entry]);
