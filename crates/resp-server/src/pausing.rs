@@ -17,6 +17,8 @@ use crate::local::{Letter, LocalServer};
 use crate::scripting::{self, Scripts};
 use crate::server::Server;
 
+/// Time after which a client that waits looks again: the clock may have been set meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Longest pause: a week.
 const PAUSE_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 
@@ -63,7 +65,8 @@ impl LocalServer {
         tokio::task::spawn_local(async move {
             // It may be made longer meanwhile, or end early.
             while let Some(until) = local.server.pause.until() {
-                tokio::time::sleep(Duration::from_millis(until.saturating_sub(now()).max(1))).await;
+                let left = Duration::from_millis(until.saturating_sub(now()).max(1));
+                tokio::time::sleep(left.min(LOOK_AGAIN)).await;
             }
             if let Some(client) = client.upgrade() {
                 local.go_on(&client);

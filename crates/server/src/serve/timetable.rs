@@ -10,6 +10,8 @@ use zodium_configuration::{PackSchedule, Weekday};
 
 /// A time that is noticed later than this counts as missed.
 const LATE_MAX: SignedDuration = SignedDuration::from_mins(5);
+/// A clock that was set back by less does not bring a time again.
+const SET_BACK_MAX: SignedDuration = SignedDuration::from_hours(1);
 /// Days to look ahead: they include every day of the week.
 const DAYS_AHEAD: usize = 8;
 
@@ -51,7 +53,11 @@ impl Timetable {
     }
 
     /// Compares `now` with the next time.
-    pub(crate) fn turn(&self, now: &Zoned) -> Turn {
+    pub(crate) fn turn(&mut self, now: &Zoned) -> Turn {
+        // The clock may have been far ahead when the next time was looked up.
+        let later = now.checked_add(SET_BACK_MAX).ok();
+        let first = later.and_then(|later| self.first_after(&later));
+        self.next = self.next.into_iter().chain(first).min();
         let Some(next) = self.next else { return Turn::Never };
         let late = now.timestamp().duration_since(next);
         if late.is_negative() {
@@ -65,13 +71,17 @@ impl Timetable {
 
     /// Skips to the first time after `now`.
     pub(crate) fn skip_to(&mut self, now: &Zoned) {
+        self.next = self.first_after(now);
+    }
+
+    fn first_after(&self, now: &Zoned) -> Option<Timestamp> {
         let days = now.date().series(jiff::Span::new().days(1)).take(DAYS_AHEAD);
         let days = days.filter(|day| {
             self.on.is_empty() || self.on.iter().any(|on| jiff_day(*on) == day.weekday())
         });
-        let times =
+        let mut times =
             days.filter_map(|day| now.time_zone().to_timestamp(day.to_datetime(self.at)).ok());
-        self.next = times.into_iter().find(|time| *time > now.timestamp());
+        times.find(|time| *time > now.timestamp())
     }
 }
 
@@ -159,8 +169,20 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_makes_the_wait_longer() {
-        let timetable = timetable((15, 0), &[], "2026-07-01T12:00:00Z");
+        let mut timetable = timetable((15, 0), &[], "2026-07-01T12:00:00Z");
         let wait = Turn::Wait(SignedDuration::from_hours(3));
         assert_eq!(timetable.turn(&local("2026-07-01T10:00:00Z")), wait);
+        // A small step behind a time does not bring it again.
+        timetable.skip_to(&local("2026-07-01T13:00:01Z"));
+        let wait = Turn::Wait(SignedDuration::from_hours(24) + SignedDuration::from_secs(1));
+        assert_eq!(timetable.turn(&local("2026-07-01T12:59:59Z")), wait);
+    }
+
+    #[test]
+    fn a_clock_that_was_far_ahead_at_the_start_takes_no_times_away() {
+        let mut timetable = timetable((15, 0), &[], "2036-07-01T12:00:00Z");
+        let wait = Turn::Wait(SignedDuration::from_hours(3));
+        assert_eq!(timetable.turn(&local("2026-07-01T10:00:00Z")), wait);
+        assert_eq!(timetable.turn(&local("2026-07-01T13:00:00Z")), Turn::Due);
     }
 }
