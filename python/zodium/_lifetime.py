@@ -12,6 +12,11 @@ def track(storage):
     _open.add(storage)
 
 
+def untrack(storage):
+    """Leave a closed storage closed in forked children too."""
+    _open.discard(storage)
+
+
 def refuse_gevent():
     """Refuse gevent's monkey patches: a native wait would block all greenlets."""
     monkey = sys.modules.get("gevent.monkey")

@@ -14,6 +14,7 @@ from ZODB.ConflictResolution import ConflictResolvingStorage
 from ZODB.POSException import POSKeyError
 from ZODB.utils import maxtid
 
+from . import _lifetime
 from ._commit import Commits
 from ._iteration import TransactionIterator
 from .exceptions import OutcomeUnknown
@@ -93,6 +94,7 @@ class NativeStorage(Commits, ConflictResolvingStorage):
 
     def close(self):
         """Close the connection; later calls raise ClientDisconnected."""
+        _lifetime.untrack(self)
         self._client.close()
 
     def outcome(self, error):

@@ -205,6 +205,22 @@ def test_a_forked_child_has_a_connection_of_its_own(server, open_storage):
     wait_for(lambda: value() == 2, "the commit of the child", 20)
 
 
+def test_a_closed_storage_stays_closed_in_a_forked_child(server, open_storage):
+    storage = open_storage(server)
+    storage.close()
+    child = os.fork()
+    if child == 0:
+        try:
+            time.sleep(0.5)
+            assert not storage.is_connected()
+            with pytest.raises(ClientDisconnected):
+                storage.load(p64(0))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_an_interpreter_ends_with_storages_open(server):
     program = """
         import contextlib, sys, threading, zodium
