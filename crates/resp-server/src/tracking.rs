@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_keyspace::{Hold, Removed, Word};
 
 use crate::call::Call;
@@ -34,7 +34,7 @@ pub(crate) struct Tracking {
 struct Table {
     clients: FxHashMap<u64, Tracker>,
     /// The clients that have read a key since they were told of it. Databases are not told apart.
-    readers: FxHashMap<Word, Vec<u64>>,
+    readers: FxHashMap<Word, FxHashSet<u64>>,
     /// Number of clients of all keys.
     items: usize,
     /// The clients of each prefix.
@@ -175,7 +175,7 @@ impl Tracking {
 
 impl Table {
     /// Takes the clients that have read a key.
-    fn take_readers(&mut self, key: &[u8]) -> Vec<u64> {
+    fn take_readers(&mut self, key: &[u8]) -> FxHashSet<u64> {
         let readers = self.readers.remove(key).unwrap_or_default();
         self.items -= readers.len();
         readers
@@ -186,10 +186,17 @@ impl Table {
             Some(readers) => readers,
             None => self.readers.entry(key.into()).or_default(),
         };
-        if !readers.contains(&client) {
-            readers.push(client);
-            self.items += 1;
+        // Before more memory is taken, those go that have left. If they are few, the set grows, so
+        // that they are not looked for again soon.
+        if readers.len() == readers.capacity() && !readers.contains(&client) {
+            let before = readers.len();
+            readers.retain(|reader| self.clients.contains_key(reader));
+            self.items -= before - readers.len();
+            if readers.len() > before / 2 {
+                readers.reserve(before);
+            }
         }
+        self.items += usize::from(readers.insert(client));
     }
 
     fn remove(&mut self, client: u64) {

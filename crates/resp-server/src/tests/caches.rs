@@ -95,3 +95,23 @@ fn a_client_that_has_waited_for_a_stream_is_told_of_the_next_change() {
         }
     });
 }
+
+#[test]
+fn clients_that_have_gone_are_not_remembered_for_a_key_that_never_changes() {
+    served(|running| async move {
+        let mut reader = listener(running.connect(), "").await;
+        reader.ask("GET k").await;
+        for _ in 0..200 {
+            let mut other = listener(running.connect(), "").await;
+            other.ask("GET k").await;
+            other.send("QUIT").await;
+        }
+        let mut peer = running.connect();
+        let stats = peer.ask("INFO stats").await;
+        let items = stats.split(' ').find_map(|line| line.strip_prefix("tracking_total_items:"));
+        let items: usize = items.unwrap().parse().unwrap();
+        assert!((1..50).contains(&items), "{items}");
+        peer.ask("SET k 1").await;
+        assert_eq!(messages(&mut reader).await, "invalidate k, pmessage k");
+    });
+}
