@@ -116,6 +116,13 @@ def test_what_is_not_in_memory_is_answered_in_order(served):
     assert keys.ping()
 
 
+def park(client, token, words):
+    """Have a command take effect with the transaction of a token."""
+    client.execute_command("MULTI")
+    client.execute_command(*words)
+    return client.execute_command("ZEXEC", token)
+
+
 def test_storages_of_others_are_not_there(tmp_path, binary):
     site = Site(tmp_path)
     config, port, resp = tmp_path / "zodium.toml", free_port(), free_port()
@@ -170,6 +177,17 @@ def test_storages_of_others_are_not_there(tmp_path, binary):
             messages = iter(lambda stream=stream: stream.get_message(timeout=0.5), None)
             found.append({message["data"].split()[0] for message in messages})
         assert found == [set(tids.values()), {tids["all"]}]
+        # Nor for commands that take effect with a transaction; those of others do.
+        for words in (["SET", "later", "1", "TIE", "hers:1"], ["ZTIE", "key", "hers:1"]):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                park(bob, b"of bob", words)
+        assert park(alice, b"of alice", ["SET", "later", "1", "TIE", "hers:1"]) == 1
+        with pytest.raises(redis.ResponseError, match="the token is in use"):
+            park(bob, b"of alice", ["SET", "later", "2"])
+        with Wire(server.address, ssl=site.context(holders["alice"])) as wire:
+            wire.register("all")
+            wire.commit(1, [(p64(2), p64(0), b"data")], extension={"zodium.exec": "of alice"})
+        assert alice.get("later") == b"1"
     finally:
         for stream in streams:
             stream.close()

@@ -2,12 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use zodium_tls::PeerIdentity;
-
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::parked::Parked;
-use crate::storages::{PREFIX, Storages};
+use crate::storages::{PREFIX, Rights, Storages};
 use crate::ties::Ties;
 
 /// The storages, the keys that are tied to their objects, and commands for their transactions.
@@ -40,12 +38,16 @@ impl Beside {
         ))
     }
 
-    /// The storage of a name, if the peer may use it. The answer does not tell a storage that the
+    /// The storage of a name, if these rights suffice. The answer does not tell a storage that a
     /// peer may not use from one that is not there.
-    pub(crate) fn admitted(&self, name: &[u8], peer: Option<&PeerIdentity>) -> Result<usize, Fail> {
+    pub(crate) fn admitted(&self, name: &[u8], rights: Rights) -> Result<usize, Fail> {
         let storages = self.storages()?;
         let found = std::str::from_utf8(name).ok().and_then(|name| storages.find(name));
-        found.filter(|storage| storages.admits(*storage, peer)).ok_or_else(|| {
+        let admits = |storage: &usize| match rights {
+            Rights::Of(peer) => storages.admits(*storage, peer),
+            Rights::All => true,
+        };
+        found.filter(admits).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             Fail::text(format!("NOPERM there is no storage '{name}' for this client"))
         })
@@ -59,7 +61,7 @@ impl Beside {
     /// Checks that a client may subscribe to a channel.
     pub(crate) fn check_channel(&self, client: &Client, channel: &[u8]) -> Result<(), Fail> {
         match self.is_stream(channel) {
-            true => self.admitted(&channel[PREFIX.len()..], client.identity()).map(drop),
+            true => self.admitted(&channel[PREFIX.len()..], client.rights()).map(drop),
             false => Ok(()),
         }
     }

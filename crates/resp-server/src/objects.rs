@@ -76,7 +76,7 @@ pub(crate) fn read(
         return Err(READ_ONLY);
     }
     let (name, oid, before) = parse(&arguments.word(1)[PREFIX.len()..]).ok_or(NO_OBJECT)?;
-    let storage = local.server.beside.admitted(name, client.identity())?;
+    let storage = local.server.beside.admitted(name, client.rights())?;
     let version = client.version.get();
     let json_bytes_max = local.server.settings.bulk_bytes_max();
     let question = Question { storage, oid, before, is_decoded, version, json_bytes_max };

@@ -11,16 +11,24 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use zodium_keyspace::{Stripes, Word, now};
 use zodium_resp::OwnedRequest;
-use zodium_types::Tid;
+use zodium_types::{Held, Tid};
 
 use crate::Server;
 use crate::commands::Command;
 use crate::durability::{KeyLog, write_parked, write_time, write_unparked};
+use crate::fail::Fail;
 use crate::monitoring::{Sender, show};
 use crate::unanswered::execute_unanswered;
 
 /// Most tokens of a connection that are parked at once.
 const TOKENS_MAX: usize = 64;
+
+const TOO_MANY: Fail = Fail::fixed(
+    "ERR too many commands of this connection wait for their transactions: finish some, or drop \
+     them with ZDISCARD",
+);
+const IN_USE: Fail =
+    Fail::fixed("ERR the token is in use: other commands wait for its transaction");
 
 /// A transaction of a storage: the storage, and the number of the transaction.
 type Owner = (usize, u64);
@@ -30,6 +38,8 @@ pub(crate) struct Parcel {
     pub(crate) client: u64,
     pub(crate) database: usize,
     pub(crate) requests: Vec<(&'static Command, OwnedRequest)>,
+    /// Their bytes, in the memory of all clients; `None` if they were read from the log.
+    pub(crate) _held: Option<Held>,
     /// The last transactions of the storages when they were parked.
     pub(crate) since: Vec<(String, Tid)>,
 }
@@ -61,6 +71,18 @@ pub(crate) enum State {
     Voted,
 }
 
+impl Parcels {
+    fn state(&self, token: &[u8]) -> State {
+        if self.free.contains_key(token) {
+            State::Parked
+        } else if self.claimed.values().any(|(claimed, _)| **claimed == *token) {
+            State::Voted
+        } else {
+            State::Absent
+        }
+    }
+}
+
 impl Parked {
     /// Calls `use_records` with a record of the log for each parcel. None comes or goes meanwhile.
     pub(crate) fn with_records<T>(
@@ -79,14 +101,7 @@ impl Parked {
     }
 
     pub(crate) fn state(&self, token: &[u8]) -> State {
-        let parcels = self.parcels.lock();
-        if parcels.free.contains_key(token) {
-            State::Parked
-        } else if parcels.claimed.values().any(|(claimed, _)| **claimed == *token) {
-            State::Voted
-        } else {
-            State::Absent
-        }
+        self.parcels.lock().state(token)
     }
 
     fn is_any_claimed(&self) -> bool {
@@ -112,17 +127,22 @@ impl Parked {
         taken.map(|(token, _)| token)
     }
 
-    /// Parks commands, and returns the position of the log at which they are kept; `None` if the
-    /// connection has too many.
-    pub(crate) fn park(&self, log: &KeyLog, token: &[u8], parcel: Parcel) -> Option<u64> {
+    /// Parks commands, and returns the position of the log at which they are kept.
+    ///
+    /// # Errors
+    /// The connection has too many, or the token is in use.
+    pub(crate) fn park(&self, log: &KeyLog, token: &[u8], parcel: Parcel) -> Result<u64, Fail> {
         let mut parcels = self.parcels.lock();
         let of_client = parcels.free.values().filter(|other| other.client == parcel.client);
         if of_client.count() >= TOKENS_MAX {
-            return None;
+            return Err(TOO_MANY);
+        }
+        if parcels.state(token) != State::Absent {
+            return Err(IN_USE);
         }
         let position = log.append_item(|out| parcel.write(out, token));
         parcels.free.insert(token.into(), parcel);
-        Some(position)
+        Ok(position)
     }
 
     /// Drops parked commands, unless they are claimed; whether there were any.
@@ -208,10 +228,11 @@ pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Opt
         let sender = Sender { database: parcel.database, name: "zexec" };
         show(&server.clients, hold.now, &sender, (command, request.arguments()));
         if let Err(fail) = outcome {
-            let (name, error) = (command.name, fail.0);
+            // A client chose the words of it: as a string it is escaped.
+            let (name, error) = (command.name, &*fail.0);
             tracing::warn!(
                 command = name,
-                %error,
+                error,
                 "a command of a committed transaction failed; its other commands took effect"
             );
         }
@@ -242,7 +263,7 @@ mod tests {
         let arguments = reader.arguments(bytes.as_bytes());
         let command = crate::commands::find(arguments).unwrap();
         let requests = vec![(command, arguments.to_request())];
-        Parcel { client, database: 0, requests, since: Vec::new() }
+        Parcel { client, database: 0, requests, _held: None, since: Vec::new() }
     }
 
     fn has(server: &Server, key: &str) -> bool {
@@ -258,7 +279,7 @@ mod tests {
                     .beside
                     .parked
                     .park(&server.log, key.as_bytes(), parcel(&server, 1, key))
-                    .is_some()
+                    .is_ok()
             );
         }
         assert_eq!(server.claim(0, 7, b"a"), Ok(true));
@@ -294,7 +315,7 @@ mod tests {
                 "*4\r\n$4\r\nSORT\r\n$7\r\nnumbers\r\n$5\r\nSTORE\r\n${length}\r\n{target}\r\n"
             );
             let parcel = parcel_of(1, &request);
-            assert!(server.beside.parked.park(&server.log, b"token", parcel).is_some());
+            assert!(server.beside.parked.park(&server.log, b"token", parcel).is_ok());
             assert_eq!(server.claim(0, number, b"token"), Ok(true));
             server.committed(0, &[Commit { tid: Tid(1), oids: &[], number }]);
             assert!(has(&server, &target), "{target}");
@@ -304,7 +325,7 @@ mod tests {
     #[test]
     fn a_commit_takes_no_lock_while_nothing_is_claimed() {
         let server = Server::new(Options::default());
-        assert!(server.beside.parked.park(&server.log, b"a", parcel(&server, 1, "a")).is_some());
+        assert!(server.beside.parked.park(&server.log, b"a", parcel(&server, 1, "a")).is_ok());
         let _parcels = server.beside.parked.parcels.lock();
         server.committed(0, &[Commit { tid: Tid(1), oids: &[], number: 7 }]);
     }
@@ -312,29 +333,32 @@ mod tests {
     #[test]
     fn a_connection_parks_a_limited_number() {
         let server = Server::new(Options::default());
+        let (parked, log) = (&server.beside.parked, &server.log);
+        let park = |client, key: &str| {
+            parked.park(log, key.as_bytes(), parcel(&server, client, key)).map_err(|fail| fail.0)
+        };
         for number in 0..TOKENS_MAX {
-            let key = number.to_string();
-            assert!(
-                server
-                    .beside
-                    .parked
-                    .park(&server.log, key.as_bytes(), parcel(&server, 1, &key))
-                    .is_some()
-            );
+            park(1, &number.to_string()).unwrap();
         }
-        assert_eq!(
-            server.beside.parked.park(&server.log, b"more", parcel(&server, 1, "more")),
-            None
-        );
-        assert!(
-            server.beside.parked.park(&server.log, b"more", parcel(&server, 2, "more")).is_some()
-        );
-        assert!(
-            server.beside.parked.discard(&server.log, b"0")
-                && !server.beside.parked.discard(&server.log, b"0")
-        );
-        assert!(
-            server.beside.parked.park(&server.log, b"again", parcel(&server, 1, "again")).is_some()
-        );
+        assert_eq!(park(1, "more"), Err(TOO_MANY.0));
+        park(2, "more").unwrap();
+        assert!(parked.discard(log, b"0") && !parked.discard(log, b"0"));
+        park(1, "again").unwrap();
+    }
+
+    #[test]
+    fn a_token_is_of_one_transaction() {
+        let server = Server::new(Options::default());
+        let (parked, log) = (&server.beside.parked, &server.log);
+        let park = || {
+            let others = parcel_of(2, "*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n");
+            parked.park(log, b"a", others).map_err(|fail| fail.0)
+        };
+        parked.park(log, b"a", parcel(&server, 1, "a")).map_err(|fail| fail.0).unwrap();
+        assert_eq!(park(), Err(IN_USE.0));
+        assert_eq!(parked.claim((0, 1), b"a"), Ok(true));
+        assert_eq!(park(), Err(IN_USE.0));
+        parked.remove_claimed((0, 1));
+        park().unwrap();
     }
 }

@@ -77,11 +77,26 @@ impl Client {
     pub(crate) fn identity(&self) -> Option<&PeerIdentity> {
         self.link.identity()
     }
+
+    /// Whose rights count in its commands.
+    pub(crate) fn rights(&self) -> Rights<'_> {
+        Rights::Of(self.identity())
+    }
+}
+
+/// Whose rights count when a command names a storage.
+#[derive(Clone, Copy)]
+pub(crate) enum Rights<'a> {
+    /// A peer's, with the identity of its certificate.
+    Of(Option<&'a PeerIdentity>),
+    /// All: the client's were looked at before, and it may have gone.
+    All,
 }
 
 impl<'a> Call<'a, '_> {
-    /// The identity of the client; none for commands that take effect with a ZODB transaction.
-    pub(crate) fn identity(&self) -> Option<&'a PeerIdentity> {
-        self.client.and_then(Client::identity)
+    /// Whose rights count. Commands that take effect with a ZODB transaction, and those of the log,
+    /// have been admitted already.
+    pub(crate) fn rights(&self) -> Rights<'a> {
+        self.client.map_or(Rights::All, Client::rights)
     }
 }

@@ -7,7 +7,7 @@ use zodium_resp::Arguments;
 use crate::After;
 use crate::call::Call;
 use crate::client::Client;
-use crate::commands::{Command, Run, flags};
+use crate::commands::{Command, Run, check_set, check_ztie, flags};
 use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
 use crate::parked::{Parcel, State};
@@ -21,10 +21,6 @@ const NO_MULTI: Fail = Fail::fixed("ERR ZEXEC without MULTI");
 const WATCHES: Fail =
     Fail::fixed("ERR ZEXEC cannot watch keys: they could change until the transaction commits");
 const TOO_LONG: Fail = Fail::fixed("ERR a token has 1 to 64 bytes");
-const TOO_MANY: Fail = Fail::fixed(
-    "ERR too many commands of this connection wait for their transactions: finish some, or drop \
-     them with ZDISCARD",
-);
 
 /// `ZEXEC token`: in place of `EXEC`. The queued commands wait for a ZODB transaction that has the
 /// token.
@@ -56,15 +52,25 @@ pub(crate) fn zexec(
              and PUBLISH, can"
         )));
     }
+    for (command, request) in &queue.requests {
+        // The client may have gone when they take effect.
+        let (beside, rights) = (&server.beside, client.rights());
+        match command.name {
+            "set" => check_set(beside, rights, request.arguments())?,
+            "ztie" => check_ztie(beside, rights, request.arguments())?,
+            _ => {}
+        }
+    }
     let count = queue.requests.len();
     let connection = client;
     let (client, database) = (client.id(), client.database.get());
     let storages = server.beside.storages()?;
     let since = (0..storages.count())
         .map(|storage| (storages.name(storage).to_owned(), storages.last_tid(storage)));
-    let parcel = Parcel { client, database, requests: queue.requests, since: since.collect() };
+    let (requests, _held) = (queue.requests, Some(queue.held));
+    let parcel = Parcel { client, database, requests, _held, since: since.collect() };
     // The answer waits until the log has them: the transaction may be committed right after it.
-    let position = server.beside.parked.park(&server.log, token, parcel).ok_or(TOO_MANY)?;
+    let position = server.beside.parked.park(&server.log, token, parcel)?;
     local.note_position(connection, position);
     reply.count(count);
     Ok(After::Continue)

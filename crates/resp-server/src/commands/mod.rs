@@ -43,7 +43,8 @@ mod tying;
 
 pub(crate) use dumping::payload_of;
 pub(crate) use numbering::{all, count, groups, numbered_names};
-pub(crate) use tying::hexadecimal;
+pub(crate) use strings::check_set;
+pub(crate) use tying::{check_ztie, hexadecimal};
 
 use std::rc::Rc;
 use std::sync::LazyLock;

@@ -1,12 +1,15 @@
 //! Strings: `GET`, `SET` and the like.
 
 use zodium_keyspace::{EntryRef, Hold, Text};
+use zodium_resp::Arguments;
 
 use super::expiring::{ExpiryOption, expiry_option, relative};
 use super::tying;
+use crate::beside::Beside;
 use crate::call::{Call, Options, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::storages::Rights;
 use crate::ties::TieWish;
 
 /// The string of a key, which need not be there.
@@ -49,9 +52,13 @@ struct SetOptions<'a> {
     tie: Option<TieWish>,
 }
 
-fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
+fn set_options<'a>(
+    beside: &Beside,
+    rights: Rights,
+    arguments: Arguments<'a>,
+) -> Result<SetOptions<'a>, Fail> {
     let mut found = SetOptions::default();
-    let mut options = Options::from(call.arguments, 3);
+    let mut options = Options::from(arguments, 3);
     while let Some(word) = options.next() {
         // An option may come again, but not beside one that contradicts it.
         let has_equal = found.only_equal.is_some();
@@ -64,7 +71,7 @@ fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
         } else if is(word, "get") {
             found.gets = true;
         } else if is(word, "tie") && found.tie.is_none() {
-            found.tie = Some(tying::wish(&call.server.beside, call.identity(), &mut options)?);
+            found.tie = Some(tying::wish(beside, rights, &mut options)?);
         } else if is(word, "keepttl") && found.expiry.is_none() {
             found.keeps_time = true;
         } else {
@@ -78,9 +85,14 @@ fn set_options<'a>(call: &Call<'a, '_>) -> Result<SetOptions<'a>, Fail> {
     Ok(found)
 }
 
+/// Checks the options of a `SET` that is executed later.
+pub(crate) fn check_set(beside: &Beside, rights: Rights, arguments: Arguments) -> Outcome {
+    set_options(beside, rights, arguments).map(drop)
+}
+
 pub(super) fn set(call: &mut Call) -> Outcome {
     let (key, value) = (call.word(1), call.word(2));
-    let options = set_options(call)?;
+    let options = set_options(&call.server.beside, call.rights(), call.arguments)?;
     let expires_at = match &options.expiry {
         Some(option) => Some(option.at(call.hold.now, "set")?),
         None => None,

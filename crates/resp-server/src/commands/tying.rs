@@ -1,13 +1,14 @@
 //! Ties of keys to objects: `ZTIE`, the option `TIE` of `SET`, and `ZTID`.
 
 use zodium_keyspace::{Removed, Tie};
-use zodium_tls::PeerIdentity;
+use zodium_resp::Arguments;
 use zodium_types::{Oid, Tid};
 
 use crate::beside::Beside;
 use crate::call::{Call, Options, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::storages::Rights;
 use crate::ties::{Object, TieWish};
 
 const MIXED: Fail = Fail::fixed(
@@ -24,19 +25,15 @@ pub(crate) fn hexadecimal(word: &[u8]) -> Option<u64> {
 
 /// An object: its oid, behind the name of its storage and a colon unless it is the first one.
 /// `None` if the word is none.
-fn object(
-    beside: &Beside,
-    peer: Option<&PeerIdentity>,
-    word: &[u8],
-) -> Option<Result<Object, Fail>> {
+fn object(beside: &Beside, rights: Rights, word: &[u8]) -> Option<Result<Object, Fail>> {
     let colon = word.iter().rposition(|byte| *byte == b':');
     let oid = Oid(hexadecimal(&word[colon.map_or(0, |at| at + 1)..])?);
     let storage = match colon {
-        Some(at) => beside.admitted(&word[..at], peer),
+        Some(at) => beside.admitted(&word[..at], rights),
         None => beside
             .storages()
             .map(|storages| storages.name(0))
-            .and_then(|name| beside.admitted(name.as_bytes(), peer)),
+            .and_then(|name| beside.admitted(name.as_bytes(), rights)),
     };
     Some(storage.map(|storage| (storage, oid)))
 }
@@ -44,12 +41,12 @@ fn object(
 /// The objects behind `TIE`, and `AT tid` if it follows.
 pub(super) fn wish(
     beside: &Beside,
-    peer: Option<&PeerIdentity>,
+    rights: Rights,
     options: &mut Options,
 ) -> Result<TieWish, Fail> {
     let mut wish = TieWish::default();
     while let Some(word) = options.peek() {
-        match object(beside, peer, word) {
+        match object(beside, rights, word) {
             Some(object) => wish.objects.push(object?),
             None => break,
         }
@@ -79,7 +76,7 @@ pub(super) fn bind(call: &Call, key: &[u8], wish: &TieWish) -> Result<Option<Tie
 pub(super) fn ztie(call: &mut Call) -> Outcome {
     let key = call.word(1);
     let mut options = Options::from(call.arguments, 2);
-    let wish = wish(&call.server.beside, call.identity(), &mut options)?;
+    let wish = wish(&call.server.beside, call.rights(), &mut options)?;
     if options.left() > 0 {
         return Err(SYNTAX);
     }
@@ -105,6 +102,11 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
     Ok(())
 }
 
+/// Checks the options of a `ZTIE` that is executed later.
+pub(crate) fn check_ztie(beside: &Beside, rights: Rights, arguments: Arguments) -> Outcome {
+    wish(beside, rights, &mut Options::from(arguments, 2)).map(drop)
+}
+
 /// `ZTID [storage]`
 pub(super) fn ztid(call: &mut Call) -> Outcome {
     let storages = call.server.beside.storages()?;
@@ -113,7 +115,7 @@ pub(super) fn ztid(call: &mut Call) -> Outcome {
         2 => call.word(1),
         _ => return Err(Fail::arity("ztid")),
     };
-    let storage = call.server.beside.admitted(name, call.identity())?;
+    let storage = call.server.beside.admitted(name, call.rights())?;
     call.reply.text(&storages.last_tid(storage).to_string());
     Ok(())
 }

@@ -172,6 +172,12 @@ impl Waiting {
             .commands
             .into_iter()
             .filter_map(|request| Some((commands::find(request.arguments()).ok()?, request)));
-        Parcel { client: 0, database: self.database, requests: found.collect(), since: self.since }
+        Parcel {
+            client: 0,
+            database: self.database,
+            requests: found.collect(),
+            _held: None,
+            since: self.since,
+        }
     }
 }
