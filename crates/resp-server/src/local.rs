@@ -192,7 +192,8 @@ impl LocalServer {
     /// Has a client wait, for so many seconds or for ever.
     pub(crate) fn begin_wait(self: &Rc<Self>, client: &Rc<Client>, waiter: Arc<Waiter>, time: f64) {
         client.shared.facts.lock().is_blocked = true;
-        let time = Duration::try_from_secs_f64(time).ok().filter(|time| !time.is_zero());
+        // Not the rounded time, which is 0 for the shortest ones.
+        let time = (time != 0.0).then(|| Duration::try_from_secs_f64(time).ok()).flatten();
         let timer = time.map(|time| {
             // The request is freed when the wait ends, however long the time is.
             let (local, client, waiter) = (Rc::clone(self), client.id(), Arc::downgrade(&waiter));

@@ -49,6 +49,14 @@ fn a_client_that_was_unblocked_gets_no_element() {
 }
 
 #[test]
+fn the_shortest_time_to_wait_is_not_for_ever() {
+    served(|running| async move {
+        let mut waits = running.connect();
+        waits.expect(&[("BLPOP list 1e-10", "*-1"), ("BLPOP list 0", "")]).await;
+    });
+}
+
+#[test]
 fn a_request_that_waits_is_freed_when_its_wait_ends() {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
     with(Arc::clone(&server), |running| async move {
