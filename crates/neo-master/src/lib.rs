@@ -23,6 +23,7 @@ mod election;
 mod identification;
 mod master;
 mod members;
+mod old_copies;
 mod packs;
 mod peer;
 mod phase;

@@ -97,6 +97,12 @@ impl Recovery {
         self.truncate_tid = None;
     }
 
+    /// The partition tables that storages had before this recovery. It needs them no more.
+    pub(crate) fn take_tables(&mut self) -> BTreeMap<NodeId, TableId> {
+        let told = std::mem::take(&mut self.found.told).into_iter();
+        told.filter_map(|(storage, told)| Some((storage, told.table?))).collect()
+    }
+
     /// Asks a storage for what it has.
     pub(crate) fn ask(&self, links: &mut Links, connection: ConnectionId) {
         links.ask(connection, AskRecovery {}, Asked::Recovery(self.number));
@@ -292,7 +298,7 @@ impl Recovery {
         // master that was primary before sees by it that another one has been since.
         cluster.table.begin_anew();
         cluster.tell_table_to_admins(links);
-        let told = std::mem::take(&mut self.found.told);
+        let told = &self.found.told;
         backup.restore(&cluster.table, |node| told.get(&node).and_then(|told| told.backup_tid));
         true
     }

@@ -12,11 +12,12 @@ use tracing::info;
 use zodium_neo::messages::{
     AskFinalTID, AskLastIDs, AskLockedTransactions, AskPackOrders, Ping, ValidateTransaction,
 };
-use zodium_neo::{ConnectionId, Message, NodeId, NodeType};
+use zodium_neo::{ConnectionId, Message, NodeId, NodeType, TableId};
 use zodium_types::{Oid, Tid};
 
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
+use crate::old_copies::{self, Said};
 use crate::packs::Packs;
 use crate::peer::{Asked, Links};
 use crate::transactions::Transactions;
@@ -25,13 +26,17 @@ use crate::transactions::Transactions;
 #[derive(Debug, Default)]
 pub(crate) struct Verification {
     step: Step,
+    is_backup: bool,
+    /// The partition tables that storages had before the start.
+    tables: BTreeMap<NodeId, TableId>,
     /// Connections that have to answer, with the number of answers.
     waiting: BTreeMap<ConnectionId, usize>,
     /// Storages that have a transaction, by ttid.
     voted: BTreeMap<Tid, BTreeSet<NodeId>>,
     /// The tids of those that are to be committed.
     tids: BTreeMap<Tid, Tid>,
-    last_tid: Tid,
+    /// What storages say of their databases.
+    said: BTreeMap<NodeId, Said>,
     last_oid: Option<Oid>,
 }
 
@@ -52,8 +57,13 @@ enum Step {
 
 impl Verification {
     /// Begins: storages learn the table, and say what they have locked.
-    pub(crate) fn begin(cluster: &mut Cluster, links: &mut Links, is_backup: bool) -> Verification {
-        let mut verification = Verification::default();
+    pub(crate) fn begin(
+        cluster: &mut Cluster,
+        links: &mut Links,
+        is_backup: bool,
+        tables: BTreeMap<NodeId, TableId>,
+    ) -> Verification {
+        let mut verification = Verification { is_backup, tables, ..Verification::default() };
         for (_, storage) in cluster.members.identified(NodeType::Storage) {
             links.notify(storage, cluster.table.message());
         }
@@ -101,7 +111,9 @@ impl Verification {
             }
             (Some(Asked::Committed), Message::Pong(_)) => {}
             (Some(Asked::LastIds), Message::AnswerLastIDs(answer)) => {
-                self.last_tid = self.last_tid.max(answer.last_tid.unwrap_or_default());
+                let last_tid = answer.last_tid.unwrap_or_default();
+                let table = self.tables.get(&storage).copied();
+                self.said.insert(storage, Said { last_tid, table });
                 self.last_oid = self.last_oid.max(answer.last_oid);
                 transactions.note_first(answer.first_tid);
             }
@@ -169,9 +181,14 @@ impl Verification {
             }
             Step::LastIds => {
                 self.step = Step::Packs;
-                cluster.last_tid = self.last_tid;
+                let last_tid = self.said.values().map(|said| said.last_tid).max();
+                cluster.last_tid = last_tid.unwrap_or_default();
                 self.last_oid.into_iter().for_each(|oid| transactions.begin_after_oid(oid));
-                transactions.begin_after(self.last_tid);
+                transactions.begin_after(cluster.last_tid);
+                // In a backup each cell is as far as its storage has fetched.
+                if !self.is_backup {
+                    old_copies::outdate(cluster, links, &self.said);
+                }
                 self.ask_packs(cluster, links);
             }
             Step::Packs => return false,

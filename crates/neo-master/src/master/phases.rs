@@ -90,8 +90,10 @@ impl Master {
         info!("verifying what was being committed");
         self.cluster.set_state(&mut self.links, ClusterState::Verifying);
         self.transactions.reset();
-        let Master { cluster, links, backup, .. } = self;
-        self.phase = Phase::Verification(Verification::begin(cluster, links, backup.is_there()));
+        let Master { cluster, links, recovery, backup, .. } = self;
+        let tables = recovery.take_tables();
+        let verification = Verification::begin(cluster, links, backup.is_there(), tables);
+        self.phase = Phase::Verification(verification);
     }
 
     fn advance_verification(&mut self) -> bool {

@@ -6,6 +6,7 @@ mod backups;
 mod commits;
 mod elections;
 mod foreign;
+mod old_copies;
 mod recoveries;
 mod simulation;
 mod starts;
