@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod backups;
+mod commands;
 mod commits;
 mod elections;
 mod foreign;

@@ -6,10 +6,11 @@ use tracing::warn;
 use zodium_neo::messages::{CheckPartition, CheckReplicas, CheckSource};
 use zodium_neo::{NodeId, Partition, Request};
 
+use super::nodes::storage_connection;
 use super::{acknowledge, require_operating};
 use crate::backup::Backup;
 use crate::cluster::Cluster;
-use crate::handling::Handled;
+use crate::handling::{Handled, Refusal};
 use crate::peer::Links;
 
 /// Has storages compare partitions with their other copies.
@@ -21,6 +22,7 @@ pub(super) fn check_replicas(
     message: &CheckReplicas,
 ) -> Handled {
     require_operating(cluster, "checkReplicas")?;
+    require_known(cluster, message)?;
     let partitions = message.references.0.iter().map(|(partition, _)| *partition);
     let complete = backup.common_tid_of(&cluster.table, partitions).unwrap_or(cluster.last_tid);
     let max_tid = message.max_tid.unwrap_or(complete);
@@ -48,6 +50,19 @@ pub(super) fn check_replicas(
         }
     }
     acknowledge(links, request, "");
+    Ok(())
+}
+
+/// Refuses partitions that there are not, and storages that are not there.
+fn require_known(cluster: &Cluster, message: &CheckReplicas) -> Handled {
+    for (partition, source) in &message.references.0 {
+        if partition.0 >= cluster.table.partitions() {
+            return Err(Refusal::denied(format!("there is no partition {partition}")));
+        }
+        if let Some(source) = source {
+            storage_connection(cluster, *source)?;
+        }
+    }
     Ok(())
 }
 

@@ -193,17 +193,20 @@ pub(super) fn repair(
 ) -> Handled {
     let mut storages = Vec::new();
     for node in &message.ids {
-        let known = cluster.members.get(*node).filter(|known| known.kind == NodeType::Storage);
-        let Some(storage) = known.and_then(|known| known.connection) else {
-            return Err(Refusal::denied(format!("invalid storage node {node}")));
-        };
-        storages.push(storage);
+        storages.push(storage_connection(cluster, *node)?);
     }
     for storage in storages {
         links.notify(storage, NotifyRepair { dry_run: message.dry_run });
     }
     acknowledge(links, request, "");
     Ok(())
+}
+
+/// The connection of a storage that an operator has named.
+pub(super) fn storage_connection(cluster: &Cluster, node: NodeId) -> Result<ConnectionId, Refusal> {
+    let known = cluster.members.get(node).filter(|known| known.kind == NodeType::Storage);
+    let connection = known.and_then(|known| known.connection);
+    connection.ok_or_else(|| Refusal::denied(format!("invalid storage node {node}")))
 }
 
 fn refused(partition: Partition) -> Refusal {

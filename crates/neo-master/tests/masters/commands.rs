@@ -1,0 +1,34 @@
+//! Commands of operators.
+
+use zodium_neo::messages::*;
+use zodium_neo::{ErrorCode, Map, Message, NodeId, NodeType, Partition};
+use zodium_types::Tid;
+
+use crate::support::*;
+
+/// What an admin is told that has a partition compared with the copy of a storage.
+fn check(partition: u32, source: Option<NodeId>) -> (ErrorCode, String) {
+    let (mut bench, storages) = Bench::running(3);
+    bench.lose(storages[2]);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    let references = Map(vec![(Partition(0), None), (Partition(partition), source)]);
+    bench.tell(admin, 9, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
+    let told = bench.take_with(admin, "Error", |message| match message {
+        Message::Error(error) => (error.code, error.message.to_owned()),
+        _ => unreachable!(),
+    });
+    let is_checking = |one: &_| bench.names(*one).contains(&"CheckPartition");
+    assert_eq!(storages.iter().any(is_checking), told.0 == ErrorCode::Ack);
+    told
+}
+
+#[test]
+fn a_check_of_what_there_is_not_is_refused() {
+    assert_eq!(check(1, Some(storage(2))), (ErrorCode::Ack, String::new()));
+    let denied = |text: &str| (ErrorCode::Denied, text.to_owned());
+    assert_eq!(check(2, None), denied("there is no partition 2"));
+    let client = NodeId::of(NodeType::Client, 1).unwrap();
+    for source in [storage(3), storage(9), client] {
+        assert_eq!(check(1, Some(source)), denied(&format!("invalid storage node {source}")));
+    }
+}
