@@ -53,6 +53,13 @@ impl Readiness {
         self.starting.is_empty() && !self.is_closed
     }
 
+    /// The storages that were told to operate, and are not ready yet.
+    pub(crate) fn starting(&self) -> Vec<NodeId> {
+        let mut starting: Vec<_> = self.starting.iter().copied().collect();
+        starting.sort_unstable();
+        starting
+    }
+
     /// How many times a storage has got ready.
     pub(crate) fn count(&self) -> u64 {
         self.count

@@ -20,6 +20,8 @@ pub struct Status {
     pub storages: usize,
     /// Storages of the partition table that do not run.
     pub storages_down: usize,
+    /// Storages that transactions wait for before they begin: they start, and are not ready yet.
+    pub storages_starting: Vec<NodeId>,
     /// Clients.
     pub clients: usize,
     /// Transactions that have begun.

@@ -1,5 +1,6 @@
 //! What clients say.
 
+use tracing::info;
 use zodium_neo::messages::{
     AbortTransaction, AnswerNewOIDs, AskFinishTransaction, Error as ErrorMessage,
 };
@@ -80,7 +81,14 @@ impl Master {
     /// Carries out a request now, or when it can be.
     fn attempt(&mut self, delayed: Delayed) -> Handled {
         let Master { cluster, links, transactions, .. } = self;
-        transactions.attempt(cluster, links, delayed)
+        let others_wait = transactions.has_delayed();
+        transactions.attempt(cluster, links, delayed)?;
+        if transactions.has_delayed() && !others_wait {
+            for storage in cluster.readiness.starting() {
+                info!(%storage, "transactions begin when this storage is ready");
+            }
+        }
+        Ok(())
     }
 
     /// Carries out what has waited, if it can be now.

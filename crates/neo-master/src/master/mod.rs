@@ -140,6 +140,7 @@ impl Master {
             last_tid: self.cluster.last_tid,
             storages,
             storages_down,
+            storages_starting: self.cluster.readiness.starting(),
             clients,
             transactions: self.transactions.len(),
             committed: self.transactions.committed(),

@@ -39,6 +39,11 @@ impl Transactions {
         Ok(())
     }
 
+    /// Whether requests wait.
+    pub(crate) fn has_delayed(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
     /// Takes the requests that have waited: they are to be retried, in this order.
     pub(crate) fn take_delayed(&mut self) -> VecDeque<Delayed> {
         std::mem::take(&mut self.delayed)

@@ -132,7 +132,9 @@ fn transactions_wait_while_a_storage_starts() {
     let back = bench.storage(2);
     bench.tell(client, 1, AskBeginTransaction { tid: None });
     assert!(!bench.names(client).contains(&"AnswerBeginTransaction"));
+    assert_eq!(bench.master.status().storages_starting, [storage(2)]);
     bench.tell(back, 99, NotifyReady {});
+    assert_eq!(bench.master.status().storages_starting, []);
     assert!(bench.names(client).contains(&"AnswerBeginTransaction"));
 }
 

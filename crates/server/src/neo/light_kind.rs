@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::Result;
 use zodium_monitor::Cluster;
-use zodium_neo::Address;
+use zodium_neo::{Address, NodeId};
 use zodium_neo_server::ServeLight;
 
 use super::node_kind::NodeKind;
@@ -38,6 +38,12 @@ pub(super) trait LightKind: NodeKind {
 
     /// Storages of the cluster with cells that are not running.
     fn storages_down(status: &Self::Status) -> u64;
+
+    /// Storages that the transactions of clients wait for, if it knows them.
+    fn storages_starting(status: &Self::Status) -> &[NodeId] {
+        let _ = status;
+        &[]
+    }
 
     /// The cluster, if it knows all of it without cost.
     fn cluster(name: &str, status: &Self::Status) -> Option<Cluster> {

@@ -4,6 +4,7 @@ use std::iter;
 use std::time::SystemTime;
 
 use zodium_monitor::{Health, Phase, Promise, Snapshot, Source, StorageHealth, StorageState};
+use zodium_neo::NodeId;
 use zodium_neo_server::LightWatch;
 
 use super::light_kind::LightKind;
@@ -31,15 +32,8 @@ impl<K: LightKind> Source for MonitoredLight<K> {
             None => StorageState::Writable,
             Some(_) => StorageState::Waiting,
         };
-        let count = K::storages_down(&status);
-        let down = (count > 0).then(|| {
-            format!(
-                "storages of the cluster with cells that are not running: {count}; \
-                 `zodium neo status` names them"
-            )
-        });
         let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
-        let notes = down.into_iter().collect();
+        let notes = notes(K::storages_down(&status), K::storages_starting(&status));
         Health { phase: Phase::Serving, storages: vec![storage], notes }
     }
 
@@ -53,5 +47,40 @@ impl<K: LightKind> Source for MonitoredLight<K> {
                 ..Snapshot::default()
             }
         })
+    }
+}
+
+/// What an operator should know of storages.
+fn notes(down: u64, starting: &[NodeId]) -> Vec<String> {
+    let down = (down > 0).then(|| {
+        format!(
+            "storages of the cluster with cells that are not running: {down}; `zodium neo status` \
+             names them"
+        )
+    });
+    let starting = starting.iter().map(|storage| {
+        format!(
+            "transactions begin when {storage} is ready; if it hangs, `zodium neo ctl kill \
+             {storage}` goes on without it"
+        )
+    });
+    down.into_iter().chain(starting).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_neo::NodeType;
+
+    use super::*;
+
+    #[test]
+    fn a_storage_that_transactions_wait_for_is_named() {
+        let hangs = NodeId::of(NodeType::Storage, 2).unwrap();
+        assert_eq!(notes(0, &[]), [""; 0]);
+        let notes = notes(1, &[hangs]);
+        assert!(
+            notes[0].contains("not running: 1") && notes[1].contains("ctl kill S2"),
+            "{notes:?}"
+        );
     }
 }

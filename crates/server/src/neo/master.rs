@@ -78,6 +78,10 @@ impl LightKind for Master {
     fn storages_down(status: &Status) -> u64 {
         status.storages_down as u64
     }
+
+    fn storages_starting(status: &Status) -> &[NodeId] {
+        &status.storages_starting
+    }
 }
 
 /// The cluster to follow, if one is named.
