@@ -58,8 +58,9 @@ impl LightNode for Clocked {
         self.now().closed(connection);
     }
 
-    /// It sets no alarms.
-    fn woken(&mut self, _: u64) {}
+    fn woken(&mut self, alarm: u64) {
+        self.now().woken(alarm);
+    }
 
     fn take_outputs(&mut self) -> Vec<Output> {
         self.0.take_outputs()

@@ -136,7 +136,7 @@ impl Master {
     }
 
     /// Aborts a transaction; others may go on then.
-    fn abort(&mut self, ttid: Tid, storages: Vec<NodeId>) {
+    pub(super) fn abort(&mut self, ttid: Tid, storages: Vec<NodeId>) {
         let Master { cluster, links, transactions, .. } = self;
         if transactions.abort(cluster, links, ttid, storages) {
             self.retry_delayed();

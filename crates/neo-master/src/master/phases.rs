@@ -1,5 +1,7 @@
 //! The phases of a primary master: how each begins, and when it ends.
 
+use std::time::Duration;
+
 use tracing::{info, warn};
 use zodium_neo::messages::{NodeInformation, NotifyNodeInformation, StopOperation, Truncate};
 use zodium_neo::{Address, ClusterState, ConnectionId, NodeState, NodeType};
@@ -11,6 +13,11 @@ use crate::packs::Packs;
 use crate::secondary::Secondary;
 use crate::verification::Verification;
 use crate::{Output, Phase, Stop};
+
+/// The alarm that ends waiting for clients.
+const STOPPING_ALARM: u64 = 0;
+/// How long a cluster that stops waits for transactions that clients have not asked to finish.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(30);
 
 impl Master {
     /// Handles the ends of connections, and goes on to other phases when their time has come.
@@ -202,6 +209,19 @@ impl Master {
         self.cluster.set_state(&mut self.links, ClusterState::Stopping);
         // An error would only make clients try again.
         self.cluster.readiness.close();
+        self.links.push(Output::Wake { alarm: STOPPING_ALARM, after: OPEN_TIME_MAX });
+    }
+
+    /// The time of an alarm has come, which is the one of [`STOPPING_ALARM`]: clients have had
+    /// enough time to end their transactions.
+    pub fn woken(&mut self, _: u64) {
+        if matches!(self.phase, Phase::Stopping) {
+            for ttid in self.transactions.unfinished() {
+                warn!(%ttid, "the cluster stops, dropping a transaction that a client leaves open");
+                self.abort(ttid, Vec::new());
+            }
+        }
+        self.settle();
     }
 
     /// Ends all nodes when nothing is being committed any more.

@@ -143,6 +143,12 @@ impl Transactions {
         self.all.contains_key(&ttid)
     }
 
+    /// Those that no client has asked to finish.
+    pub(crate) fn unfinished(&self) -> Vec<Tid> {
+        let unfinished = self.all.iter().filter(|(_, one)| one.commit.is_none());
+        unfinished.map(|(ttid, _)| *ttid).collect()
+    }
+
     /// Commits since the start of this master.
     pub(crate) fn committed(&self) -> u64 {
         self.committed

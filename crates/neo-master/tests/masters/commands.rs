@@ -1,7 +1,7 @@
 //! Commands of operators.
 
 use zodium_neo::messages::*;
-use zodium_neo::{ErrorCode, Map, Message, NodeId, NodeType, Partition};
+use zodium_neo::{ClusterState, ErrorCode, Map, Message, NodeId, NodeType, Partition};
 use zodium_types::Tid;
 
 use crate::support::*;
@@ -31,4 +31,20 @@ fn a_check_of_what_there_is_not_is_refused() {
     for source in [storage(3), storage(9), client] {
         assert_eq!(check(1, Some(source)), denied(&format!("invalid storage node {source}")));
     }
+}
+
+#[test]
+fn a_cluster_stops_without_transactions_that_clients_leave_open() {
+    let (mut bench, storages) = Bench::running(1);
+    let (client, other) = (bench.client(), bench.client());
+    let (ttid, _) = (bench.begin(client), bench.begin(other));
+    bench.finish(client, ttid);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    bench.tell(admin, 9, SetClusterState { state: ClusterState::Stopping });
+    bench.wake();
+    // What is being committed is.
+    assert!(!bench.has_ended);
+    bench.answer(storages[0], "AskLockInformation", AnswerInformationLocked { ttid });
+    assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
+    assert!(bench.has_ended);
 }

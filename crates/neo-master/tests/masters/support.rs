@@ -21,6 +21,8 @@ pub(crate) struct Bench {
     pub(crate) closed: Vec<ConnectionId>,
     /// Connections that the master makes.
     pub(crate) dialled: Vec<ConnectionId>,
+    /// Alarms that the master has set.
+    alarms: Vec<u64>,
     pub(crate) has_ended: bool,
 }
 
@@ -52,8 +54,8 @@ impl Bench {
         let now = Duration::from_secs(1_700_000_000);
         master.set_time(now);
         master.start();
-        let (sent, closed, dialled) = (Vec::new(), Vec::new(), Vec::new());
-        let mut bench = Bench { master, now, sent, closed, dialled, has_ended: false };
+        let (sent, closed, dialled, alarms) = Default::default();
+        let mut bench = Bench { master, now, sent, closed, dialled, alarms, has_ended: false };
         bench.work();
         bench
     }
@@ -195,6 +197,14 @@ impl Bench {
         self.work();
     }
 
+    /// The times of all alarms have come.
+    pub(crate) fn wake(&mut self) {
+        for alarm in std::mem::take(&mut self.alarms) {
+            self.master.woken(alarm);
+        }
+        self.work();
+    }
+
     fn work(&mut self) {
         for output in self.master.take_outputs() {
             match output {
@@ -204,7 +214,7 @@ impl Bench {
                 Output::Link(LinkTask::Close { connection }) => self.closed.push(connection),
                 Output::Exit => self.has_ended = true,
                 Output::Link(LinkTask::Dial { connection, .. }) => self.dialled.push(connection),
-                Output::Wake { .. } => panic!("masters set no alarms"),
+                Output::Wake { alarm, .. } => self.alarms.push(alarm),
             }
         }
     }

@@ -354,7 +354,7 @@ impl World {
                         self.net.close(end, *wire);
                     }
                 }
-                Output::Wake { .. } => panic!("masters set no alarms"),
+                Output::Wake { .. } => panic!("no operator stops the cluster"),
                 Output::Exit => panic!("a master ends by itself"),
             }
         }
