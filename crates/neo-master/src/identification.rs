@@ -1,6 +1,6 @@
 //! Nodes that introduce themselves.
 
-use tracing::{info, warn};
+use tracing::info;
 use zodium_neo::messages::{AcceptIdentification, CellChange, RequestIdentification};
 use zodium_neo::{
     Address, CellState, ClusterState, ErrorCode, NodeId, NodeState, NodeType, Partition, Request,
@@ -29,11 +29,9 @@ pub(crate) struct Newcomer<'a> {
 impl Newcomer<'_> {
     /// Refuses a node of another cluster, or with an address of no node: that of this master, or
     /// one that is not numeric.
-    pub(crate) fn check(&self, cluster: &Cluster, links: &Links) -> Handled {
+    pub(crate) fn check(&self, cluster: &Cluster) -> Handled {
         if self.request.cluster != cluster.settings.cluster {
-            let (peer, cluster) = (links.name_of(self.from.connection), self.request.cluster);
-            warn!(peer, cluster, "a node of another cluster is refused");
-            return Err(Refusal::protocol("invalid cluster name"));
+            return Err(Refusal::other_cluster(self.request.cluster));
         }
         if self.request.address.as_ref() == Some(&cluster.settings.address) {
             return Err(Refusal::protocol("address conflict"));

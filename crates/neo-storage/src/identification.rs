@@ -69,7 +69,7 @@ impl Identification {
             node_type: kind, id: node, cluster: name, id_timestamp, ..
         } = request;
         if name != cluster.settings().cluster {
-            return Err(Refusal::protocol("invalid cluster name"));
+            return Err(Refusal::other_cluster(name));
         }
         if self.waiting.iter().any(|waiting| waiting.connection == connection) {
             return Err(Refusal::protocol("a second identification"));

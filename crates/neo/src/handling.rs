@@ -31,6 +31,11 @@ impl Refusal {
         Refusal::protocol(format!("unexpected {}", message.name()))
     }
 
+    /// The peer is of another cluster.
+    pub fn other_cluster(name: &str) -> Refusal {
+        Refusal::protocol(format!("invalid cluster name {name:.100}"))
+    }
+
     /// The node cannot serve the peer now: the connection ends, and the peer tries again.
     pub fn not_ready(text: &str) -> Refusal {
         Refusal { code: ErrorCode::NotReady, text: text.to_owned(), is_end: true }
@@ -56,15 +61,20 @@ impl Refusal {
         Error { code: self.code, message: &self.text }
     }
 
-    /// Logs that the connection of `peer` is closed because of one of its messages.
-    pub fn log(&self, peer: &str, message: &str) {
+    /// Logs that the connection of `peer` is closed because of one of its messages. `unlogged`
+    /// equal refusals before have no line.
+    pub(crate) fn log(&self, peer: &str, message: &str, unlogged: u64) {
         let Refusal { code, text, .. } = self;
         if *code == ErrorCode::NotReady {
             // The peer tries again.
             debug!(peer, message, reason = text, "not ready, closing the connection");
         } else {
             let reason = text;
-            warn!(peer, message, %code, reason, "refusing a message, closing the connection");
+            let unlogged = (unlogged > 0).then_some(unlogged);
+            warn!(
+                peer, message, %code, reason, unlogged,
+                "refusing a message, closing the connection"
+            );
         }
     }
 

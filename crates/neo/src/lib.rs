@@ -27,6 +27,7 @@ mod packet;
 mod partition_table;
 #[cfg(test)]
 mod properties;
+mod refusals;
 #[cfg(test)]
 mod samples;
 mod scanner;

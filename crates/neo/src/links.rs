@@ -5,7 +5,7 @@
 //! another one.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use rustc_hash::FxHashMap;
@@ -13,6 +13,7 @@ use tracing::error;
 
 use crate::handling::Refusal;
 use crate::output::LinkTask;
+use crate::refusals::Refusals;
 use crate::{Address, ConnectionId, Message, MessageIds, encode};
 
 /// Memory for a few packets.
@@ -40,6 +41,7 @@ pub struct Links<Role, Asked, Output> {
     encoder: BytesMut,
     outputs: Vec<Output>,
     lost: VecDeque<(ConnectionId, Lost<Role, Asked>)>,
+    refusals: Refusals,
 }
 
 /// The other end of a connection.
@@ -78,6 +80,7 @@ impl<Role, Asked, Output> Default for Links<Role, Asked, Output> {
             encoder: BytesMut::with_capacity(ENCODER_BYTES),
             outputs: Vec::new(),
             lost: VecDeque::new(),
+            refusals: Refusals::default(),
         }
     }
 }
@@ -145,7 +148,10 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
         let from = from.into();
         self.answer(from, refusal.message());
         if refusal.is_end {
-            refusal.log(&self.name_of(from.connection), message);
+            let peer = self.name_of(from.connection);
+            if let Some(unlogged) = self.refusals.admit(&peer, refusal, Instant::now()) {
+                refusal.log(&peer, message, unlogged);
+            }
             self.close(from.connection);
         }
     }

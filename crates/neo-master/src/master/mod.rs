@@ -170,7 +170,7 @@ impl Master {
     /// A node introduces itself.
     fn identify(&mut self, newcomer: &Newcomer<'_>) -> Handled {
         let Master { cluster, links, backup, phase, .. } = self;
-        newcomer.check(cluster, links)?;
+        newcomer.check(cluster)?;
         if let Phase::Secondary(secondary) = phase {
             secondary.redirect(cluster, links, newcomer.from.connection, newcomer.request);
             return Ok(());
