@@ -266,52 +266,6 @@ fn what_was_missed_while_the_server_was_away_is_learned() {
 }
 
 #[test]
-fn a_kept_cache_learns_what_changed_since_the_last_run() {
-    let server = Server::start(Encoding::Pickle);
-    let folder = tempfile::tempdir().unwrap();
-    let options = Options { cache_path: Some(folder.path().join("c")), ..server.options() };
-    commit(&server.client(), &[(1, "one"), (2, "two")]);
-    let first = Client::connect(options.clone()).unwrap();
-    first.load_many(&[Oid(1), Oid(2)], Tid::MAX).unwrap();
-    // Two caches cannot share a file: the second client works without one.
-    Client::connect(options.clone()).unwrap().close();
-    first.close();
-    commit(&server.client(), &[(1, "uno")]);
-    let next = Client::connect(options).unwrap();
-    assert_eq!(next.cache_metrics().objects, 1);
-    assert_eq!(next.load_current(Oid(2)).unwrap().data, record("two"));
-    assert_eq!(next.cache_metrics().hits, 1);
-    assert_eq!(next.load_current(Oid(1)).unwrap().data, record("uno"));
-}
-
-#[test]
-fn a_kept_cache_that_is_ahead_of_its_server_is_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("c");
-    let source = {
-        let server = Server::start(Encoding::Pickle);
-        let options = Options { cache_path: Some(path.clone()), ..server.options() };
-        let client = Client::connect(options).unwrap();
-        commit(&client, &[(1, "one")]);
-        drop(client);
-        format!("storage 1 of {}", Address::Unix(server.path()))
-    };
-    // Another server's cache, renamed to this one's source.
-    let server = Server::start(Encoding::Pickle);
-    let kept = std::fs::read(&path).unwrap();
-    let other = format!("storage 1 of {}", Address::Unix(server.path()));
-    assert_eq!(source.len(), other.len());
-    let at = kept.windows(source.len()).position(|part| part == source.as_bytes()).unwrap();
-    let mut moved = kept[..kept.len() - 4].to_vec();
-    moved[at..at + other.len()].copy_from_slice(other.as_bytes());
-    moved.extend(crc32c::crc32c(&moved).to_be_bytes());
-    std::fs::write(&path, moved).unwrap();
-    let client = Client::connect(Options { cache_path: Some(path), ..server.options() }).unwrap();
-    assert_eq!(client.cache_metrics().objects, 0);
-    assert!(client.load_current(Oid(1)).is_err());
-}
-
-#[test]
 fn loads_outlive_a_restart_and_a_transaction_does_not() {
     let mut server = Server::start(Encoding::Pickle);
     let client = Arc::new(server.client());

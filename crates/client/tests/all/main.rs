@@ -10,6 +10,7 @@ mod commits;
 mod common;
 mod database;
 mod forks;
+mod kept_cache;
 mod log;
 mod outcomes;
 mod round_trips;

@@ -86,6 +86,15 @@ impl Server {
         storage.close().unwrap();
     }
 
+    /// Restarts both servers, each with the other's data.
+    pub(crate) fn exchange_data(&mut self, other: &mut Server) {
+        self.stop();
+        other.stop();
+        std::mem::swap(&mut self.disk, &mut other.disk);
+        self.restart();
+        other.restart();
+    }
+
     pub(crate) fn restart(&mut self) {
         self.stop();
         let options = OpenOptions {
