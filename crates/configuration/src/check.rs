@@ -21,6 +21,9 @@ use crate::settings::tls::{KeyPassword, TlsOptions};
 /// Smallest memory limit for clients.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
+/// Smallest limit of a message, as on the command line.
+const MESSAGE_BYTES_MIN: u32 = 1 << 10;
+
 /// A problem that keeps a configuration from being served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -159,17 +162,32 @@ impl Problems {
         let is_little = server.memory_bytes_max.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN);
         let advice = "give 1MiB or more, or omit it for a quarter of the memory";
         self.add_if(is_little, "`memory-limit` leaves no room for messages", advice);
+        let advice = "no client could register; give 1KiB or more, or omit it";
+        let is_short = server.message_bytes_max < MESSAGE_BYTES_MIN;
+        self.add_if(is_short, "`message-size-max` leaves no room for messages", advice);
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);
+        }
+        self.resp(server);
+        if let Some(tls) = &server.tls {
+            self.tls(tls);
+        }
+    }
+
+    fn resp(&mut self, server: &ServerOptions) {
+        let is_served = !server.resp_addresses.is_empty();
+        for (setting, path) in
+            [("resp-file", &server.resp_file), ("resp-password-file", &server.resp_password_file)]
+        {
+            let is_idle = path.is_some() && !is_served;
+            let advice = "give the address for clients of Redis, or --resp, or omit it";
+            self.add_if(is_idle, format!("`{setting}` without `resp-address`"), advice);
         }
         if let Some(path) = &server.resp_password_file {
             self.readable_file("resp-password-file", path);
         }
         if let Some(path) = &server.resp_file {
             self.parent("file of keys", path);
-        }
-        if let Some(tls) = &server.tls {
-            self.tls(tls);
         }
     }
 
@@ -404,10 +422,11 @@ fn meet(first: &Address, second: &Address) -> bool {
     match (first, second) {
         (Address::Tcp { host, port }, Address::Tcp { host: other, port: same }) => {
             let is_chosen_by_the_system = *port == 0;
-            let is_all = |host: &str| host.is_empty() || host == "0.0.0.0";
-            let meet = host == other
-                || is_all(host) && !other.contains(':')
-                || is_all(other) && !host.contains(':');
+            // `::` takes the connections to addresses of IPv4 too.
+            let takes = |host: &str, other: &str| {
+                host == "::" || (host.is_empty() || host == "0.0.0.0") && !other.contains(':')
+            };
+            let meet = host == other || takes(host, other) || takes(other, host);
             port == same && !is_chosen_by_the_system && meet
         }
         (Address::Unix(path), Address::Unix(other)) => resolved(path) == resolved(other),
@@ -524,6 +543,18 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_the_server_do_what_they_say() {
+        assert_problem("`message-size-max`", |_, c| c.server.message_bytes_max = 1023);
+        assert_problem("`resp-file` without", |directory, c| {
+            c.server.resp_file = Some(directory.join("keys"));
+        });
+        assert_problem("`resp-password-file` without", |directory, c| {
+            c.server.resp_password_file = Some(directory.join("password"));
+            std::fs::write(directory.join("password"), "secret").unwrap();
+        });
+    }
+
+    #[test]
     fn files_are_where_they_must_be() {
         assert_problem("does not exist", |_, c| c.storages[0].read_only = true);
         assert_problem("is a directory", |directory, c| {
@@ -574,11 +605,19 @@ mod tests {
             ("a:1", "a:1"),
             ("8100", "127.0.0.1:8100"),
             ("127.0.0.1:8100", "0.0.0.0:8100"),
+            ("[::]:8100", "0.0.0.0:8100"),
+            ("[::1]:8100", "[::]:8100"),
             ("/run/a", "/run/./a"),
         ] {
             assert!(meet(first, second), "{first} {second}");
         }
-        for (first, second) in [("a:1", "a:2"), ("a:1", "b:1"), ("a:0", "a:0"), ("a:1", "/a:1")] {
+        for (first, second) in [
+            ("a:1", "a:2"),
+            ("a:1", "b:1"),
+            ("a:0", "a:0"),
+            ("a:1", "/a:1"),
+            ("[::1]:1", "0.0.0.0:1"),
+        ] {
             assert!(!meet(first, second), "{first} {second}");
         }
         assert_problem("cannot listen on both", |_, c| {

@@ -42,7 +42,8 @@ impl Source {
             return Err(ConfigurationError::TooLong { path: path.to_owned() });
         }
         match String::from_utf8(bytes) {
-            Ok(text) => Ok(Arc::new(Source { path: path.to_owned(), text })),
+            // Editors on Windows put a byte order mark before a text.
+            Ok(text) => Ok(Source::new(path, text.trim_start_matches('\u{feff}'))),
             Err(error) => {
                 let start = error.utf8_error().valid_up_to();
                 let source = Source::new(path, &String::from_utf8_lossy(error.as_bytes()));
@@ -153,6 +154,13 @@ mod tests {
         let place = source.place(11..14);
         assert_eq!(place.to_string(), "a.conf:2:7");
         assert_eq!(place.excerpt(), "  |\n2 |   t\u{fc}r two\n  |       ^^^");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_text() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "\u{feff}<zeo>\n").unwrap();
+        assert_eq!(Source::read(file.path()).unwrap().text, "<zeo>\n");
     }
 
     #[test]
