@@ -12,11 +12,35 @@ import pytest
 import ZODB.FileStorage
 from harness import files
 from harness.history import History
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 
 RUN_SECONDS = 60
 # The stock fsrecover does not end when a '.' is among the last bytes of a file.
 FSRECOVER_SECONDS = 5
+
+
+def test_a_recovery_that_is_killed_leaves_no_file_of_that_name(tmp_path, seeded, binary, run):
+    path, out = tmp_path / "Data.fs", tmp_path / "New.fs"
+    storage = ZODB.FileStorage.FileStorage(str(path))
+    History(seeded).write(storage, 600)
+    storage.close()
+    content = bytearray(path.read_bytes())
+    for end in bounds(path)[1:]:
+        content[end - 8 : end] = bytes(8)
+    path.write_bytes(content)
+    # It waits in the middle, because the notes of what it has met are not read.
+    words = [binary, "recover", "--json", str(path), str(out)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        part = tmp_path / "New.fs.part"
+        wait_for(part.exists, "a part of the file")
+        assert process.poll() is None and not out.exists()
+        process.kill()
+    assert not out.exists()
+    code, _ = run("recover", "--json", path, out)
+    assert code in (0, 1)
+    assert out.exists() and not part.exists()
+    assert not [name for name in tmp_path.iterdir() if "part" in name.name]
 
 
 @pytest.fixture

@@ -1,19 +1,21 @@
 //! `zodium recover`: copies the whole transactions of a damaged data file into a new one.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
-use zodium_disk::RealDisk;
-use zodium_filestorage::{RecoveryKind, RecoveryNote, RecoverySummary};
+use zodium_disk::{RealDisk, with_suffix};
+use zodium_filestorage::{FileStorageError, RecoveryKind, RecoveryNote, RecoverySummary};
 use zodium_types::{Oid, Tid};
 
 use crate::lines::Lines;
 use crate::progress::Progress;
+use crate::tools::part::Part;
+use crate::tools::storage_name::StorageName;
 
 /// Most ids on a line of text; `--json` has all.
 const NAMED_MAX: usize = 10;
@@ -43,16 +45,48 @@ pub(crate) struct RecoverOptions {
 
 pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
     let lines = Lines::new();
-    if options.out.symlink_metadata().is_ok() {
-        let out = options.out.display();
-        return lines.failed(&anyhow!("{out} exists already: name a new file"));
+    // An index that is there would be used as that of the new file.
+    let index = with_suffix(&options.out, ".index");
+    let mut names = [&options.out, &index].into_iter();
+    if let Some(there) = names.find(|name| name.symlink_metadata().is_ok()) {
+        return lines.failed(&anyhow!("{} exists already: name a new file", there.display()));
     }
+    // A part that a killed process leaves must not be taken for the recovered file.
+    let part = match Part::begin(&StorageName::File(options.out.clone())) {
+        Ok(part) => part,
+        Err(error) => return lines.failed(&error),
+    };
+    let summary = match recover(options, &part.written, &lines) {
+        Ok(summary) => summary,
+        Err(error) => {
+            part.discard();
+            return lines.unreadable(&error);
+        }
+    };
+    if let Err(error) = part.finish() {
+        return lines.failed(&error);
+    }
+    match options.json {
+        true => lines.write(summary_json(&summary)),
+        false => lines.write(in_words(options, &summary)),
+    }
+    lines.finish()?;
+    let is_clean = [summary.left_out, summary.mismatches, summary.redated] == [0; 3];
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Copies to a new file, and tells of what is left out or repaired.
+fn recover(
+    options: &RecoverOptions,
+    to: &Path,
+    lines: &Lines,
+) -> Result<RecoverySummary, FileStorageError> {
     let progress = Progress::new(format!("recovering {}", options.file.display()));
-    let outcome = zodium_filestorage::recover(
+    zodium_filestorage::recover(
         &RealDisk,
         &zodium_filestorage::RecoverOptions {
             from: options.file.clone(),
-            to: options.out.clone(),
+            to: to.to_owned(),
             partial: options.partial,
             drop_mismatches: options.drop_mismatches,
             progress: &|done, total| progress.report(done, total),
@@ -61,19 +95,7 @@ pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
             true => lines.write(note_json(note)),
             false => lines.write(line(note)),
         },
-    );
-    drop(progress);
-    let summary = match outcome {
-        Ok(summary) => summary,
-        Err(error) => return lines.unreadable(&error),
-    };
-    match options.json {
-        true => lines.write(summary_json(&summary)),
-        false => lines.write(in_words(options, &summary)),
-    }
-    lines.finish()?;
-    let is_clean = [summary.left_out, summary.mismatches, summary.redated] == [0; 3];
-    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    )
 }
 
 fn note_json(note: &RecoveryNote) -> Value {

@@ -3,11 +3,12 @@
 //! Key decision: a file beside it is locked by its writer. So what a killed process has left is
 //! replaced, and what another one writes is not.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use zodium_disk::with_suffix;
 
 use super::storage_name::StorageName;
 
@@ -15,10 +16,10 @@ use super::storage_name::StorageName;
 const LOCK_SUFFIX: &str = ".restoring";
 
 /// A data file or a database in SQLite that is not whole yet.
-pub(super) struct Part {
+pub(crate) struct Part {
     /// The storage that is written.
-    pub(super) name: StorageName,
-    written: PathBuf,
+    pub(crate) name: StorageName,
+    pub(crate) written: PathBuf,
     output: PathBuf,
     lock_path: PathBuf,
     /// Keeps the lock.
@@ -27,7 +28,7 @@ pub(super) struct Part {
 
 impl Part {
     /// Begins the storage `output`, which must not exist. Replaces what a killed process has left.
-    pub(super) fn begin(output: &StorageName) -> Result<Part> {
+    pub(crate) fn begin(output: &StorageName) -> Result<Part> {
         let (name, written, output) = match output {
             StorageName::File(path) => {
                 let part = with_suffix(path, ".part");
@@ -51,12 +52,12 @@ impl Part {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                bail!("{}: another restore is writing it; wait for its end", written.display())
+                bail!("{}: another process is writing it; wait for its end", written.display())
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
         }
         if output.metadata().is_ok_and(|found| found.len() > 0) {
-            bail!("{} exists already; restore to another path", output.display());
+            bail!("{} exists already: name a new file", output.display());
         }
         let old = written.exists().then(|| written.clone());
         for old in old.into_iter().chain(sides(&written)?) {
@@ -66,7 +67,7 @@ impl Part {
     }
 
     /// Moves it to its place, its side files first. It must be closed.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         for side in sides(&self.written)? {
             let suffix = suffix_of(&side, &self.written).unwrap_or_default();
             rename(&side, &with_suffix(&self.output, suffix))?;
@@ -77,7 +78,7 @@ impl Part {
     }
 
     /// Removes it.
-    pub(super) fn discard(self) {
+    pub(crate) fn discard(self) {
         // What is left of it does no harm.
         let _ = fs::remove_file(&self.written);
         for side in sides(&self.written).unwrap_or_default() {
@@ -121,12 +122,6 @@ fn folder_of(path: &Path) -> &Path {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

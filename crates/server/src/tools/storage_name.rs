@@ -16,7 +16,7 @@ const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// A kind of storage, and where it is.
 #[derive(Clone)]
-pub(super) enum StorageName {
+pub(crate) enum StorageName {
     /// A `Data.fs`.
     File(PathBuf),
     /// A database of NEO in SQLite.
