@@ -3,12 +3,14 @@
 import itertools
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.harness.process import HOST, free_port
 from tests.harness.resp import RespServer
 
 
@@ -158,6 +160,29 @@ def test_a_long_script_can_be_killed(server, client):
     assert other.get("key") is None
     with pytest.raises(redis.ResponseError, match="NOTBUSY"):
         other.script_kill()
+
+
+@pytest.mark.parametrize("storages", [False, True])
+def test_a_stop_waits_seconds_for_a_script(storages, start_server):
+    with ExitStack() as stack:
+        if storages:
+            port = free_port()
+            server = start_server(None, "--resp", f"{HOST}:{port}")
+        else:
+            server = stack.enter_context(RespServer(workers=2))
+            port = server.port
+        one = patient(port)
+
+        def loop():
+            with pytest.raises(redis.RedisError):
+                one.eval("redis.call('set', 'k', 1) while true do end", 0)
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        time.sleep(0.5)
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+        thread.join()
 
 
 def test_a_script_that_has_written_is_not_killed(server, client):

@@ -82,6 +82,11 @@ impl Server {
         self.scripts.running.is_in_time()
     }
 
+    /// Has scripts end early, before the workers are stopped: a worker first ends its script.
+    pub fn stop_scripts(&self) {
+        self.scripts.running.stop();
+    }
+
     /// Gives a server the storages that it is beside. They are set once, before there are clients.
     pub fn attach(&self, storages: Arc<dyn Storages>) {
         self.beside.attach(storages);

@@ -155,6 +155,7 @@ async fn serve(
         }
     };
     supervisor::stopping();
+    kept_server.stop_scripts();
     watched.closes();
     accepting.stop().await;
     watchdog.stop().await;

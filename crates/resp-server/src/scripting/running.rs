@@ -2,7 +2,8 @@
 //!
 //! A script that takes long is not ended by itself at first: other commands are answered `BUSY`,
 //! and a client may end it with `SCRIPT KILL` if it has written nothing. After
-//! [`SECONDS_MAX`] it is ended in any case, so that no worker is lost to an endless loop.
+//! [`SECONDS_MAX`] it is ended in any case, so that no worker is lost to an endless loop. A server
+//! that stops waits for [`STOPPING_SECONDS_MAX`] only: service managers do not wait for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +17,9 @@ use crate::settings::Settings;
 
 /// Longest time of a script, in seconds.
 const SECONDS_MAX: u64 = 60;
+
+/// The same while the server stops. Containers get 10 seconds to end.
+const STOPPING_SECONDS_MAX: u64 = 5;
 
 const BUSY: Fail = Fail::fixed(
     "BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
@@ -31,6 +35,8 @@ pub(crate) struct Running {
     began_at: AtomicU64,
     has_written: AtomicBool,
     is_killed: AtomicBool,
+    /// Whether the server stops.
+    is_stopping: AtomicBool,
 }
 
 /// Why a script must end.
@@ -38,6 +44,7 @@ pub(crate) struct Running {
 pub(super) enum End {
     Killed,
     TooLong,
+    Stopping,
 }
 
 impl End {
@@ -45,14 +52,16 @@ impl End {
         match self {
             End::Killed => "Script killed by user with SCRIPT KILL.".to_owned(),
             End::TooLong => format!("Script ended after {SECONDS_MAX} seconds."),
+            End::Stopping => "Script ended because the server stops.".to_owned(),
         }
     }
 }
 
 impl Default for Running {
     fn default() -> Running {
-        let [has_written, is_killed] = std::array::from_fn(|_| AtomicBool::new(false));
-        Running { started: Instant::now(), began_at: AtomicU64::new(0), has_written, is_killed }
+        let [has_written, is_killed, is_stopping] = std::array::from_fn(|_| AtomicBool::new(false));
+        let (started, began_at) = (Instant::now(), AtomicU64::new(0));
+        Running { started, began_at, has_written, is_killed, is_stopping }
     }
 }
 
@@ -89,7 +98,11 @@ impl Running {
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(End::Killed);
         }
-        (self.age(now)? > SECONDS_MAX * 1000).then_some(End::TooLong)
+        let age = self.age(now)?;
+        if self.is_stopping.load(Ordering::Relaxed) && age > STOPPING_SECONDS_MAX * 1000 {
+            return Some(End::Stopping);
+        }
+        (age > SECONDS_MAX * 1000).then_some(End::TooLong)
     }
 
     /// Whether a script runs.
@@ -110,6 +123,11 @@ impl Running {
     fn age(&self, now: u64) -> Option<u64> {
         let began_at = self.began_at.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_sub(began_at))
+    }
+
+    /// Has scripts end early: the server stops.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// Has the script end.
@@ -162,6 +180,18 @@ pub(super) fn must_end(lua: &Lua) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stop_of_the_server_ends_scripts_early() {
+        let running = Running::default();
+        running.begin_at(0);
+        running.note_write();
+        let late = STOPPING_SECONDS_MAX * 1000 + 1;
+        assert_eq!(running.must_end_at(late), None);
+        running.stop();
+        assert_eq!(running.must_end_at(late - 1), None);
+        assert_eq!(running.must_end_at(late), Some(End::Stopping));
+    }
 
     #[test]
     fn a_script_that_has_written_is_not_killed() {

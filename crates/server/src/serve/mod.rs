@@ -156,6 +156,9 @@ async fn serve_storages(
     };
     let ending = ending(signals, reload, || storages.reopen()).await;
     supervisor::stopping();
+    if let Some(server) = resp_server {
+        server.stop_scripts();
+    }
     watched.closes();
     accepting.stop().await;
     watchdog.stop().await;
