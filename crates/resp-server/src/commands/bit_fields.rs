@@ -173,7 +173,11 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
     }
     let last = steps.iter().map(|step| step.offset / 8).max().unwrap_or(0);
     check_memory(last + size_of::<u64>())?;
-    let (mut answers, mut has_changed) = (Vec::new(), false);
+    // What was only refused leaves the string as long as a success would.
+    let ends = steps.iter().filter(|step| !matches!(step.action, Action::Get));
+    let end = ends.map(|step| (step.offset + step.width.bits as usize).div_ceil(8)).max();
+    let length = old.len().max(end.unwrap_or(0));
+    let (mut answers, mut has_changed, is_longer) = (Vec::new(), false, length > old.len());
     change(call, key, |bytes| {
         for step in &steps {
             let old = step.width.read(bytes, step.offset);
@@ -191,14 +195,11 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
             };
             if let Some(new) = new {
                 step.width.write(bytes, step.offset, new);
-                has_changed = true;
+                has_changed |= is_longer || new != old;
             }
             answers.push(new.map(|new| if answers_old { old } else { new }));
         }
-        // What was only refused leaves the string as long as a success would.
-        let ends = steps.iter().filter(|step| !matches!(step.action, Action::Get));
-        let end = ends.map(|step| (step.offset + step.width.bits as usize).div_ceil(8)).max();
-        bytes.resize(bytes.len().max(end.unwrap_or(0)), 0);
+        bytes.resize(length, 0);
     })?;
     if has_changed {
         call.changed(key, Class::String, "setbit");

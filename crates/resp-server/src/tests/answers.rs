@@ -47,6 +47,11 @@ fn a_watched_key_has_not_changed_with_its_groups_or_with_the_same_bit() {
             ("SETBIT bits 5 1", false),
             ("SETBIT bits 3 0", false),
             ("SETBIT bits 8 0", true),
+            ("BITFIELD bits SET u8 0 4", false),
+            ("BITFIELD bits INCRBY u8 0 0 GET u8 0", false),
+            ("BITFIELD bits OVERFLOW FAIL INCRBY u8 0 256", false),
+            ("BITFIELD bits SET u8 0 4 SET u8 0 5 SET u8 0 5", true),
+            ("BITFIELD bits SET u8 16 0", true),
             ("SETBIT bits 5 0", true),
             ("XGROUP CREATE none g 0 MKSTREAM", true),
         ] {
