@@ -2,8 +2,8 @@
 //!
 //! Their list is durable before the packed file takes the place of the old one, and says how that
 //! file can be told from the old one. So after a crash the next opening knows whether the list is
-//! true, and removes what is left. The list stays until an opening finds nothing more to remove:
-//! removals are not synced one by one.
+//! true, and removes what is left. The list stays until an opening or the next pack finds nothing
+//! more to remove: removals are not synced one by one.
 
 use std::fmt::Write;
 use std::io;

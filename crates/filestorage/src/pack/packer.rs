@@ -135,6 +135,11 @@ impl Packer<'_> {
         if is_whole && !frees_anything(&source, &reachable, &watch)? {
             return Ok(None);
         }
+        // The list of the last pack goes when that of this one is written.
+        if let Err(error) = self.resume_blob_removal() {
+            warn!(file = %self.file.path.display(), %error,
+                "blobs that a pack before has dropped cannot be removed, and stay");
+        }
         place.remove_old()?;
         self.blobs.map_or(Ok(()), BlobDirectory::remove_old)?;
         let DataFile { disk, path, .. } = &**self.file;
@@ -263,7 +268,7 @@ impl Packer<'_> {
 
     /// Removes the blobs of what a finished pack has dropped, or keeps them in `.old` beside the
     /// blob directory. Blocking; commits go on. What is left after an error, or when it is
-    /// cancelled, goes when the storage is opened again.
+    /// cancelled, goes when the storage is opened or packed again.
     pub fn remove_blobs(
         &self,
         pack: &Pack,

@@ -78,7 +78,7 @@ impl FileStorage {
         }
         if let Err(error) = self.packer().remove_blobs(&pack, options.cancelled) {
             warn!(%file, %error,
-                "not all blobs of dropped revisions could be removed; the next start will");
+                "not all blobs of dropped revisions could be removed; the next start or pack will");
         }
         Ok(Some(packed))
     }

@@ -218,6 +218,24 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
     assert_eq!(crashed.bytes(&path).as_deref(), Some(&b"large"[..]));
 }
 
+#[test]
+fn blobs_that_a_pack_has_left_are_removed_by_the_next_one() {
+    let storage = open(disk());
+    let tids = [tid(1), tid(2), tid(3)];
+    for tid in tids {
+        commit_blob(&storage, tid, &[(OID.0, RECORD)]);
+    }
+    let cancelled = Arc::default();
+    let options = PackOptions { gc: false, ..PackOptions::new(&cancelled) };
+    for (until, is_stopped) in [(tid(2), true), (tid(3), false)] {
+        let mut pack = storage.packer().begin(until, &options).unwrap().unwrap();
+        storage.packer().finish(&mut pack).unwrap();
+        storage.packer().remove_blobs(&pack, &AtomicBool::new(is_stopped)).unwrap();
+        let has = |tid| storage.blobs().unwrap().has(OID, tid).unwrap();
+        assert_eq!(tids.map(has), [is_stopped, is_stopped, true]);
+    }
+}
+
 /// Commits objects, of which one has a blob.
 fn commit_blob(storage: &FileStorage, tid: Tid, objects: &[(u64, &[u8])]) {
     let mut staged = stage(storage);
