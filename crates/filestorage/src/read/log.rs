@@ -120,6 +120,7 @@ impl LogFile {
                 None => return Ok(None),
             },
         };
+        self.cache.count_miss();
         let DataHeader { tid, previous, .. } = stored.header;
         let record = new_record(position, tid, previous, data);
         // Its object is written and loaded in turns: the next revision will be loaded too.
@@ -144,22 +145,20 @@ impl LogFile {
         if cached.is_some() {
             return Ok(cached);
         }
-        if self.verifies() {
+        let header = if self.verifies() {
             // A checksum covers a whole record, so read the whole record.
-            let stored = self.read_stored(position, oid, access)?;
-            let header = stored.map(|stored| stored.header);
-            return Ok(header.map(|DataHeader { tid, previous, .. }| Link {
-                position,
-                tid,
-                previous,
-            }));
-        }
-        let mut bytes = [0; DATA_HEADER_BYTES];
-        if !self.read(&mut bytes, position, access)? {
-            return Ok(None);
-        }
-        let header = self.check_header(DataHeader::parse(&bytes), position, oid)?;
-        Ok(Some(Link { position, tid: header.tid, previous: header.previous }))
+            self.read_stored(position, oid, access)?.map(|stored| stored.header)
+        } else {
+            let mut bytes = [0; DATA_HEADER_BYTES];
+            if !self.read(&mut bytes, position, access)? {
+                return Ok(None);
+            }
+            Some(self.check_header(DataHeader::parse(&bytes), position, oid)?)
+        };
+        Ok(header.map(|DataHeader { tid, previous, .. }| {
+            self.cache.count_miss();
+            Link { position, tid, previous }
+        }))
     }
 }
 

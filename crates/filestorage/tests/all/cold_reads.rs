@@ -43,6 +43,17 @@ fn forget(path: &Path) {
     }
 }
 
+/// Loads a revision; if it is not in memory, reads what it misses.
+fn attempt(storage: &FileStorage, oid: u64, before: Tid) -> Option<Load> {
+    let missed = Missed::default();
+    let load = storage.load_resident(Oid(oid), before, &missed).unwrap();
+    let Load::WouldBlock = load else { return Some(load) };
+    let bytes = missed.into_bytes().expect("it says what it misses");
+    let mut buffer = vec![0; bytes.length()];
+    assert_ne!(bytes.file().read_at(&mut buffer, bytes.position()).unwrap(), 0);
+    None
+}
+
 /// Whether the file system tells what is in memory.
 fn tells(path: &Path) -> bool {
     let file = RealDisk.open(path, OpenMode::Read).unwrap();
@@ -63,18 +74,26 @@ fn a_load_is_done_when_what_it_missed_was_read_a_few_times() {
         for (oid, size) in (1..).zip(SIZES) {
             forget(&path);
             let before = Tid(tid(1 + revision * 100 + oid).0 + 1);
-            let loaded = (0..ATTEMPTS_MAX).find_map(|_| {
-                let missed = Missed::default();
-                let load = storage.load_resident(Oid(oid), before, &missed).unwrap();
-                let Load::WouldBlock = load else { return Some(load) };
-                let bytes = missed.into_bytes().expect("it says what it misses");
-                let mut buffer = vec![0; bytes.length()];
-                assert_ne!(bytes.file().read_at(&mut buffer, bytes.position()).unwrap(), 0);
-                None
-            });
+            let loaded = (0..ATTEMPTS_MAX).find_map(|_| attempt(&storage, oid, before));
             let Some(Load::Revision(found)) = loaded else { panic!("{oid}: {loaded:?}") };
             assert_eq!(found.data, data_of(size, revision));
         }
+    }
+}
+
+#[test]
+fn a_load_is_one_miss_however_often_it_was_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Data.fs");
+    let storage = filled(&path);
+    if !tells(&path) {
+        return;
+    }
+    for oid in 1..=SIZES.len() as u64 {
+        forget(&path);
+        let attempts = (1..=ATTEMPTS_MAX).find(|_| attempt(&storage, oid, Tid::MAX).is_some());
+        let misses = storage.reader().cache_statistics().misses;
+        assert_eq!(misses, oid, "after {attempts:?} attempts");
     }
 }
 

@@ -25,11 +25,6 @@ impl LookupCounters {
     }
 
     #[inline]
-    pub(super) fn count_one(&self, is_hit: bool) {
-        self.count(u64::from(is_hit), u64::from(!is_hit));
-    }
-
-    #[inline]
     pub(super) fn count(&self, hits: u64, misses: u64) {
         let cell = &self.cells[thread_number() % LOOKUP_CELLS];
         for (counter, count) in [(&cell.hits, hits), (&cell.misses, misses)] {

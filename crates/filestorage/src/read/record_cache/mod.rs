@@ -59,7 +59,7 @@ pub(crate) type BorrowedRecord<R> = Guard<Option<R>>;
 pub struct RecordCacheStatistics {
     /// Lookups that found their record.
     pub hits: u64,
-    /// Lookups that did not find their record.
+    /// Records that were read from the file, after one lookup or several.
     pub misses: u64,
     /// Records evicted to make room.
     pub evictions: u64,
@@ -99,26 +99,28 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
         }
     }
 
-    /// Lends the record at `position` to `read` during the call; `None` on a miss.
+    /// Lends the record at `position` to `read` during the call; `None` on a miss, which the caller
+    /// [counts](RecordCache::count_miss).
     ///
     /// Cheaper than [`RecordCache::lookup`]: it does not even touch the record's reference count.
     #[inline]
     pub(crate) fn with<T>(&self, position: u64, read: impl FnOnce(&R) -> T) -> Option<T> {
         let [found] = self.find_each(&[position]);
-        self.lookups.count_one(found.is_some());
+        self.lookups.count(u64::from(found.is_some()), 0);
         found.as_ref().and_then(|record| record.as_ref()).map(read)
     }
 
-    /// The record at `position`; `None` on a miss.
+    /// The record at `position`; `None` on a miss, which the caller
+    /// [counts](RecordCache::count_miss).
     #[inline]
     pub(crate) fn lookup(&self, position: u64) -> Option<R> {
         let [found] = self.find_each(&[position]);
-        self.lookups.count_one(found.is_some());
+        self.lookups.count(u64::from(found.is_some()), 0);
         found.and_then(Guard::into_inner)
     }
 
     /// Borrows the records at several positions; position 0 has no record. The caller has to
-    /// [count](RecordCache::count_hits) the hits; the next lookup counts a miss.
+    /// [count](RecordCache::count_hits) the hits.
     ///
     /// The processor spends most of the time waiting for memory. It waits for several lines at once
     /// if none depends on another. A borrow prevents that, because it locks its line. So this reads
@@ -144,6 +146,12 @@ impl<R: RefCnt + Weighted> RecordCache<R> {
     /// Counts lookups that found their records.
     pub(crate) fn count_hits(&self, hits: u64) {
         self.lookups.count(hits, 0);
+    }
+
+    /// Counts a record that no lookup has found, once it was read: a read that waits for the disk
+    /// looks it up at each of its attempts.
+    pub(crate) fn count_miss(&self) {
+        self.lookups.count(0, 1);
     }
 
     /// Caches a record that was read from the file, evicting others until it fits. Does nothing if

@@ -143,11 +143,14 @@ fn two_writers_of_one_record_keep_it_once() {
 
 #[test]
 fn every_lookup_is_counted_once() {
-    let read = |cache: &TestCache| assert!(!look_up(cache, 2));
+    let miss = |cache: &TestCache| {
+        assert!(!look_up(cache, 2));
+        cache.count_miss();
+    };
     beside(
         || cache(1, &[1]),
         |cache| assert!(look_up(cache, 1)),
-        read,
+        miss,
         |cache| {
             let RecordCacheStatistics { hits, misses, .. } = cache.statistics();
             assert_eq!((hits, misses), (1, 1));

@@ -74,8 +74,9 @@ fn inserted_record_is_found_by_its_position_only() {
     for position in [0, 5, 4 | (1 << 63), u64::MAX] {
         assert!(cache.lookup(position).is_none());
     }
+    cache.count_miss();
     let statistics = cache.statistics();
-    assert_eq!((statistics.hits, statistics.misses, statistics.entries), (2, 4, 1));
+    assert_eq!((statistics.hits, statistics.misses, statistics.entries), (2, 1, 1));
 }
 
 #[test]
