@@ -87,10 +87,22 @@ impl<'a> Hold<'a> {
         Some(entry)
     }
 
+    /// As [`Hold::entry`], for a client that asks for the key: counted as found or not.
+    #[must_use]
+    pub fn find(&self, key: &[u8]) -> Option<EntryRef<'_>> {
+        let found = self.entry(key);
+        let (hits, misses) = self.found.get();
+        self.found.set(match found {
+            Some(_) => (hits + 1, misses),
+            None => (hits, misses + 1),
+        });
+        found
+    }
+
     /// Whether there is a key.
     #[must_use]
     pub fn has(&self, key: &[u8]) -> bool {
-        self.counted(self.entry(key)).is_some()
+        self.find(key).is_some()
     }
 
     /// The value of a key, which is to be of a type. Notes that it is used.
@@ -115,7 +127,7 @@ impl<'a> Hold<'a> {
 
     /// What the database has for a key. Notes that it is used.
     fn used(&self, key: &[u8]) -> Option<EntryRef<'_>> {
-        let entry = self.counted(self.entry(key))?;
+        let entry = self.find(key)?;
         if !self.keeps_uses {
             self.note_use(entry);
         }
@@ -498,16 +510,6 @@ impl<'a> Hold<'a> {
 
     fn see_all(&self) {
         self.guards.all().for_each(|stripe| self.seen.see(stripe.unsynced.of_any(self.seen.safe)));
-    }
-
-    /// The same, counted as found or not.
-    fn counted<T>(&self, found: Option<T>) -> Option<T> {
-        let (hits, misses) = self.found.get();
-        self.found.set(match found {
-            Some(_) => (hits + 1, misses),
-            None => (hits, misses + 1),
-        });
-        found
     }
 
     /// The parts of the database in the held stripes.

@@ -192,9 +192,6 @@ fn run_data(
         let waiter = server.waiting.enter(&call, shared, command, stripes);
         local.begin_wait(client, waiter, seconds);
     }
-    if command.has(flags::READONLY) {
-        local.count_found(hold.found.get());
-    }
     let position = server.settle(hold);
     local.note_position(client, position);
     if command.may_add() {

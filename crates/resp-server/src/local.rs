@@ -111,16 +111,6 @@ impl LocalServer {
         self.add(|of| &of.commands, 1);
     }
 
-    /// Counts the keys that a command has found, and not found.
-    pub(crate) fn count_found(&self, (hits, misses): (u64, u64)) {
-        if hits > 0 {
-            self.add(|of| &of.hits, hits);
-        }
-        if misses > 0 {
-            self.add(|of| &of.misses, misses);
-        }
-    }
-
     fn add(&self, counter: fn(&WorkerStatistics) -> &AtomicU64, more: u64) {
         if let Some(counters) = self.server.statistics.workers.get(self.number) {
             // Only this worker writes, so that no update is lost.

@@ -57,7 +57,8 @@ fn get(local: &LocalServer, client: &Client, command: &'static Command, key: &Re
     let Ok(found) = key.read_string(!client.keeps_uses.get()) else { return false };
     client.note_command(command);
     local.count_command();
-    local.count_found(if found.is_some() { (1, 0) } else { (0, 1) });
+    let counted = if found.is_some() { (1, 0) } else { (0, 1) };
+    local.statistics(|of| of.count_found(counted));
     if let Some(keeper) = server.log.keeper() {
         local.note_position(client, key.unsynced(keeper.safe()));
     }

@@ -105,6 +105,15 @@ impl WorkerStatistics {
         }
     }
 
+    /// Counts the keys that a command has found, and not found.
+    pub(crate) fn count_found(&self, (hits, misses): (u64, u64)) {
+        for (counter, more) in [(&self.hits, hits), (&self.misses, misses)] {
+            if more > 0 {
+                add(counter, more);
+            }
+        }
+    }
+
     /// Counts a call that is refused.
     pub(crate) fn reject(&self, command: &'static Command) {
         if let Some(counters) = self.of_commands.get(command.number) {

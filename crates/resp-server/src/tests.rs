@@ -182,6 +182,33 @@ fn requests_that_come_together_see_what_those_before_them_have_changed() {
 }
 
 #[test]
+fn keys_are_counted_as_found_or_not_wherever_a_command_reads_them() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let (mut hits, mut misses) = (0, 0);
+        for (request, found, missed) in [
+            ("MULTI\r\nGET a\r\nGET n\r\nMGET a n\r\nEXEC", 2, 2),
+            ("EVAL \"redis.call('GET', KEYS[1]) redis.call('GET', 'n')\" 1 a", 1, 1),
+            ("EVAL_RO \"redis.call('GET', KEYS[1]) redis.call('GET', 'n')\" 1 a", 1, 1),
+            ("GETEX a\r\nGETEX n\r\nGETSET a 1\r\nGETDEL n", 2, 2),
+            ("SET a 1 GET\r\nSET n 1 GET\r\nGETDEL n", 2, 1),
+            ("TTL a\r\nTYPE n\r\nOBJECT ENCODING a\r\nDUMP n\r\nTOUCH a n", 3, 3),
+            ("SORT l\r\nSORT_RO n\r\nCOPY a b\r\nZUNION 2 n none", 2, 3),
+            // They answer nothing that they have read.
+            ("SET a 1\r\nSET a 1 NX\r\nSETNX a 1\r\nINCR a\r\nSMOVE n none x", 0, 0),
+        ] {
+            peer.expect(&[("MSET a 1", "+OK"), ("DEL n b l", ":0"), ("LPUSH l 1", ":1")]).await;
+            peer.ask(request).await;
+            (hits, misses) = (hits + found, misses + missed);
+            let statistics = peer.ask("INFO stats").await;
+            let expected = format!("keyspace_hits:{hits} keyspace_misses:{misses} ");
+            assert!(statistics.contains(&expected), "{request}: {expected}: {statistics}");
+            peer.ask("DEL n b l").await;
+        }
+    });
+}
+
+#[test]
 fn what_others_are_to_know_of_a_short_request_is_told_to_them() {
     served(|running| async move {
         let (mut one, mut other) = (running.connect(), running.connect());

@@ -20,7 +20,7 @@ const WRONG_FREQUENCY: Fail = Fail::fixed("ERR Invalid FREQ value, must be >= 0 
 
 /// `DUMP key`
 pub(super) fn dump(call: &mut Call) -> Outcome {
-    let Some(entry) = call.hold.entry(call.word(1)) else {
+    let Some(entry) = call.hold.find(call.word(1)) else {
         call.reply.null();
         return Ok(());
     };

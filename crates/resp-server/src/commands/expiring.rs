@@ -172,7 +172,7 @@ pub(super) fn pexpiretime(call: &mut Call) -> Outcome {
 }
 
 fn answer_time(call: &mut Call, time: impl FnOnce(u64, u64) -> u64) -> Outcome {
-    let answer = match call.hold.entry(call.word(1)).map(EntryRef::expires_at) {
+    let answer = match call.hold.find(call.word(1)).map(EntryRef::expires_at) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => i64::try_from(time(at, call.hold.now)).unwrap_or(i64::MAX),

@@ -30,14 +30,14 @@ pub(super) fn exists(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn touch(call: &mut Call) -> Outcome {
-    let entries = call.arguments.from(1).iter().filter_map(|key| call.hold.entry(key));
+    let entries = call.arguments.from(1).iter().filter_map(|key| call.hold.find(key));
     let there = entries.inspect(|entry| call.hold.note_use(*entry)).count();
     call.reply.count(there);
     Ok(())
 }
 
 pub(super) fn type_of(call: &mut Call) -> Outcome {
-    let name = call.hold.entry(call.word(1)).map_or("none", |entry| entry.value().type_name());
+    let name = call.hold.find(call.word(1)).map_or("none", |entry| entry.value().type_name());
     call.reply.simple(name);
     Ok(())
 }
@@ -129,12 +129,12 @@ pub(super) fn copy(call: &mut Call) -> Outcome {
         return Err(Fail::fixed("ERR source and destination objects are the same"));
     }
     let ties = call.hold.ties(key);
-    let Some(entry) = call.hold.entry(key).map(EntryRef::to_entry) else {
+    let Some(entry) = call.hold.find(key).map(EntryRef::to_entry) else {
         call.reply.flag(false);
         return Ok(());
     };
     call.hold.database = target;
-    let may = replaces || !call.hold.has(copy);
+    let may = replaces || call.hold.entry(copy).is_none();
     if may {
         call.hold.take(copy);
         call.hold.put(copy, entry);
@@ -160,7 +160,7 @@ pub(super) fn keys(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn object_encoding(call: &mut Call) -> Outcome {
-    let name = call.hold.entry(call.word(2)).map(|entry| encoding::of(call.server, entry));
+    let name = call.hold.find(call.word(2)).map(|entry| encoding::of(call.server, entry));
     call.reply.bulk_or_null(name);
     Ok(())
 }
@@ -197,7 +197,7 @@ pub(super) fn object_freq(call: &mut Call) -> Outcome {
 }
 
 fn answer_about(call: &mut Call, about: impl FnOnce(EntryRef<'_>, u64) -> i64) -> Outcome {
-    match call.hold.entry(call.word(2)) {
+    match call.hold.find(call.word(2)) {
         Some(entry) => call.reply.integer(about(entry, call.hold.now)),
         None => call.reply.null(),
     }

@@ -149,6 +149,8 @@ pub(crate) mod flags {
     pub(crate) const SUBSCRIBED: u32 = 1 << 15;
     /// Allowed while a script takes long.
     pub(crate) const ALLOW_BUSY: u32 = 1 << 16;
+    /// Writes, and answers what it has read: the keys that it finds are counted.
+    pub(crate) const READS: u32 = 1 << 17;
 
     /// The names of the flags in answers.
     pub(crate) const NAMES: [(u32, &str); 15] = [

@@ -36,7 +36,7 @@ enum Operand<'a> {
 
 impl<'a> Operand<'a> {
     fn of(call: &'a Call, key: &[u8]) -> Result<Operand<'a>, Fail> {
-        match call.hold.entry(key).map(EntryRef::value) {
+        match call.hold.find(key).map(EntryRef::value) {
             None => Ok(Operand::Nothing),
             Some(ValueRef::Set(set)) => Ok(Operand::Set(set)),
             Some(ValueRef::SortedSet(set)) => Ok(Operand::Sorted(set)),

@@ -130,7 +130,7 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
 
 /// The elements of the key, and whether they are in no order.
 fn elements(call: &Call, order: &Order) -> Result<(Vec<Word>, bool), Fail> {
-    let Some(entry) = call.hold.entry(call.word(1)) else { return Ok((Vec::new(), false)) };
+    let Some(entry) = call.hold.find(call.word(1)) else { return Ok((Vec::new(), false)) };
     call.hold.note_use(entry);
     match entry.value() {
         ValueRef::List(list) => Ok((in_order(order, list.0.iter().cloned().collect()), false)),

@@ -101,7 +101,7 @@ pub(super) fn set(call: &mut Call) -> Outcome {
         true => read(call.hold, key)?.map(Text::to_bytes),
         false => None,
     };
-    let is_there = call.hold.has(key);
+    let is_there = call.hold.entry(key).is_some();
     let is_allowed = match options.only_equal {
         Some(wanted) => old.as_deref() == Some(wanted),
         None => !(options.only_new && is_there || options.only_old && !is_there),

@@ -6,7 +6,7 @@ use super::Keys::{
 use super::Run::{Connection, Data};
 use super::flags::{
     ADMIN, ALLOW_BUSY, BLOCKING, CONTROL, DENY_OOM, FAST, LOADING, MOVABLE_KEYS, NO_AUTH, NO_MULTI,
-    NO_SCRIPT, PUBSUB, READONLY, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
+    NO_SCRIPT, PUBSUB, READONLY, READS, SKIP_MONITOR, STALE, SUBSCRIBED, WRITE,
 };
 use super::{
     Awaits, Keys, Run, algebra, bit_fields, bits, config, connection, counters, diagnostics,
@@ -89,13 +89,13 @@ impl Row {
 
 const STRINGS: &[Row] = &[
     row("get", 2, READS_FAST, FIRST, Data(strings::get)),
-    row("set", -3, ADDS, FIRST, Data(strings::set)),
+    row("set", -3, ADDS | READS, FIRST, Data(strings::set)),
     row("setnx", 3, ADDS_FAST, FIRST, Data(strings::setnx)),
     row("setex", 4, ADDS, FIRST, Data(strings::setex)),
     row("psetex", 4, ADDS, FIRST, Data(strings::psetex)),
-    row("getset", 3, ADDS_FAST, FIRST, Data(strings::getset)),
-    row("getdel", 2, WRITES_FAST, FIRST, Data(strings::getdel)),
-    row("getex", -2, WRITES_FAST, FIRST, Data(strings::getex)),
+    row("getset", 3, ADDS_FAST | READS, FIRST, Data(strings::getset)),
+    row("getdel", 2, WRITES_FAST | READS, FIRST, Data(strings::getdel)),
+    row("getex", -2, WRITES_FAST | READS, FIRST, Data(strings::getex)),
     row("mget", -2, READS_FAST, ALL_WORDS, Data(strings::mget)),
     row("mset", -3, ADDS, Range(1, -1, 2), Data(strings::mset)),
     row("msetnx", -3, ADDS, Range(1, -1, 2), Data(strings::msetnx)),
@@ -128,7 +128,7 @@ const GENERIC: &[Row] = &[
     row("exists", -2, READS_FAST, ALL_WORDS, Data(keys::exists)),
     row("type", 2, READS_FAST, FIRST, Data(keys::type_of)),
     row("touch", -2, READS_FAST, ALL_WORDS, Data(keys::touch)),
-    row("copy", -3, ADDS, FIRST_TWO, Data(keys::copy)),
+    row("copy", -3, ADDS | READS, FIRST_TWO, Data(keys::copy)),
     row("dump", 2, READONLY, FIRST, Data(dumping::dump)),
     row("restore", -4, ADDS, FIRST, Data(dumping::restore)),
     row("move", 3, WRITES_FAST, FIRST, Data(keys::move_to)),
@@ -147,7 +147,7 @@ const GENERIC: &[Row] = &[
     row("expiretime", 2, READS_FAST, FIRST, Data(expiring::expiretime)),
     row("pexpiretime", 2, READS_FAST, FIRST, Data(expiring::pexpiretime)),
     row("persist", 2, WRITES_FAST, FIRST, Data(expiring::persist)),
-    row("sort", -2, ADDS | MOVABLE_KEYS, FirstOfAll, Data(sort::sort)),
+    row("sort", -2, ADDS | READS | MOVABLE_KEYS, FirstOfAll, Data(sort::sort)),
     row("sort_ro", -2, READONLY | MOVABLE_KEYS, FirstOfAll, Data(sort::sort_ro)),
     row("wait", 3, BLOCKING, None, Data(serving::wait)),
 ];

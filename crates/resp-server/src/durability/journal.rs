@@ -20,7 +20,7 @@ pub(crate) struct Instead {
 }
 
 impl Call<'_, '_> {
-    /// Executes a command, and notes what the log gets of it.
+    /// Executes a command, counts it, and notes what the log gets of it.
     pub(crate) fn execute(
         &mut self,
         command: &'static Command,
@@ -34,8 +34,13 @@ impl Call<'_, '_> {
         });
         let begun = counters.map(|counters| (counters, counters.begin(command)));
         let outcome = run(self);
+        // A script has nothing of its own: each of its commands takes what it has found.
+        let found = self.hold.found.take();
         if let Some((counters, begun)) = begun {
             counters.end(&begun, outcome.is_err());
+            if command.has(flags::READONLY | flags::READS) {
+                counters.count_found(found);
+            }
         }
         self.remember(command);
         // Scripts note each of their commands.
