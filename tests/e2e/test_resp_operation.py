@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from tests.harness.certificates import Site
+from tests.harness.monitor import Monitor
 from tests.harness.process import free_port
 from tests.harness.resp import RespServer, wait_for_blocked
 from tests.harness.waiting import wait_for
@@ -254,6 +255,23 @@ def test_the_monitor_has_the_figures(client, monitor):
     assert int(samples["zodium_resp_data_bytes"]) > 100
     with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/health", timeout=10) as answer:
         assert answer.status == 200
+
+
+def test_the_monitor_tells_what_clients_have_not_read(server, client, monitor):
+    watching = Monitor(monitor)
+    client.set("large", "x" * (16 << 20))
+    reader = socket.create_connection(("127.0.0.1", server.port))
+    reader.sendall(b"GET large\r\n" * 4)
+
+    def samples(found):
+        names = ("zodium_network_unsent_bytes", "zodium_memory_held_bytes")
+        return [found.of(name) for name in names]
+
+    wait_for(lambda: min(samples(watching.samples())) > 4 << 20, "unread bytes")
+    assert watching.samples().of("zodium_network_connections_limit") > 0
+    reader.close()
+    wait_for(lambda: samples(watching.samples()) == [0, 0], "that they are dropped")
+    client.delete("large")
 
 
 def test_tls_wants_certificates_of_both_sides(tmp_path):

@@ -154,11 +154,11 @@ impl MetricsCollector {
 
     fn encode_limits(&self, families: &mut Families<'_, '_>) -> fmt::Result {
         let network = &self.snapshot.network;
-        families.one_gauge(
+        families.gauge(
             "zodium_network_connections_limit",
             "Most connections that are accepted at once",
             None,
-            network.connections_max,
+            network.connections_max.map(|limit| (&NO_LABELS, limit)),
         )?;
         families.counter(
             "zodium_network_turned_away",
@@ -166,11 +166,11 @@ impl MetricsCollector {
             None,
             [(&NO_LABELS, network.turned_away)],
         )?;
-        families.one_gauge(
+        families.gauge(
             "zodium_memory_held",
             "Memory that clients make the server hold: messages, stores, answers",
             BYTES,
-            network.held_bytes,
+            network.held_bytes.map(|bytes| (&NO_LABELS, bytes)),
         )?;
         let limit = network.held_bytes_max.map(|limit| (&NO_LABELS, limit));
         families.gauge("zodium_memory_limit", "Limit of zodium_memory_held_bytes", BYTES, limit)

@@ -60,12 +60,12 @@ pub struct Network {
     pub bytes_sent: u64,
     /// Bytes that wait to be sent.
     pub unsent_bytes: u64,
-    /// Limit of open connections.
-    pub connections_max: u64,
+    /// Limit of open connections; absent without a limit.
+    pub connections_max: Option<u64>,
     /// Connections that were closed at once because there were too many.
     pub turned_away: u64,
-    /// Memory that clients make the server hold, in bytes.
-    pub held_bytes: u64,
+    /// Memory that clients make the server hold, in bytes; absent where it is not counted.
+    pub held_bytes: Option<u64>,
     /// Limit of that memory; absent without a limit.
     pub held_bytes_max: Option<u64>,
 }

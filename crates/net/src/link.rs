@@ -73,6 +73,8 @@ struct LinkState {
     output: RefCell<Output>,
     /// Memory that the output holds.
     held: RefCell<Held>,
+    /// Bytes that the stream did not take yet, as they are counted.
+    unsent: Cell<usize>,
     /// Pushed bytes in the output since it was last empty.
     push_bytes: Cell<usize>,
     closing: Cell<Option<CloseReason>>,
@@ -118,6 +120,7 @@ impl Link {
                 metrics,
                 output: RefCell::default(),
                 held,
+                unsent: Cell::new(0),
                 push_bytes: Cell::new(0),
                 closing: Cell::new(None),
                 is_cut: Cell::new(false),
@@ -302,6 +305,12 @@ impl Link {
 
     fn hold_output(&self, bytes: usize) {
         self.state.held.borrow_mut().set(bytes);
+        let before = self.state.unsent.replace(bytes);
+        if bytes != before {
+            let counter = &self.metrics().unsent_bytes;
+            counter.subtract(before as u64);
+            counter.add(bytes as u64);
+        }
     }
 
     /// Takes what a session appended to the output when it parked.
@@ -388,6 +397,7 @@ where
     })
     .await;
     link.state.ended.set(true);
+    link.hold_output(0);
     link.wake_draining(0);
     match result {
         Ok(Some(parked)) => return Some(Departed { parked, output: link.take_output() }),

@@ -18,4 +18,6 @@ pub struct LinkMetrics {
     pub bytes_received: Counter,
     /// Bytes written to sockets.
     pub bytes_sent: Counter,
+    /// Bytes that sockets have not taken yet.
+    pub unsent_bytes: Counter,
 }

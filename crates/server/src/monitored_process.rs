@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use zodium_monitor::Network;
-use zodium_net::LinkMetrics;
+use zodium_net::{Limits, LinkMetrics};
 use zodium_types::Counter;
 
 /// The connections and the traffic of all `links` together.
@@ -21,7 +21,20 @@ pub(crate) fn network_of<'a>(links: impl Iterator<Item = &'a LinkMetrics> + Clon
         refused: sum(|metrics| &metrics.refused),
         bytes_received: sum(|metrics| &metrics.bytes_received),
         bytes_sent: sum(|metrics| &metrics.bytes_sent),
+        unsent_bytes: sum(|metrics| &metrics.unsent_bytes),
         ..Network::default()
+    }
+}
+
+/// The same with the limits of the connections.
+pub(crate) fn limited(network: Network, limits: &Limits) -> Network {
+    let Limits { memory, connections_max, .. } = limits;
+    let limit = memory.limit_bytes();
+    Network {
+        connections_max: Some(*connections_max as u64),
+        held_bytes: Some(memory.held_bytes()),
+        held_bytes_max: (limit != u64::MAX).then_some(limit),
+        ..network
     }
 }
 

@@ -15,11 +15,11 @@ use zodium_monitor::{
     Health, Listener, Messages, Monitor, Network, Phase, Promise, Snapshot, Source,
 };
 use zodium_net::{Limits, LinkMetrics, Workers};
-use zodium_zeo_server::{Inspection, Server};
+use zodium_zeo_server::Server;
 
 use crate::listen_error::cannot_listen;
 use crate::monitored_connections::connections_of;
-use crate::monitored_process::{network_of, server_of, unix_seconds};
+use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
 use crate::monitored_storage::{health_of, storage_of};
 use crate::resp_monitoring::resp_of;
 
@@ -133,7 +133,7 @@ impl Source for Watched {
             let inspection = server.inspect(CONNECTIONS_LISTED_MAX, WORKER_PATIENCE).await;
             let silent = inspection.silent;
             let mut snapshot = self.of_server(inspection.workers.len() + silent, silent);
-            snapshot.network = self.network(&inspection);
+            snapshot.network = self.network();
             snapshot.storages = server
                 .metrics()
                 .into_iter()
@@ -155,19 +155,14 @@ impl Watched {
         Snapshot { server: server_of(self.started, workers, workers_silent), ..Snapshot::default() }
     }
 
-    fn network(&self, inspection: &Inspection) -> Network {
+    fn network(&self) -> Network {
         let serving = self.serving.lock();
-        let mut network = Network {
-            unsent_bytes: inspection.workers.iter().map(|worker| worker.unsent_bytes).sum(),
-            turned_away: serving.turned_away.load(Ordering::Relaxed),
-            ..network_of(serving.links.iter().map(Arc::as_ref))
-        };
-        if let Some(limits) = &serving.limits {
-            let limit = limits.memory.limit_bytes();
-            network.connections_max = limits.connections_max as u64;
-            network.held_bytes = limits.memory.held_bytes();
-            network.held_bytes_max = (limit != u64::MAX).then_some(limit);
+        let turned_away = serving.turned_away.load(Ordering::Relaxed);
+        let links = serving.links.iter().map(Arc::as_ref);
+        let network = Network { turned_away, ..network_of(links) };
+        match &serving.limits {
+            Some(limits) => limited(network, limits),
+            None => network,
         }
-        network
     }
 }

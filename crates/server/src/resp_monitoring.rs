@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use zodium_monitor::{Health, Network, Phase, Promise, Resp, Snapshot, Source};
-use zodium_net::{LinkMetrics, Workers};
+use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_resp_server::Server;
 
-use crate::monitored_process::{network_of, server_of, unix_seconds};
+use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
 
 /// The source of the monitor's data of a process that serves RESP only.
 pub(crate) struct WatchedResp {
     server: Arc<Server>,
     links: Vec<Arc<LinkMetrics>>,
     turned_away: Arc<AtomicU64>,
+    limits: Limits,
     started: f64,
     workers: usize,
     is_closing: AtomicBool,
@@ -27,6 +28,7 @@ impl WatchedResp {
         WatchedResp {
             server,
             turned_away: workers.turned_away(),
+            limits: workers.limits().clone(),
             started: unix_seconds(SystemTime::now()),
             workers: links.len(),
             links,
@@ -41,7 +43,8 @@ impl WatchedResp {
 
     fn network(&self) -> Network {
         let turned_away = self.turned_away.load(Ordering::Relaxed);
-        Network { turned_away, ..network_of(self.links.iter().map(Arc::as_ref)) }
+        let links = self.links.iter().map(Arc::as_ref);
+        limited(Network { turned_away, ..network_of(links) }, &self.limits)
     }
 }
 

@@ -161,6 +161,26 @@ fn a_peer_that_does_not_read_answers_gets_no_new_ones_and_loses_none() {
 }
 
 #[test]
+fn what_the_peer_does_not_read_is_counted_as_unsent_until_it_leaves_or_the_link_ends() {
+    run_local(async {
+        for is_read in [true, false] {
+            let mut running = start(1000, Limits::default());
+            let unsent = |running: &Running| running.link.metrics().unsent_bytes.value();
+            running.peer.write_all("a\n".repeat(20).as_bytes()).await.unwrap();
+            settle().await;
+            assert!((10_000..20_040).contains(&unsent(&running)), "{}", unsent(&running));
+            assert_eq!(unsent(&running), running.link.output().len() as u64);
+            match is_read {
+                true => drop(running.peer.read_exact(&mut [0; 20 * 1002]).await.unwrap()),
+                false => drop(std::mem::replace(&mut running.peer, tokio::io::duplex(1).0)),
+            }
+            settle().await;
+            assert_eq!(unsent(&running), 0);
+        }
+    });
+}
+
+#[test]
 fn what_is_deferred_leaves_before_the_next_answer_or_when_the_link_is_woken() {
     run_local(async {
         let mut running = start(0, Limits::default());
