@@ -12,7 +12,7 @@ use zstd::zstd_safe::{CParameter, DParameter};
 use super::hash::Hash;
 use super::sealing::Sealer;
 use crate::BackupError;
-use crate::places::{Claim, Place};
+use crate::places::{Claim, Listed, Place};
 
 /// The level of zstd: twice as fast as its default, for a few percent of space.
 const LEVEL: i32 = 1;
@@ -191,14 +191,19 @@ impl<'r> ChunkStore<'r> {
         keep: &dyn Fn(&Hash) -> bool,
     ) -> Result<u64, BackupError> {
         let mut freed = 0;
-        for found in self.place.list(FOLDER)? {
-            if hash_of(&found.object).is_some_and(|hash| !keep(&hash)) {
-                claim.check()?;
-                freed += found.bytes;
-                self.place.remove(&found.object)?;
-            }
+        for found in self.all_but(keep)? {
+            claim.check()?;
+            freed += found.bytes;
+            self.place.remove(&found.object)?;
         }
         Ok(freed)
+    }
+
+    /// All objects but some.
+    pub(super) fn all_but(&self, keep: &dyn Fn(&Hash) -> bool) -> Result<Vec<Listed>, BackupError> {
+        let mut all = self.place.list(FOLDER)?;
+        all.retain(|found| hash_of(&found.object).is_some_and(|hash| !keep(&hash)));
+        Ok(all)
     }
 
     pub(super) fn remove(&self, hash: &Hash) -> Result<(), BackupError> {

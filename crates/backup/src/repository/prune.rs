@@ -19,7 +19,7 @@ pub struct KeepRules {
     pub within_seconds: i64,
 }
 
-/// What was removed.
+/// What was removed, or would be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Points that are kept.
@@ -79,7 +79,9 @@ pub fn prune(
         }
     }
     pruned.removed = points.len() as u64 - pruned.kept;
+    let is_needed = |hash: &_| needed.contains(hash);
     if dry_run {
+        pruned.freed_bytes = store.all_but(&is_needed)?.iter().map(|object| object.bytes).sum();
         return Ok(pruned);
     }
     // The newest first, so that none is left without the one that it continues.
@@ -88,7 +90,7 @@ pub fn prune(
         point.remove(repository)?;
     }
     claim.confirm()?;
-    pruned.freed_bytes = store.retain(&*claim, &|hash| needed.contains(hash))?;
+    pruned.freed_bytes = store.retain(&*claim, &is_needed)?;
     Ok(pruned)
 }
 
