@@ -179,7 +179,7 @@ fn print_repozo(json: bool, done: &Done, output: &mut Output) -> Result<()> {
 }
 
 fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()> {
-    let BackupSummary { point, is_new, stored_bytes, missing_blobs } = done;
+    let BackupSummary { point, is_new, stored_bytes, missing_blobs, .. } = done;
     output.line(match (json, is_new) {
         (true, _) => json!({
             "changed": is_new,
@@ -193,12 +193,12 @@ fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()
         .to_string(),
         (false, false) => "no changes".to_owned(),
         (false, true) => format!(
-            "point {}: {} transactions up to {}, {} of {} are new, compressed",
+            "point {}: {} transactions ({}) up to {}; {} are new, with blobs, compressed",
             point.number,
             point.transactions,
+            ByteSize(point.bytes),
             point.last(),
-            ByteSize(*stored_bytes),
-            ByteSize(point.bytes)
+            ByteSize(*stored_bytes)
         ),
     })
 }
