@@ -9,6 +9,7 @@ import sqlite3
 
 import pytest
 from harness.failing_disk import FailingDisk
+from harness.monitor import Monitor
 from harness.neo_databases import (
     commit_through_kills,
     commit_undo_and_pack,
@@ -81,6 +82,17 @@ def test_the_cluster_has_the_name_that_was_asked_for(serve, path):
     serve().stop()
     with pytest.raises(ServerFailed, match="belongs to the cluster"):
         serve(url=f"sqlite://{path}?cluster=other")
+
+
+def test_the_monitor_has_no_figures_of_what_a_database_lacks(serve):
+    monitor = Monitor()
+    serve(*monitor.options)
+    monitor.wait_serving()
+    (storage,) = monitor.status()["storages"]
+    assert storage["cache"] is None and storage["checksums"] is None
+    names = {name for name, _ in monitor.samples().values}
+    assert "zodium_commits_total" in names
+    assert not [name for name in names if name.startswith(("zodium_cache", "zodium_checksum"))]
 
 
 def test_blobs_are_refused(serve, tmp_path):

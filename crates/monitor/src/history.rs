@@ -117,8 +117,8 @@ impl Totals {
             commits: sum(&|storage| storage.commits) + node.commits,
             loads: of_method(snapshot, "loadBefore"),
             finishes: of_method(snapshot, "tpc_finish"),
-            hits: sum(&|storage| storage.cache.hits),
-            misses: sum(&|storage| storage.cache.misses),
+            hits: sum(&|storage| storage.cache.as_ref().map_or(0, |cache| cache.hits)),
+            misses: sum(&|storage| storage.cache.as_ref().map_or(0, |cache| cache.misses)),
             network_bytes: network.bytes_sent + network.bytes_received,
             cpu_seconds: process.cpu_seconds,
         }

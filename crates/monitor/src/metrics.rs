@@ -20,7 +20,7 @@ use zodium_types::Distribution;
 use crate::health::Health;
 use crate::negotiation::Format;
 use crate::process::Process;
-use crate::snapshot::{Blobs, Snapshot, Storage};
+use crate::snapshot::{Blobs, Cache, Checksums, Snapshot, Storage};
 
 /// Collects the metrics of one snapshot.
 #[derive(Debug)]
@@ -365,32 +365,39 @@ fn encode_blobs(families: &mut Families<'_, '_>) -> fmt::Result {
 }
 
 fn encode_cache(families: &mut Families<'_, '_>) -> fmt::Result {
-    families.count("zodium_cache_hits", "Records found in memory", |s| s.cache.hits)?;
-    families.count("zodium_cache_misses", "Records not found in memory", |s| s.cache.misses)?;
-    families
-        .count("zodium_cache_evictions", "Records evicted from memory", |s| s.cache.evictions)?;
-    families.each("zodium_cache_records", "Records in memory", None, |s| s.cache.records)?;
-    families.each("zodium_cache_size", "Memory of the cached records", BYTES, |s| s.cache.bytes)?;
-    families.each("zodium_cache_limit", "Limit of zodium_cache_size_bytes", BYTES, |s| {
-        s.cache.bytes_max
-    })
+    let of = |value: fn(&Cache) -> u64| move |s: &Storage| s.cache.as_ref().map(value);
+    families.count_some("zodium_cache_hits", "Records found in memory", of(|c| c.hits))?;
+    families.count_some("zodium_cache_misses", "Records not found in memory", of(|c| c.misses))?;
+    families.count_some(
+        "zodium_cache_evictions",
+        "Records evicted from memory",
+        of(|c| c.evictions),
+    )?;
+    families.some("zodium_cache_records", "Records in memory", None, of(|c| c.records))?;
+    families.some("zodium_cache_size", "Memory of the cached records", BYTES, of(|c| c.bytes))?;
+    families.some(
+        "zodium_cache_limit",
+        "Limit of zodium_cache_size_bytes",
+        BYTES,
+        of(|c| c.bytes_max),
+    )
 }
 
 fn encode_checksums(families: &mut Families<'_, '_>) -> fmt::Result {
-    families.each(
+    let of = |value: fn(&Checksums) -> u64| move |s: &Storage| s.checksums.as_ref().map(value);
+    families.some(
         "zodium_checksum_covered",
         "Bytes of the data file that have checksums",
         BYTES,
-        |s| s.checksums.covered_bytes,
+        of(|sums| sums.covered_bytes),
     )?;
-    families.count(
+    families.count_some(
         "zodium_checksum_scrubbed_bytes",
         "Bytes read only to verify checksums",
-        |s| s.checksums.scrubbed_bytes,
+        of(|sums| sums.scrubbed_bytes),
     )?;
-    families.each("zodium_checksum_damaged", "Damaged places of the data file", None, |s| {
-        s.checksums.damaged
-    })
+    let damaged = of(|sums| sums.damaged);
+    families.some("zodium_checksum_damaged", "Damaged places of the data file", None, damaged)
 }
 
 fn encode_packs(families: &mut Families<'_, '_>) -> fmt::Result {
@@ -509,12 +516,12 @@ impl<'b> Families<'_, 'b> {
     }
 
     /// Writes a gauge, without a sample for a storage that has no such value.
-    fn some(
+    fn some<V: EncodeGaugeValue>(
         &mut self,
         name: &str,
         help: &str,
         unit: Option<&Unit>,
-        value: impl Fn(&Storage) -> Option<f64>,
+        value: impl Fn(&Storage) -> Option<V>,
     ) -> fmt::Result {
         let labels = self.labels();
         let samples = labels.iter().zip(self.storages);
@@ -523,8 +530,20 @@ impl<'b> Families<'_, 'b> {
     }
 
     fn count(&mut self, name: &str, help: &str, value: impl Fn(&Storage) -> u64) -> fmt::Result {
+        self.count_some(name, help, |storage| Some(value(storage)))
+    }
+
+    /// Writes a counter, without a sample for a storage that has no such value.
+    fn count_some(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl Fn(&Storage) -> Option<u64>,
+    ) -> fmt::Result {
         let labels = self.labels();
-        self.counter(name, help, None, labels.iter().zip(self.storages.iter().map(value)))
+        let samples = labels.iter().zip(self.storages);
+        let samples = samples.filter_map(|(labels, storage)| Some((labels, value(storage)?)));
+        self.counter(name, help, None, samples)
     }
 
     fn each_histogram(

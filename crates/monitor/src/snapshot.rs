@@ -134,10 +134,10 @@ pub struct Storage {
     pub errors: Vec<(&'static str, u64)>,
     /// The blobs; absent without a blob directory.
     pub blobs: Option<Blobs>,
-    /// The cache of records.
-    pub cache: Cache,
-    /// Checksums beside the data file.
-    pub checksums: Checksums,
+    /// The cache of records; absent without a data file.
+    pub cache: Option<Cache>,
+    /// Checksums beside the data file; absent without one.
+    pub checksums: Option<Checksums>,
     /// Packs.
     pub pack: Pack,
 }

@@ -90,8 +90,8 @@ pub(crate) fn storage_of(
         reopenings: metrics.reopenings,
         errors: sessions.errors,
         blobs: storage.blobs().map(|directory| blobs_of(directory, sessions.blobs)),
-        cache: file.map(cache_of).unwrap_or_default(),
-        checksums: file.map(checksums_of).unwrap_or_default(),
+        cache: file.map(cache_of),
+        checksums: file.map(checksums_of),
         pack: pack_of(&metrics.pack),
     }
 }

@@ -96,6 +96,8 @@ function quantile(distribution, share) {
 const ofMethod = (status, method) =>
   merged(status.storages.flatMap((s) => s.requests.filter((r) => r.method === method).map((r) => r.seconds)));
 const total = (status, value) => status.storages.reduce((sum, storage) => sum + value(storage), 0);
+// Only data files have a cache of records.
+const ofCache = (status, value) => total(status, (s) => (s.cache ? value(s.cache) : 0));
 // A storage node of a NEO cluster has no storages, and counts itself.
 const ofNode = (status, value) => (status.node ? value(status.node) : 0);
 const allRequests = (storage) => storage.requests.reduce((sum, request) => sum + count(request.seconds), 0);
@@ -106,8 +108,8 @@ const perSecond = (value) => (now, before, seconds) => Math.max(0, value(now) - 
 const latency = (method, share) => (now, before) => quantile(since(ofMethod(now, method), ofMethod(before, method)), share);
 
 function hitRate(now, before) {
-  const hits = total(now, (s) => s.cache.hits) - total(before, (s) => s.cache.hits);
-  const misses = total(now, (s) => s.cache.misses) - total(before, (s) => s.cache.misses);
+  const hits = ofCache(now, (c) => c.hits) - ofCache(before, (c) => c.hits);
+  const misses = ofCache(now, (c) => c.misses) - ofCache(before, (c) => c.misses);
   return hits >= 0 && misses >= 0 && hits + misses > 0 ? hits / (hits + misses) : null;
 }
 
@@ -129,7 +131,7 @@ const TILES = [
   },
   {
     name: "Cache hit ratio", value: hitRate, show: (v) => split(percent(v)), keep: true,
-    note: (now) => bytes(total(now, (s) => s.cache.bytes)) + " of " + bytes(total(now, (s) => s.cache.bytes_max)),
+    note: (now) => bytes(ofCache(now, (c) => c.bytes)) + " of " + bytes(ofCache(now, (c) => c.bytes_max)),
   },
   {
     name: "Connections", value: (now) => now.network.connections, atOnce: true, show: (v) => ({ value: short(v), unit: "" }),
