@@ -443,7 +443,7 @@ impl<'a> Hold<'a> {
     #[must_use]
     pub fn flush(&mut self) -> Vec<impl Send + use<>> {
         let database = self.database;
-        self.changes += 1;
+        self.changes += self.len() as u64;
         self.journal.touch_all();
         self.news.note_all_altered();
         let flushed = self.guards.all_mut().map(|stripe| {

@@ -51,9 +51,10 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
         true => Reply::to_buffer(&mut discarded, client.version.get()),
         false => Reply::to_link(&mut output, client.version.get()),
     };
-    let command = found.as_ref().ok().copied();
     let admitted = admit(local, client, found, arguments, &mut reply);
-    if let (Some(command), Err(_)) = (command, &admitted) {
+    if admitted.is_err()
+        && let Some(command) = commands::meant(arguments)
+    {
         local.statistics(|of| of.reject(command));
     }
     let outcome = admitted.and_then(|admitted| match admitted {

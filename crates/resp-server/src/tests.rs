@@ -209,6 +209,34 @@ fn keys_are_counted_as_found_or_not_wherever_a_command_reads_them() {
 }
 
 #[test]
+fn refused_requests_and_removed_keys_are_counted() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[("MSET a 1 b 2", "+OK"), ("SELECT 3", "+OK"), ("SET c 1", "+OK")]).await;
+        let changes = async |peer: &mut Peer| {
+            let said = peer.ask("INFO persistence").await;
+            let (_, after) = said.split_once("rdb_changes_since_last_save:").unwrap();
+            after.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let before = changes(&mut peer).await;
+        peer.expect(&[("FLUSHALL", "+OK")]).await;
+        assert_eq!(changes(&mut peer).await, before + 3);
+        for request in ["GET", "GET a b", "CLIENT SETNAME", "CLIENT NONE", "NONE"] {
+            assert!(peer.ask(request).await.starts_with("-ERR"), "{request}");
+        }
+        let said = peer.ask("INFO commandstats").await;
+        let lines = said.split(' ').filter(|line| line.contains("rejected_calls="));
+        let rejected = lines.filter(|line| !line.contains("rejected_calls=0"));
+        let expected = [("cmdstat_get:", "rejected_calls=2"), ("setname:", "rejected_calls=1")];
+        let rejected: Vec<_> = rejected.collect();
+        assert_eq!(rejected.len(), expected.len(), "{rejected:?}");
+        for (line, (name, count)) in rejected.into_iter().zip(expected) {
+            assert!(line.contains(name) && line.contains(count), "{line}");
+        }
+    });
+}
+
+#[test]
 fn what_others_are_to_know_of_a_short_request_is_told_to_them() {
     served(|running| async move {
         let (mut one, mut other) = (running.connect(), running.connect());

@@ -199,6 +199,15 @@ pub(crate) fn find(arguments: Arguments) -> Result<&'static Command, Fail> {
     }
 }
 
+/// The command that a request means, whatever the number of its arguments.
+pub(crate) fn meant(arguments: Arguments) -> Option<&'static Command> {
+    let command = named(arguments.word(0))?;
+    match command.subcommands.is_empty() || arguments.len() == 1 {
+        true => Some(command),
+        false => command.subcommand(arguments.word(1)),
+    }
+}
+
 /// The command of a name in any case.
 pub(crate) fn named(name: &[u8]) -> Option<&'static Command> {
     let mut lower = [0; NAME_BYTES_MAX];
