@@ -101,7 +101,7 @@ pub struct Storage {
     pub finish_queue: u64,
     /// Transactions committed.
     pub commits: u64,
-    /// Transactions that clients aborted.
+    /// Transactions that clients aborted, or left behind when their connections ended.
     pub aborts: u64,
     /// Transactions that held their locks for too long.
     pub expired: u64,

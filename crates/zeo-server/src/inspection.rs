@@ -37,7 +37,7 @@ pub struct SessionMetrics {
     pub active_transactions: u64,
     /// Transactions that were committed.
     pub commits: u64,
-    /// Transactions that clients have aborted.
+    /// Transactions that clients have aborted, or left behind when their connections ended.
     pub aborts: u64,
     /// Transactions whose client was disconnected because they held their locks for too long.
     pub expired: u64,

@@ -368,6 +368,9 @@ impl TransactionSlot {
     pub(crate) fn abort(&mut self) {
         let Some(open) = self.open.take() else { return };
         self.statistics.active_transactions.subtract(1);
+        if !matches!(open.state, State::Finishing { .. }) {
+            self.statistics.aborts.add(1);
+        }
         match open.state {
             State::Waiting { vote, .. } => self.give_up(&vote, None),
             State::Voted { vote, voted } => self.give_up(&vote, Some(voted)),

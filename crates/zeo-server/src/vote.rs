@@ -241,7 +241,6 @@ impl Votes {
         if self.slot.borrow_mut().check_id(&arguments.owned()).is_err() {
             return Ok(Reply::Value(Value::None));
         }
-        self.peer.statistics().aborts.add(1);
         let is_receiving = self.uploads.is_receiving();
         let may_have_blobs = self.peer.storage().blobs().is_some()
             && self.slot.borrow().may_have_blobs(is_receiving);
