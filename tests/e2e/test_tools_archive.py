@@ -123,10 +123,13 @@ def test_what_is_committed_is_archived_while_it_is_served(run, archive, site, tm
     data, blobs = restore(run, tmp_path / "backups", tmp_path / "killed.fs")
     assert data == site.path.read_bytes()[: len(data)] and blobs == blobs_until(site, tid)
     assert f"last_tid={tid.hex()}" in succeed(run, "info", tmp_path / "killed.fs")
-    # The next one goes on; told to end, it leaves one complete point.
+    # The next one goes on, with what was committed meanwhile.
+    site.commit(2)
     archiver = archive(site.url)
-    tid = site.commit(3)
-    archiver.wait_for_tid(tid)
+    archiver.wait(lambda it: it["transactions"] == 2, "it has archived what it missed")
+    archiver.wait_for_tid(site.commit(3))
+    archiver.wait(lambda it: it["transactions"] == 5, "it has archived the others")
+    # Told to end, it leaves one complete point.
     assert archiver.stop() == 0
     assert archiver.status()["state"] == "ended"
     site.server.stop()

@@ -1,5 +1,7 @@
 //! Backs a storage up: what is not in the repository yet.
 
+use zodium_types::Tid;
+
 use super::opened::Repository;
 use super::point::{Point, newest};
 use super::writer::{Source, Writer};
@@ -23,6 +25,8 @@ pub struct BackupSummary {
     pub point: Point,
     /// Whether it is a new one.
     pub is_new: bool,
+    /// Transactions that no point had before.
+    pub new_transactions: u64,
     /// Bytes of new chunks and blobs, as they are stored.
     pub stored_bytes: u64,
     /// Blobs that were not found, of those that were looked for. The point lacks them.
@@ -58,16 +62,22 @@ pub(super) fn write<'r>(
         false => &[],
     };
     let mut writer = Writer::new(repository.store(), kept, &known);
+    writer.archived = newest.as_ref().map_or(Tid::ZERO, Point::last);
     let start = writer.next_tid();
     writer.read(source, start, last)?;
     let chunks = writer.all_chunks()?;
     repository.place().settle()?;
     claim.check()?;
-    let (stored_bytes, missing_blobs) = (writer.stored_bytes, writer.missing_blobs);
+    let summary = |point, is_new, writer: &Writer<'_>| BackupSummary {
+        point,
+        is_new,
+        new_transactions: writer.new_transactions,
+        stored_bytes: writer.stored_bytes,
+        missing_blobs: writer.missing_blobs,
+    };
     let unchanged = newest.as_ref().filter(|point| point.is_complete() && chunks == known);
     if let Some(point) = unchanged.filter(|_| !always) {
-        let (point, is_new) = (point.clone(), false);
-        return Ok((BackupSummary { point, is_new, stored_bytes, missing_blobs }, writer));
+        return Ok((summary(point.clone(), false, &writer), writer));
     }
     let number = newest.map_or(1, |point| point.number + 1);
     let (store, python_2) = (repository.store(), source.storage.is_of_python_2());
@@ -76,5 +86,5 @@ pub(super) fn write<'r>(
     repository.place().settle()?;
     claim.confirm()?;
     let point = point.write(repository)?;
-    Ok((BackupSummary { point, is_new: true, stored_bytes, missing_blobs }, writer))
+    Ok((summary(point, true, &writer), writer))
 }

@@ -45,6 +45,10 @@ pub(super) struct Writer<'r> {
     known_blobs: FxHashMap<(Oid, Tid), Blob>,
     /// The chunks that are whole.
     pub(super) chunks: Vec<Chunk>,
+    /// The last transaction that the newest point has.
+    pub(super) archived: Tid,
+    /// Transactions after that one.
+    pub(super) new_transactions: u64,
     pub(super) stored_bytes: u64,
     /// Records of blobs whose blobs were not found.
     pub(super) missing_blobs: u64,
@@ -67,6 +71,8 @@ impl<'r> Writer<'r> {
             known: Known::new(known),
             known_blobs: blobs.map(|blob| (blob.place(), blob.clone())).collect(),
             chunks: kept.to_vec(),
+            archived: Tid::ZERO,
+            new_transactions: 0,
             stored_bytes: 0,
             missing_blobs: 0,
             full: VecDeque::new(),
@@ -195,10 +201,9 @@ impl<'r> Writer<'r> {
 
     /// Adds the transaction that was read to chunks, and stores those that have their end.
     fn end_transaction(&mut self) -> Result<(), BackupError> {
-        if self.current.tid().is_none() {
-            return Ok(());
-        }
+        let Some(tid) = self.current.tid() else { return Ok(()) };
         self.store_full()?;
+        self.new_transactions += u64::from(tid > self.archived);
         self.current.distribute(&mut self.open, &mut self.full);
         if let Some(fresh) = &mut self.fresh {
             self.current.append_to(fresh);

@@ -135,7 +135,7 @@ impl<'w> Watch<'w> {
         let backup = Backup { source, quick: true, seconds: now() };
         let started = self.insist(|watch| Ok(Archiver::start(watch.task.repository, &backup)?))?;
         let Some((archiver, summary)) = started else { return Ok(None) };
-        let BackupSummary { point, stored_bytes, .. } = summary;
+        let BackupSummary { point, new_transactions, stored_bytes, .. } = summary;
         complain!(
             "zodium: archiving {} from point {} on, at transaction {}; {} stored",
             storage.name(),
@@ -143,6 +143,13 @@ impl<'w> Watch<'w> {
             point.last(),
             ByteSize(stored_bytes)
         );
+        self.status.archived(&Status {
+            point: point.number,
+            last: point.last(),
+            transactions: new_transactions,
+            is_caught_up: false,
+            is_rereading: !self.task.quick,
+        });
         Ok(Some(archiver))
     }
 
