@@ -94,8 +94,9 @@ class NativeStorage(Commits, ConflictResolvingStorage):
 
     def close(self):
         """Close the connection; later calls raise ClientDisconnected."""
-        _lifetime.untrack(self)
         self._client.close()
+        # Afterwards: a child that is forked meanwhile must not wait for the parent's threads.
+        _lifetime.untrack(self)
 
     def outcome(self, error):
         """Return the tid that a transaction was committed under, or None if it was not committed.

@@ -29,10 +29,18 @@ def test_a_recovery_that_is_killed_leaves_no_file_of_that_name(tmp_path, seeded,
     for end in bounds(path)[1:]:
         content[end - 8 : end] = bytes(8)
     path.write_bytes(content)
+    part = tmp_path / "New.fs.part"
     # It waits in the middle, because the notes of what it has met are not read.
     words = [binary, "recover", "--json", str(path), str(out)]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
-        part = tmp_path / "New.fs.part"
+        wait_for(part.exists, "a part of the file")
+        # A database that another program makes there meanwhile stays.
+        out.write_bytes(b"FS21")
+        process.communicate()
+        assert process.returncode == 2
+    assert out.read_bytes() == b"FS21" and part.exists()
+    out.unlink()
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         wait_for(part.exists, "a part of the file")
         assert process.poll() is None and not out.exists()
         process.kill()
@@ -263,5 +271,11 @@ def test_exit_codes(written, tmp_path, binary):
     before = other.read_bytes()
     assert code("recover", path, other) == 2
     assert code("recover", path, path) == 2
+    # A part of the new file would be replaced.
+    for name in ("new.fs.part", "new.fs.part-damaged"):
+        part = tmp_path / name
+        part.write_bytes(path.read_bytes())
+        assert code("recover", part, tmp_path / "new.fs") == 2
+        assert part.read_bytes() == path.read_bytes()
     assert other.read_bytes() == before
     assert code("recover", path, tmp_path / "out.fs") == 0

@@ -362,39 +362,19 @@ fn missed_since(
         Some([tid, oids]) => tid.as_tid().zip(oids_of(oids)),
         _ => None,
     };
-    let Some((_, oids)) = &missed else {
+    if missed.is_none() {
         warn!("the server no longer knows what has changed; dropping the cache");
         return Ok(None);
-    };
-    let has_ours = match shared.told.so_far() {
-        Tid::ZERO => has_kept(shared, connection, oids)?,
-        _ if shared.has_met_older.load(Ordering::Acquire) => has_transaction(connection, newest)?,
-        _ => true,
-    };
-    if !has_ours {
+    }
+    let is_kept = shared.told.so_far() == Tid::ZERO && !shared.cache.is_empty();
+    let may_lack = is_kept || shared.has_met_older.load(Ordering::Acquire);
+    if may_lack && !has_transaction(connection, newest)? {
         // It was put back to an earlier state, and has gone on from there, or is another database.
+        // Or a pack has removed the transaction: that cannot be told apart.
         warn!(%newest, "the server lacks a transaction that we have seen; dropping the cache");
+        return Ok(None);
     }
-    Ok(missed.filter(|_| has_ours))
-}
-
-/// Whether the server has what a kept cache holds. Its newest revision that is still current tells,
-/// because a pack removes old transactions, but no current revision, except of garbage.
-fn has_kept(
-    shared: &Shared,
-    connection: &Connection,
-    changed: &[Oid],
-) -> Result<bool, ClientError> {
-    if shared.cache.is_empty() {
-        return Ok(true);
-    }
-    if let Some((oid, serial)) = shared.cache.newest_current(changed) {
-        match connection.call("loadSerial", &Value::tuple([oid.into(), serial.into()])) {
-            Err(ClientError::Raised(_)) => {}
-            data => return data.map(|_| true),
-        }
-    }
-    has_transaction(connection, shared.cache.last_tid())
+    Ok(missed)
 }
 
 /// Whether the server has this transaction. One that cannot tell counts as having lost it.

@@ -168,26 +168,14 @@ impl Problems {
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);
         }
-        self.resp(server);
-        if let Some(tls) = &server.tls {
-            self.tls(tls);
-        }
-    }
-
-    fn resp(&mut self, server: &ServerOptions) {
-        let is_served = !server.resp_addresses.is_empty();
-        for (setting, path) in
-            [("resp-file", &server.resp_file), ("resp-password-file", &server.resp_password_file)]
-        {
-            let is_idle = path.is_some() && !is_served;
-            let advice = "give the address for clients of Redis, or --resp, or omit it";
-            self.add_if(is_idle, format!("`{setting}` without `resp-address`"), advice);
-        }
         if let Some(path) = &server.resp_password_file {
             self.readable_file("resp-password-file", path);
         }
         if let Some(path) = &server.resp_file {
             self.parent("file of keys", path);
+        }
+        if let Some(tls) = &server.tls {
+            self.tls(tls);
         }
     }
 
@@ -422,9 +410,10 @@ fn meet(first: &Address, second: &Address) -> bool {
     match (first, second) {
         (Address::Tcp { host, port }, Address::Tcp { host: other, port: same }) => {
             let is_chosen_by_the_system = *port == 0;
-            // `::` takes the connections to addresses of IPv4 too.
-            let takes = |host: &str, other: &str| {
-                host == "::" || (host.is_empty() || host == "0.0.0.0") && !other.contains(':')
+            // Whether `::` takes the connections to addresses of IPv4 too is a setting of the system.
+            let takes = |host: &str, other: &str| match host {
+                "::" => other.contains(':'),
+                _ => (host.is_empty() || host == "0.0.0.0") && !other.contains(':'),
             };
             let meet = host == other || takes(host, other) || takes(other, host);
             port == same && !is_chosen_by_the_system && meet
@@ -545,13 +534,6 @@ mod tests {
     #[test]
     fn settings_of_the_server_do_what_they_say() {
         assert_problem("`message-size-max`", |_, c| c.server.message_bytes_max = 1023);
-        assert_problem("`resp-file` without", |directory, c| {
-            c.server.resp_file = Some(directory.join("keys"));
-        });
-        assert_problem("`resp-password-file` without", |directory, c| {
-            c.server.resp_password_file = Some(directory.join("password"));
-            std::fs::write(directory.join("password"), "secret").unwrap();
-        });
     }
 
     #[test]
@@ -605,7 +587,6 @@ mod tests {
             ("a:1", "a:1"),
             ("8100", "127.0.0.1:8100"),
             ("127.0.0.1:8100", "0.0.0.0:8100"),
-            ("[::]:8100", "0.0.0.0:8100"),
             ("[::1]:8100", "[::]:8100"),
             ("/run/a", "/run/./a"),
         ] {
@@ -617,6 +598,7 @@ mod tests {
             ("a:0", "a:0"),
             ("a:1", "/a:1"),
             ("[::1]:1", "0.0.0.0:1"),
+            ("[::]:1", "0.0.0.0:1"),
         ] {
             assert!(!meet(first, second), "{first} {second}");
         }

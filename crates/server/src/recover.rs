@@ -51,6 +51,11 @@ pub(crate) fn run(options: &RecoverOptions) -> Result<ExitCode> {
     if let Some(there) = names.find(|name| name.symlink_metadata().is_ok()) {
         return lines.failed(&anyhow!("{} exists already: name a new file", there.display()));
     }
+    if Part::would_replace(&options.file, &options.out) {
+        let (file, out) = (options.file.display(), options.out.display());
+        return lines
+            .failed(&anyhow!("{file} would be replaced while {out} is written: name another"));
+    }
     // A part that a killed process leaves must not be taken for the recovered file.
     let part = match Part::begin(&StorageName::File(options.out.clone())) {
         Ok(part) => part,

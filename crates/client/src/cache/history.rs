@@ -60,11 +60,6 @@ impl History {
         }
     }
 
-    /// The revision without an end.
-    pub(super) fn current(&self) -> Option<&Revision> {
-        self.revisions().last().filter(|revision| revision.end.is_none())
-    }
-
     /// The revision that a transaction wrote.
     pub(super) fn revision_of(&self, serial: Tid) -> Option<&Revision> {
         self.revisions().iter().find(|revision| revision.serial == serial)

@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
 use zodium_types::{Oid, Tid};
 
 use crate::Revision;
@@ -87,14 +86,6 @@ impl Cache {
     /// Whether the cache holds no revisions.
     pub fn is_empty(&self) -> bool {
         self.objects.metrics().objects == 0
-    }
-
-    /// The object whose current revision was written last, with its serial, except `changed` ones.
-    pub fn newest_current(&self, changed: &[Oid]) -> Option<(Oid, Tid)> {
-        let changed: FxHashSet<_> = changed.iter().collect();
-        let kept = self.objects.all().into_iter().filter(|(oid, _)| !changed.contains(oid));
-        let current = kept.filter_map(|(oid, history)| Some((oid, history.current()?.serial)));
-        current.max_by_key(|(_, serial)| *serial)
     }
 
     /// Counters of lookups and evictions, and the current size.

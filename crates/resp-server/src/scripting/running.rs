@@ -35,8 +35,8 @@ pub(crate) struct Running {
     began_at: AtomicU64,
     has_written: AtomicBool,
     is_killed: AtomicBool,
-    /// Whether the server stops.
-    is_stopping: AtomicBool,
+    /// When the server began to stop, counted likewise; 0 if it has not.
+    stopped_at: AtomicU64,
 }
 
 /// Why a script must end.
@@ -59,9 +59,9 @@ impl End {
 
 impl Default for Running {
     fn default() -> Running {
-        let [has_written, is_killed, is_stopping] = std::array::from_fn(|_| AtomicBool::new(false));
-        let (started, began_at) = (Instant::now(), AtomicU64::new(0));
-        Running { started, began_at, has_written, is_killed, is_stopping }
+        let [has_written, is_killed] = std::array::from_fn(|_| AtomicBool::new(false));
+        let [began_at, stopped_at] = std::array::from_fn(|_| AtomicU64::new(0));
+        Running { started: Instant::now(), began_at, has_written, is_killed, stopped_at }
     }
 }
 
@@ -98,11 +98,11 @@ impl Running {
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(End::Killed);
         }
-        let age = self.age(now)?;
-        if self.is_stopping.load(Ordering::Relaxed) && age > STOPPING_SECONDS_MAX * 1000 {
+        // For all scripts together: others may wait for their turn.
+        if since(&self.stopped_at, now).is_some_and(|age| age > STOPPING_SECONDS_MAX * 1000) {
             return Some(End::Stopping);
         }
-        (age > SECONDS_MAX * 1000).then_some(End::TooLong)
+        (self.age(now)? > SECONDS_MAX * 1000).then_some(End::TooLong)
     }
 
     /// Whether a script runs.
@@ -121,13 +121,16 @@ impl Running {
 
     /// For how many milliseconds a script has run; `None` if none does.
     fn age(&self, now: u64) -> Option<u64> {
-        let began_at = self.began_at.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(now.saturating_sub(began_at))
+        since(&self.began_at, now)
     }
 
     /// Has scripts end early: the server stops.
     pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
+        self.stop_at(self.now());
+    }
+
+    fn stop_at(&self, at: u64) {
+        self.stopped_at.store(at + 1, Ordering::Relaxed);
     }
 
     /// Has the script end.
@@ -172,6 +175,12 @@ impl Running {
     }
 }
 
+/// Milliseconds since a time that is kept with one more; `None` for 0.
+fn since(time: &AtomicU64, now: u64) -> Option<u64> {
+    let time = time.load(Ordering::Relaxed).checked_sub(1)?;
+    Some(now.saturating_sub(time))
+}
+
 /// Why the script of a state must end now.
 pub(super) fn must_end(lua: &Lua) -> Option<String> {
     lua.app_data_ref::<Arc<Running>>()?.must_end().map(End::text)
@@ -186,11 +195,14 @@ mod tests {
         let running = Running::default();
         running.begin_at(0);
         running.note_write();
-        let late = STOPPING_SECONDS_MAX * 1000 + 1;
+        running.stop_at(1000);
+        let late = 1000 + STOPPING_SECONDS_MAX * 1000;
         assert_eq!(running.must_end_at(late), None);
-        running.stop();
-        assert_eq!(running.must_end_at(late - 1), None);
-        assert_eq!(running.must_end_at(late), Some(End::Stopping));
+        assert_eq!(running.must_end_at(late + 1), Some(End::Stopping));
+        // One that had to wait for it has no time of its own.
+        running.end();
+        running.begin_at(late + 1);
+        assert_eq!(running.must_end_at(late + 1), Some(End::Stopping));
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Opti
         bound.push(taken.map_err(|error| cannot_listen(address, error))?);
     }
     if bound.is_empty() {
+        if options.resp_file.is_some() || options.resp_password_file.is_some() {
+            warn!("there is no address for RESP, so its file and password are not used");
+        }
         return Ok(None);
     }
     let password = options.resp_password_file.as_deref().map(password).transpose()?;

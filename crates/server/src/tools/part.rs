@@ -56,9 +56,7 @@ impl Part {
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
         }
-        if output.metadata().is_ok_and(|found| found.len() > 0) {
-            bail!("{} exists already: name a new file", output.display());
-        }
+        require_new(&output)?;
         let old = written.exists().then(|| written.clone());
         for old in old.into_iter().chain(sides(&written)?) {
             fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
@@ -66,8 +64,23 @@ impl Part {
         Ok(Part { name, written, output, lock_path, _lock: file })
     }
 
+    /// Whether a part of `output` has the name of this file, or is beside it: it is removed.
+    pub(crate) fn would_replace(file: &Path, output: &Path) -> bool {
+        let (Ok(file), Ok(folder)) = (file.canonicalize(), folder_of(output).canonicalize()) else {
+            // It cannot be read either.
+            return false;
+        };
+        let part = with_suffix(&folder.join(output.file_name().unwrap_or_default()), ".part");
+        file == part || file.parent() == Some(&folder) && suffix_of(&file, &part).is_some()
+    }
+
     /// Moves it to its place, its side files first. It must be closed.
+    ///
+    /// # Errors
+    /// A server that was started meanwhile may have made a database there. The part stays.
     pub(crate) fn finish(self) -> Result<()> {
+        let kept = || format!("what was written is {}", self.written.display());
+        require_new(&self.output).with_context(kept)?;
         for side in sides(&self.written)? {
             let suffix = suffix_of(&side, &self.written).unwrap_or_default();
             rename(&side, &with_suffix(&self.output, suffix))?;
@@ -86,6 +99,14 @@ impl Part {
         }
         let _ = fs::remove_file(&self.lock_path);
     }
+}
+
+/// Refuses the name of a database that is there.
+fn require_new(output: &Path) -> Result<()> {
+    if output.metadata().is_ok_and(|found| found.len() > 0) {
+        bail!("{} exists already: name a new file", output.display());
+    }
+    Ok(())
 }
 
 /// Renames a file, durably.
