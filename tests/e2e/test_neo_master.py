@@ -138,3 +138,62 @@ def test_what_operators_do(make):
     assert made.neoctl("set", "cluster", "STOPPING").stdout == "Cluster state changed\n"
     for node in [made.storages[1], *made.master_nodes]:
         assert node.process.wait(10) == 0
+
+
+def stop_in_order(made):
+    """All cells stay up to date. Clients would begin with other nodes."""
+    while made.clients:
+        made.clients.pop().close()
+    assert made.neoctl("set", "cluster", "STOPPING").returncode == 0
+    for node in [*made.storages, *made.master_nodes, made.admin]:
+        wait_for(lambda node=node: not node.is_running(), f"{node.name} ends")
+
+
+def start_after(made, new):
+    """Starts the cluster again, with a new storage before the old ones."""
+    made.storages.append(new)
+    for node in [*made.master_nodes, made.admin, new]:
+        node.start()
+    wait_for(lambda: made.nodes().count("STORAGE") == 1, "the new storage is there")
+    for node in made.storages[:-1]:
+        node.start()
+
+
+@pytest.mark.parametrize("are_old_ones_ours", [True, False], ids=["ours", "NEO/py"])
+def test_a_new_storage_that_comes_first_is_none_of_the_old_ones(make, are_old_ones_ours):
+    made = make(storages=2, partitions=2)
+    if not are_old_ones_ours:
+        made.storages = [made.neo_storage_node(number) for number in (1, 2)]
+    made.start()
+    made.client().call("set", a=1)
+    stop_in_order(made)
+    # Of NEO/py, so that it gets the id of an old one, and keeps it when it is refused.
+    new = made.neo_storage_node(3)
+    place = new.words.index("--nid")
+    del new.words[place : place + 2]
+    start_after(made, new)
+    made.wait_running()
+    assert made.client().call("get") == {"a": 1}
+    assert made.cells() == [["UP_TO_DATE"]] * 2
+    assert "refusing a storage that has no partition table" in made.master_nodes[0].log()
+
+
+def test_storages_of_ours_do_not_join_a_cluster_that_was_created_in_place_of_theirs(make):
+    made = make(storages=1, partitions=2, own_masters=(), autostart=1)
+    made.wait_autostarted("RUNNING")
+    made.client().call("set", a=1)
+    for _ in range(2):
+        # The table gets later than that of a new cluster.
+        assert made.neoctl("set", "replicas", "0").returncode == 0
+    stop_in_order(made)
+    old = made.storages[0]
+    new = made.neo_storage_node(2)
+    start_after(made, new)
+    wait_for(lambda: "does not follow table" in old.log(), "the old storage refuses")
+    new.kill()
+    made.storages.pop()
+    for node in made.master_nodes:
+        node.kill()
+        node.start()
+    made.wait_running()
+    assert made.client().call("get") == {"a": 1}
