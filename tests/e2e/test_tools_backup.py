@@ -385,6 +385,7 @@ def test_pruned_points_are_gone_and_the_others_whole(run, path, tmp_path, seeded
     prune = ("prune", repository.folder, "--json")
     assert run(*prune)[0] == 2
     promised = json.loads(run(*prune, "--keep-last", 2, "--dry-run")[1])
+    assert json.loads(run(*prune, "--keep-daily", 1, "--dry-run")[1])["removed"] == 3
     assert json.loads(run(*prune, "--keep-within", 1)[1])["removed"] == 0
     pruned = json.loads(run(*prune, "--keep-last", 2)[1])
     assert (pruned["kept"], pruned["removed"]) == (2, 2) and pruned["freed_bytes"] > 0

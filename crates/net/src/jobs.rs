@@ -453,4 +453,17 @@ mod tests {
             assert_eq!(jobs.running(), 0);
         });
     }
+
+    #[test]
+    fn a_search_begins_when_one_of_its_places_is_free() {
+        run(async |jobs, queued| {
+            let places = Arc::new(Semaphore::new(2));
+            (0..5).for_each(|_| jobs.spawn_search(Arc::clone(&places), || (), |()| ()));
+            for begun in [2, 2, 1, 0] {
+                settle().await;
+                assert_eq!((0..5).filter(|_| queued.run_next()).count(), begun);
+            }
+            assert_eq!(jobs.running(), 0);
+        });
+    }
 }

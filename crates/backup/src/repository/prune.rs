@@ -31,21 +31,21 @@ pub struct Pruned {
 }
 
 impl KeepRules {
-    /// Those of the points, the oldest first, that are kept at a time.
-    fn kept(&self, points: &[Point], now: i64) -> Vec<bool> {
+    /// Those of the points that are kept at a time, by when they were made, the oldest first.
+    fn kept(&self, points: &[i64], now: i64) -> Vec<bool> {
         let (mut days, mut last_day) = (0, None);
         let mut kept: Vec<bool> = points
             .iter()
             .rev()
             .enumerate()
-            .map(|(age, point)| {
-                let day = point.seconds.div_euclid(SECONDS_PER_DAY);
+            .map(|(age, seconds)| {
+                let day = seconds.div_euclid(SECONDS_PER_DAY);
                 let is_first_of_day = last_day != Some(day);
                 last_day = Some(day);
                 days += usize::from(is_first_of_day);
                 age < self.last.max(1)
                     || (is_first_of_day && days <= self.daily)
-                    || now - point.seconds <= self.within_seconds && self.within_seconds > 0
+                    || now - seconds <= self.within_seconds && self.within_seconds > 0
             })
             .collect();
         kept.reverse();
@@ -67,7 +67,8 @@ pub fn prune(
 ) -> Result<Pruned, BackupError> {
     let claim = repository.place().claim()?;
     let points = points(repository)?;
-    let kept = with_bases(&points, rules.kept(&points, now));
+    let made: Vec<_> = points.iter().map(|point| point.seconds).collect();
+    let kept = with_bases(&points, rules.kept(&made, now));
     let store = repository.store();
     let mut needed = FxHashSet::default();
     let mut pruned = Pruned::default();
@@ -102,4 +103,35 @@ fn with_bases(points: &[Point], mut kept: Vec<bool>) -> Vec<bool> {
         }
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = SECONDS_PER_DAY;
+    /// Two of the first day, one of the second, two of the fourth.
+    const MADE: [i64; 5] = [10, 20, DAY + 5, 3 * DAY, 4 * DAY - 1];
+
+    fn kept(rules: KeepRules) -> Vec<i64> {
+        let kept = rules.kept(&MADE, 4 * DAY);
+        MADE.into_iter().zip(kept).filter_map(|(made, is_kept)| is_kept.then_some(made)).collect()
+    }
+
+    #[test]
+    fn the_newest_of_each_of_the_last_days_that_have_one_is_kept() {
+        let daily = |daily| kept(KeepRules { daily, ..KeepRules::default() });
+        assert_eq!(daily(1), [4 * DAY - 1]);
+        assert_eq!(daily(2), [DAY + 5, 4 * DAY - 1]);
+        assert_eq!(daily(3), [20, DAY + 5, 4 * DAY - 1]);
+        assert_eq!(daily(9), daily(3));
+    }
+
+    #[test]
+    fn a_point_is_kept_that_any_rule_keeps() {
+        let rules = KeepRules { last: 2, daily: 2, within_seconds: 3 * DAY };
+        assert_eq!(kept(KeepRules { last: 2, ..KeepRules::default() }), MADE[3..]);
+        assert_eq!(kept(KeepRules { within_seconds: DAY, ..KeepRules::default() }), MADE[3..]);
+        assert_eq!(kept(rules), MADE[2..]);
+    }
 }
