@@ -3,10 +3,10 @@
 //! All jobs that wait when the one before is committed are one transaction: the votes of many
 //! clients share one sync.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::{io, iter};
 
 use zodium_neo_storage::{Completion, ReadResult, Store, WriteJob};
 use zodium_net::InboxSender;
@@ -47,19 +47,33 @@ impl Writer {
 }
 
 fn write(store: &dyn Store, waiting: &Receiver<(WriteJob, bool)>, done: &InboxSender<Done>) {
-    while let Ok((first, mut is_durable)) = waiting.recv() {
-        let mut jobs = vec![first];
-        while jobs.len() < JOBS_MAX
-            && let Ok((job, durable)) = waiting.try_recv()
-        {
-            jobs.push(job);
-            is_durable |= durable;
-        }
-        let result = store.write(is_durable, jobs);
+    while let Ok(first) = waiting.recv() {
+        let (jobs, durable): (_, Vec<bool>) = together(first, waiting).unzip();
+        let result = store.write(durable.contains(&true), jobs);
         let has_failed = result.is_err();
         done.send(result);
         if has_failed {
             return;
         }
+    }
+}
+
+/// A job, and those that wait after it: one transaction.
+fn together<T>(first: T, waiting: &Receiver<T>) -> impl Iterator<Item = T> {
+    iter::once(first).chain(waiting.try_iter()).take(JOBS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_jobs_that_wait_are_one_transaction_up_to_a_limit() {
+        let (jobs, waiting) = channel();
+        (0..2 * JOBS_MAX + 5).for_each(|job| jobs.send(job).unwrap());
+        drop(jobs);
+        let next = || together(waiting.recv().unwrap(), &waiting).collect::<Vec<_>>();
+        let sizes = [next(), next(), next()].map(|jobs| (jobs[0], jobs.len()));
+        assert_eq!(sizes, [(0, JOBS_MAX), (JOBS_MAX, JOBS_MAX), (2 * JOBS_MAX, 5)]);
     }
 }
