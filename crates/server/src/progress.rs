@@ -44,14 +44,20 @@ impl Unit {
         }
     }
 
-    fn template(self) -> &'static str {
-        match self {
+    fn template(self, has_total: bool) -> &'static str {
+        match (self, has_total) {
             // The prefix is our estimate. That of indicatif counts work done before the bar
             // appeared as work of its first moment.
-            Unit::Bytes => "{msg} {wide_bar} {bytes}/{total_bytes} {prefix}",
+            (Unit::Bytes, true) => "{msg} {wide_bar} {bytes}/{total_bytes} {prefix}",
+            (Unit::Bytes, false) => "{msg} {bytes} {prefix}",
             // The number of objects in use is not known until the end.
-            Unit::Objects => "{msg} {wide_bar} {human_pos}/{human_len} objects at most",
+            (Unit::Objects, _) => "{msg} {wide_bar} {human_pos}/{human_len} objects at most",
         }
+    }
+
+    fn style(self, has_total: bool) -> ProgressStyle {
+        ProgressStyle::with_template(self.template(has_total))
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
     }
 }
 
@@ -98,36 +104,56 @@ impl Progress {
         self.done.set(done);
         // A look at the clock for each record would cost more than the record.
         if before / STEP_BYTES != done / STEP_BYTES {
-            self.report(done, self.total.max(done));
+            self.show(done, total_of(done, self.total));
         }
     }
 
     /// Reports that `done` of `total` units are done.
     pub(crate) fn report(&self, done: u64, total: u64) {
+        self.show(done, Some(total));
+    }
+
+    fn show(&self, done: u64, total: Option<u64>) {
         let elapsed = self.started.elapsed();
         if elapsed < SILENCE {
             return;
         }
-        let Estimate { per_second, left } = Estimate::of(done, total, elapsed);
+        let Estimate { per_second, left } = Estimate::of(done, total.unwrap_or(done), elapsed);
         let per_second = self.unit.shown(per_second);
         if std::io::stderr().is_terminal() {
             let mut bar = self.bar.borrow_mut();
             let bar = bar.get_or_insert_with(|| new_bar(&self.what, self.unit, total));
-            bar.set_prefix(format!("{per_second}/s, {} left", HumanDuration(left)));
+            if total.is_some() {
+                bar.set_prefix(format!("{per_second}/s, {} left", HumanDuration(left)));
+            } else {
+                if bar.length().is_some() {
+                    bar.unset_length();
+                    bar.set_style(self.unit.style(false));
+                }
+                bar.set_prefix(format!("{per_second}/s"));
+            }
             bar.set_position(done);
         } else if self.said.get().is_none_or(|said| said.elapsed() >= LINE_INTERVAL) {
             self.said.set(Some(Instant::now()));
+            let shown = self.unit.shown(done);
             tracing::info!(
-                done = %self.unit.shown(done),
-                total = %self.unit.shown(total),
+                done = %shown,
+                total = total.map(|total| self.unit.shown(total)),
                 per_second,
-                seconds_left = left.as_secs(),
+                seconds_left = total.map(|_| left.as_secs()),
                 "{}", self.what
             );
-            let percent = done * 100 / total.max(1);
-            supervisor::starting(&format!("{}: {percent} %", self.what), LINE_INTERVAL * 6);
+            let part = total.map(|total| format!("{} %", done * 100 / total.max(1)));
+            let part = part.unwrap_or(shown);
+            supervisor::starting(&format!("{}: {part}", self.what), LINE_INTERVAL * 6);
         }
     }
+}
+
+/// The total of a log from a storage that takes `size` bytes. Data may be compressed in a database,
+/// and a cluster does not tell its size: the total is not known then.
+fn total_of(done: u64, size: u64) -> Option<u64> {
+    (done <= size).then_some(size)
 }
 
 impl Drop for Progress {
@@ -138,10 +164,9 @@ impl Drop for Progress {
     }
 }
 
-fn new_bar(what: &str, unit: Unit, total: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template(unit.template())
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(total).with_style(style).with_message(what.to_owned())
+fn new_bar(what: &str, unit: Unit, total: Option<u64>) -> ProgressBar {
+    let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    bar.with_style(unit.style(total.is_some())).with_message(what.to_owned())
 }
 
 #[cfg(test)]
@@ -165,9 +190,21 @@ mod tests {
 
     #[test]
     fn no_template_has_an_estimate_of_its_own() {
-        for unit in [Unit::Bytes, Unit::Objects] {
-            assert!(ProgressStyle::with_template(unit.template()).is_ok());
-            assert!(!unit.template().contains("per_sec") && !unit.template().contains("eta"));
+        let units = [(Unit::Bytes, true), (Unit::Bytes, false), (Unit::Objects, true)];
+        for template in units.map(|(unit, has_total)| unit.template(has_total)) {
+            assert!(ProgressStyle::with_template(template).is_ok());
+            assert!(!template.contains("per_sec") && !template.contains("eta"));
         }
+    }
+
+    #[test]
+    fn more_than_all_is_not_reported() {
+        assert_eq!(total_of(5, 10), Some(10));
+        assert_eq!(total_of(10, 10), Some(10));
+        for (done, size) in [(11, 10), (1, 0)] {
+            assert_eq!(total_of(done, size), None);
+        }
+        let bar = new_bar("what", Unit::Bytes, total_of(11, 10));
+        assert_eq!(bar.length(), None);
     }
 }
