@@ -45,7 +45,10 @@ pub(super) fn read_log(
     });
     let current = (reader.current > Tid::ZERO).then_some(reader.current);
     let mut log = reader.log;
-    log.is_whole = read.is_ok() && reader.current == last;
+    log.is_whole = read.is_ok() && reader.current <= last;
+    if log.is_whole && reader.current < last {
+        log.is_whole = !has_objects_of(storage, reader.current.next(), last)?;
+    }
     if let Err(error) = read {
         findings.damage_or(error, LogDamageKind::Log, None, current)?;
     } else if !log.is_whole {
@@ -56,6 +59,23 @@ pub(super) fn read_log(
         add_objects(storage, &mut log)?;
     }
     Ok(log)
+}
+
+/// Whether the transactions from `first` to `last` wrote current objects. A pack drops transactions
+/// that wrote none; if the last one is among them, the storage may still name it.
+fn has_objects_of(storage: &dyn Read, first: Tid, last: Tid) -> Result<bool, ToolError> {
+    let mut from = Some(Oid::ROOT);
+    while let Some(oid) = from {
+        from = match storage.next_object(oid) {
+            Ok(Some(step)) if first <= step.serial && step.serial <= last => return Ok(true),
+            Ok(Some(step)) => step.following,
+            Ok(None) => None,
+            // It may be of these transactions.
+            Err(StorageError::Corrupt(_)) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(false)
 }
 
 /// Adds the objects that the log has behind its damage, as far as the storage can list them.

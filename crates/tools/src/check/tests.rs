@@ -18,6 +18,8 @@ const PLAIN: &[u8] = b"N.N.";
 struct Torn {
     log: MemoryStorage,
     objects: MemoryStorage,
+    /// The last transaction, by what the storage says.
+    last: Tid,
     /// Loads of this object report damage.
     unreadable: Option<Oid>,
 }
@@ -40,7 +42,7 @@ impl Read for Torn {
     }
 
     fn last_tid(&self) -> Tid {
-        self.objects.last_tid()
+        self.last
     }
 
     fn last_oid(&self) -> Oid {
@@ -122,7 +124,8 @@ fn found_in(torn: &Torn, check: LogCheck) -> (Found, LogChecked) {
 }
 
 fn torn(log: &[Written<'_>], objects: &[Written<'_>]) -> Torn {
-    Torn { log: storage(log), objects: storage(objects), unreadable: None }
+    let (log, objects) = (storage(log), storage(objects));
+    Torn { last: objects.last_tid(), log, objects, unreadable: None }
 }
 
 const ALL: LogCheck = LogCheck { references: true, pickles: true };
@@ -153,6 +156,21 @@ fn each_difference_of_log_and_objects_is_found() {
         let (found, _) = found_in(&torn(&[BASE, second], &[BASE, objects]), LogCheck::default());
         assert_eq!(found, expected, "{objects:?}");
     }
+}
+
+#[test]
+fn a_last_transaction_without_current_objects_may_be_gone_from_the_log() {
+    let mut packed = torn(&[BASE], &[BASE]);
+    packed.last = Tid(5);
+    let (found, checked) = found_in(&packed, ALL);
+    assert_eq!((found, checked.objects), (vec![], 3));
+    // A load by that tid counts the objects that were committed since as they were before.
+    let committed: Written<'_> = (6, &[(2, Some(PLAIN))]);
+    packed.objects = storage(&[BASE, committed]);
+    assert_eq!(found_in(&packed, ALL).0, []);
+
+    let lost: Written<'_> = (5, &[(7, Some(PLAIN))]);
+    assert_eq!(found_in(&torn(&[BASE], &[BASE, lost]), ALL).0, [("log", None, Some(1))]);
 }
 
 #[test]
