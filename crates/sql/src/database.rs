@@ -45,7 +45,7 @@ pub struct Database {
     pub(crate) node: i64,
     /// `None` when it was opened for reading only.
     writing: Option<Mutex<Writing>>,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// What only one change at a time may use.
@@ -99,7 +99,7 @@ impl Database {
         };
         let writing = (!options.read_only).then(|| Mutex::new(Writing { connection, data }));
         let (node, held) = (cluster.node.unwrap_or_default(), Arc::default());
-        let database = Database { place, pool, held, partitions, node, writing, _lock: lock };
+        let database = Database { place, pool, held, partitions, node, writing, lock };
         if !options.read_only {
             database.end_unfinished()?;
         }
@@ -162,6 +162,7 @@ impl Database {
             let freed = FxHashSet::default();
             let mut writer = Writer { connection, database: self, data, freed };
             let result = change(&mut writer)?;
+            self.lock.check_file()?;
             let freed = std::mem::take(&mut writer.freed);
             if freed.is_empty() {
                 return Ok((result, 0));

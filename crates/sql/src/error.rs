@@ -301,6 +301,17 @@ pub enum SqlError {
         /// Why.
         source: std::io::Error,
     },
+    /// The path does not lead to the open file any more.
+    #[error(
+        "{path}: the file was removed, renamed or replaced while it is open. Nothing is committed \
+         until it is back in its place. The file with all acknowledged commits is still open \
+         here: before you stop this process, save it (docs/operating.md, \"The file changed\")",
+        path = path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// On a server, a process that came later writes to it now.
     #[error(
         "{path}: another process has taken the database over, and this one must not write any \
@@ -365,8 +376,10 @@ impl From<SqlError> for StorageError {
             }
             SqlError::NotADatabase { .. } => StorageError::Corrupt(error.into()),
             SqlError::Failed { .. } => StorageError::Failed(error.into()),
-            // Nothing that this process does makes it the owner again.
-            SqlError::TakenOver { .. } => StorageError::Changed(error.into()),
+            // Nothing that this process does mends that.
+            SqlError::TakenOver { .. } | SqlError::Changed { .. } => {
+                StorageError::Changed(error.into())
+            }
             SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {
                 StorageError::ReadOnly(error.into())
             }

@@ -59,7 +59,7 @@ pub struct NodeDatabase {
     partitions: AtomicU32,
     writing: Mutex<Writing>,
     room_bytes: u64,
-    _lock: Lock,
+    lock: Lock,
 }
 
 #[derive(Debug)]
@@ -122,6 +122,7 @@ impl NodeDatabase {
                 room: OnceCell::new(),
             };
             let result = change(&mut writer)?;
+            self.lock.check_file().map_err(failure)?;
             let freed = std::mem::take(&mut writer.freed);
             if !freed.is_empty() {
                 prune(connection, &freed, |_| false).map_err(failed)?;

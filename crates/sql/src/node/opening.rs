@@ -70,15 +70,7 @@ impl NodeDatabase {
         let writing = Mutex::new(Writing { connection, data, is_durable: true });
         let partitions = AtomicU32::new(partitions);
         Ok((
-            NodeDatabase {
-                place,
-                pool,
-                rows,
-                partitions,
-                writing,
-                room_bytes: *room_bytes,
-                _lock: lock,
-            },
+            NodeDatabase { place, pool, rows, partitions, writing, room_bytes: *room_bytes, lock },
             saved,
         ))
     }

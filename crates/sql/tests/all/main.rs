@@ -5,6 +5,7 @@
 mod claims;
 mod crashes;
 mod maria;
+mod moved;
 mod neoppod;
 mod opening;
 mod support;
