@@ -171,6 +171,7 @@ impl Writer {
             shared.synced.store(position, Ordering::Release);
         }
         if self.written < self.kept.len() {
+            self.check_named()?;
             let position = self.base + self.written as u64;
             self.file.write_all_at(&self.kept[self.written..], position)?;
             self.written = self.kept.len();
@@ -223,6 +224,7 @@ impl Writer {
 
     /// Puts a replacement in the place of the log. The next flush makes that durable.
     fn replace(&mut self, mut replacement: Replacement, last: &[u8]) -> io::Result<()> {
+        self.check_named()?;
         replacement.append_frames(last)?;
         replacement.sync()?;
         let shared = &*self.shared;
@@ -240,6 +242,18 @@ impl Writer {
         shared.base_length.store(self.base, Ordering::Relaxed);
         shared.replacements.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Checks that the path leads to the file that is open. No lock stops `mv`, `rm` or a restore,
+    /// after which all that is written would be lost at the end of this process.
+    fn check_named(&self) -> io::Result<()> {
+        let Shared { disk, path, .. } = &*self.shared;
+        let found = disk.status(path)?.map(|found| found.identity);
+        if found == Some(self.file.status()?.identity) {
+            return Ok(());
+        }
+        let what = "the file was removed, renamed or replaced: put it back, it is still open here";
+        Err(io::Error::other(what))
     }
 
     /// Waits before the next try, or until the log is closed.

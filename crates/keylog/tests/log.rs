@@ -92,6 +92,29 @@ fn a_failing_disk_delays_records_and_loses_none() {
 }
 
 #[test]
+fn nothing_is_acknowledged_while_the_file_has_lost_its_name() {
+    let (disk, aside) = (MemoryDisk::new(), Path::new("aside"));
+    let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
+    let position = log.append(b"first");
+    wait_until(|| log.has_reached(position, Reached::Synced));
+    for replaces in [false, true] {
+        disk.move_file(path(), aside).unwrap();
+        if replaces {
+            disk.put(path(), disk.bytes(aside).unwrap());
+        }
+        let position = log.append(b"later");
+        wait_until(|| log.failure().is_some());
+        assert!(!log.has_reached(position, Reached::Written));
+        disk.move_file(aside, path()).unwrap();
+        wait_until(|| log.has_reached(position, Reached::Synced));
+        assert!(log.failure().is_none());
+    }
+    drop(log);
+    let (_, found) = open(&memory(&disk), Sync::Always).unwrap();
+    assert_eq!(found, [&b"first"[..], b"later", b"later"]);
+}
+
+#[test]
 fn a_replacement_takes_over_at_one_moment() {
     let disk = MemoryDisk::new();
     let (log, _) = open(&memory(&disk), Sync::EverySecond).unwrap();
