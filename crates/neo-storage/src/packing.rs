@@ -36,6 +36,9 @@ pub(crate) struct Packing {
     is_busy: bool,
     /// Whether cells or orders have changed since the database was asked.
     has_changed: bool,
+    /// The cells as the database told them, and as they were packed since: to ask it again after
+    /// each one would take the square of their number. Cells that came since were not packed less.
+    cells: Vec<CellProgress>,
 }
 
 /// A cell to pack, and how far it is.
@@ -93,38 +96,39 @@ impl Packing {
             |node, cells| {
                 let Node { links, cluster, packing, replication, .. } = node;
                 packing.is_busy = false;
-                match packing.has_changed {
-                    true => packing.look(links, cluster),
-                    false => packing.pack_cells(links, cluster, replication, &cells),
-                }
+                packing.cells = cells;
+                packing.go_on(links, cluster, replication);
             },
         );
     }
 
-    fn pack_cells(
-        &mut self,
-        links: &mut Links,
-        cluster: &Cluster,
-        replication: &Replication,
-        cells: &[CellProgress],
-    ) {
-        if let Some(packed) = cells.iter().map(|cell| cell.packed).min() {
+    /// Packs the next cell, as long as it is known how far all are.
+    fn go_on(&mut self, links: &mut Links, cluster: &Cluster, replication: &Replication) {
+        match self.has_changed {
+            true => self.look(links, cluster),
+            false => self.pack_cells(links, cluster, replication),
+        }
+    }
+
+    fn pack_cells(&mut self, links: &mut Links, cluster: &Cluster, replication: &Replication) {
+        if let Some(packed) = self.cells.iter().map(|cell| cell.packed).min() {
             self.tell_completed(links, packed);
         }
+        let cells = &self.cells;
         let last = self.last;
         let ready = |cell: &&CellProgress| can_pack(cluster, replication, cell, last);
         let waiting =
             |cell: &CellProgress| cell.packed < last && cluster.is_fetched(cell.partition);
         let waits_for_replicas = cells.iter().filter(ready).any(waiting);
         let ready = cells.iter().filter(ready).filter(|cell| !cluster.is_fetched(cell.partition));
-        let behind = ready.min_by_key(|cell| (cell.packed, cell.partition));
+        let behind = ready.min_by_key(|cell| (cell.packed, cell.partition)).copied();
         self.waits_for_replicas = waits_for_replicas;
         let Some(behind) = behind else { return };
         if behind.packed >= self.last {
             self.order = None;
             return;
         }
-        let is_next = |order: &&PackOrder| order.id > behind.packed && self.is_for(behind);
+        let is_next = |order: &&PackOrder| order.id > behind.packed && self.is_for(&behind);
         if self.order.as_ref().filter(is_next).is_some() {
             return self.pack_step(links, cluster, Step { partition: behind.partition, from: 0 });
         }
@@ -169,7 +173,7 @@ impl Packing {
 
     fn pack_step(&mut self, links: &mut Links, cluster: &Cluster, step: Step) {
         let (Some(order), Some(own)) = (self.order.clone(), cluster.id()) else { return };
-        let partitions = cluster.partitions();
+        let (partitions, id) = (cluster.partitions(), order.id);
         self.is_busy = true;
         let Step { partition, from } = step;
         links.write_lazily(
@@ -195,16 +199,23 @@ impl Packing {
                 Ok(next)
             },
             move |node, next| {
-                let Node { links, cluster, packing, .. } = node;
+                let Node { links, cluster, packing, replication, .. } = node;
                 packing.is_busy = false;
                 match next {
+                    None => {
+                        let here = |cell: &&mut CellProgress| cell.partition == partition;
+                        if let Some(cell) = packing.cells.iter_mut().find(here) {
+                            cell.packed = id;
+                        }
+                        packing.go_on(links, cluster, replication);
+                    }
                     // A cell that is taken away, or fetched, meanwhile is not packed further.
                     Some(from)
                         if cluster.is_readable(partition) && !cluster.is_fetched(partition) =>
                     {
                         packing.pack_step(links, cluster, Step { partition, from });
                     }
-                    _ => packing.look(links, cluster),
+                    Some(_) => packing.look(links, cluster),
                 }
             },
         );

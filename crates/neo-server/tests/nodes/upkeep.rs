@@ -143,6 +143,22 @@ fn a_cell_that_goes_while_the_node_looks_for_packs_holds_up_no_pack() {
 }
 
 #[test]
+fn a_pack_reads_the_cells_once_however_many_there_are() {
+    let writes_of = |partitions| {
+        let mut bench = Bench::operating(1, &vec![vec![(1, UpToDate)]; partitions]);
+        let (id, tid) = (Tid(71), Tid(51));
+        bench.master_tells(NotifyPackSigned { approved: vec![id], rejected: Vec::new() });
+        let order = PackOrder { id, approved: Some(true), partial: false, oids: None, tid };
+        let (asked, before) = (bench.asked("AskPackOrders"), bench.writes);
+        bench.tell(bench.master, asked, AnswerPackOrders { orders: vec![order] });
+        assert_eq!(texts(&mut bench), ["NotifyPackCompleted(NotifyPackCompleted { id: Tid(47) })"]);
+        bench.writes - before
+    };
+    // A step for each cell.
+    assert_eq!(writes_of(20), writes_of(2) + 18);
+}
+
+#[test]
 fn a_partial_pack_leaves_other_objects_alone() {
     // There is no object 1: the next one is not meant.
     for oid in [1, 4] {
