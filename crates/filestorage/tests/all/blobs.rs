@@ -170,6 +170,8 @@ fn a_blob_that_was_given_up_leaves_nothing() {
     drop(staged);
     storage.blobs().unwrap().settle();
     assert_eq!((disk.bytes(&path), intents(&disk)), (None, 0));
+    // The folder of the object, and those above it.
+    assert_eq!(disk.list(Path::new(BLOBS)).unwrap().len(), 2, "the marker and `tmp`");
 }
 
 /// Where nothing before the pack time takes less space than before, the list of dropped blobs would
