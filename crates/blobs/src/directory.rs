@@ -1,13 +1,15 @@
 //! An open blob directory: its path, its layout, and the parts that look after its files.
 
 use std::fmt::Write;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use tracing::{info, warn};
-use zodium_disk::{Disk, Entry, EntryKind, FileLock, LockError, OpenMode, SpaceWatch};
+use zodium_disk::{Disk, DiskFile, Entry, EntryKind, FileLock, LockError, OpenMode, SpaceWatch};
 use zodium_types::{Oid, Tid};
 
 use crate::BlobError;
@@ -36,6 +38,8 @@ pub struct BlobDirectory {
     /// Makes names unique: this process's start, and a count.
     pub(crate) started: u64,
     pub(crate) names: AtomicU64,
+    /// The lock, if its folder was removed and made again.
+    lock_again: Mutex<Option<FileLock>>,
 }
 
 impl BlobDirectory {
@@ -70,6 +74,7 @@ impl BlobDirectory {
             space,
             started,
             names,
+            lock_again: Mutex::default(),
         };
         if !read_only {
             directory.create()?;
@@ -124,12 +129,38 @@ impl BlobDirectory {
         self.check_writable()?;
         let name = self.new_name("");
         let path = self.path.join(TEMPORARY_FOLDER).join(name);
-        let file = self
-            .disk
-            .open(&path, OpenMode::CreateNew)
-            .map_err(|error| BlobError::writing(&path, "create", 0, error));
-        let file = self.space.noting(file)?;
+        let file = self.space.noting(self.open_temporary(&path, OpenMode::CreateNew))?;
         Ok(TemporaryBlob::new(Arc::clone(&self.cleaner), Arc::clone(&self.space), path, file))
+    }
+
+    /// Makes a file in the folder of temporary files. Programs that clean up, or copy, remove that
+    /// folder while it is in use: it is made again then.
+    pub(crate) fn open_temporary(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+    ) -> Result<Arc<dyn DiskFile>, BlobError> {
+        let failed = |error| BlobError::writing(path, "create", 0, error);
+        match self.disk.open(path, mode) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.restore_temporary_folder()?;
+                self.disk.open(path, mode).map_err(failed)
+            }
+            opened => opened.map_err(failed),
+        }
+    }
+
+    fn restore_temporary_folder(&self) -> Result<(), BlobError> {
+        let folder = self.path.join(TEMPORARY_FOLDER);
+        let failed = |error| BlobError::writing(&folder, "create", 0, error);
+        if self.disk.create_folder(&folder).map_err(failed)? {
+            warn!(folder = %folder.display(), "made again: another program has removed it");
+            let made = self.disk.copy_permissions(&self.path, &folder);
+            made.and_then(|()| self.disk.sync_folder_of(&folder)).map_err(failed)?;
+            // The lock went with the folder.
+            *self.lock_again.lock() = self.lock()?;
+        }
+        Ok(())
     }
 
     /// A blob that a client which shares the directory has put beside the committed ones of its

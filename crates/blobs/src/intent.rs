@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use tracing::info;
-use zodium_disk::{Disk, EntryKind, OpenMode};
+use zodium_disk::{EntryKind, OpenMode};
 use zodium_types::{Oid, Tid};
 
 use crate::layout::{self, OUR_PREFIX, PACKED_NAME, TEMPORARY_FOLDER};
@@ -24,7 +24,7 @@ const AFTER: &str = "after";
 /// Writes an intent: the last transaction of the log at the vote, the oids of the blobs, and their
 /// names until the commit.
 pub(crate) fn write<'a>(
-    disk: &dyn Disk,
+    directory: &BlobDirectory,
     path: &Path,
     after: Tid,
     blobs: impl Iterator<Item = (Oid, &'a str)>,
@@ -34,9 +34,10 @@ pub(crate) fn write<'a>(
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{oid} {name}");
     }
-    disk.open(path, OpenMode::CreateNew)
-        .and_then(|file| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.sync()))
-        .and_then(|()| disk.sync_folder_of(path))
+    let file = directory.open_temporary(path, OpenMode::CreateNew)?;
+    file.write_all_at(text.as_bytes(), 0)
+        .and_then(|()| file.sync())
+        .and_then(|()| directory.disk.sync_folder_of(path))
         .map_err(|error| BlobError::writing(path, "write", text.len() as u64, error))
 }
 

@@ -39,7 +39,7 @@ impl BlobDirectory {
     pub fn write_packed(&self, packed: &PackedBlobs) -> Result<(), BlobError> {
         let path = self.packed_path();
         let failed = |error| BlobError::writing(&path, "write", 0, error);
-        let file = self.disk.open(&path, OpenMode::Truncate).map_err(failed)?;
+        let file = self.open_temporary(&path, OpenMode::Truncate)?;
         let mut text = String::new();
         let mut position = 0;
         let PackedBlobs { last_tid, boundary, keep_old, revisions } = packed;

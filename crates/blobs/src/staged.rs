@@ -103,7 +103,7 @@ impl BlobDirectory {
             is_left: false,
         };
         let lines = names.iter().map(|(oid, name)| (*oid, name.as_str()));
-        intent::write(self.disk.as_ref(), &staged.intent, after, lines)?;
+        intent::write(self, &staged.intent, after, lines)?;
         for ((oid, blob), (_, name)) in blobs.iter().zip(&names) {
             let path = self.folder_of(*oid).join(name);
             let file = match blob {

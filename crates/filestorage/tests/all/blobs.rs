@@ -10,7 +10,7 @@ use crate::support::{
     commit, copied_body, data_file, data_of, overwrite, stores, tid, transaction,
 };
 use bytes::Bytes;
-use zodium_blobs::{BlobError, NewBlob, StagedBlobs};
+use zodium_blobs::{BlobError, NewBlob, PackedBlobs, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_storage::{NewRecord, PackOptions};
@@ -172,6 +172,31 @@ fn a_blob_that_was_given_up_leaves_nothing() {
     assert_eq!((disk.bytes(&path), intents(&disk)), (None, 0));
     // The folder of the object, and those above it.
     assert_eq!(disk.list(Path::new(BLOBS)).unwrap().len(), 2, "the marker and `tmp`");
+}
+
+/// As programs that clean up do, and restores of the directory.
+#[test]
+fn the_folder_of_temporary_files_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        let blob_directory = Some(folder.path().join(BLOBS));
+        let options = OpenOptions { blob_directory, ..OpenOptions::new(folder.path().join(name)) };
+        FileStorage::open(Arc::new(RealDisk), &options)
+    };
+    let remove = || std::fs::remove_dir_all(folder.path().join(BLOBS).join("tmp")).unwrap();
+    let storage = open("Data.fs").unwrap();
+    remove();
+    let blobs = storage.blobs().unwrap();
+    let mut staged = stage(&storage);
+    staged.commit(tid(1)).unwrap();
+    commit(&storage, stores(tid(1), &[(OID.0, RECORD)])).unwrap();
+    staged.keep();
+    assert!(blobs.has(OID, tid(1)).unwrap());
+
+    remove();
+    blobs.write_packed(&PackedBlobs::default()).unwrap();
+    let error = open("other.fs").map(drop).unwrap_err();
+    assert!(matches!(error, FileStorageError::Blob(BlobError::InUse { .. })), "{error}");
 }
 
 /// Where nothing before the pack time takes less space than before, the list of dropped blobs would
