@@ -12,6 +12,11 @@ logger = logging.getLogger("zodium.blobs")
 
 is_folder_of_cache = re.compile(r"\d+$").match
 
+# What a commit or a download makes of a blob until it is done.
+TEMPORARY_SUFFIXES = (".tmp", ".tmp-", ".dl")
+# Nothing takes so long. What is older belonged to a process that was killed.
+ABANDONED_SECONDS = 24 * 60 * 60
+
 
 def shrink(directory, target_bytes):
     """Remove files until the rest has at most `target_bytes`.
@@ -25,6 +30,7 @@ def shrink(directory, target_bytes):
         with open(attempt, "w"):
             return
     try:
+        remove_abandoned(directory)
         while True:
             files = files_of(directory)
             if sum(size for _, size, _ in files) > target_bytes:
@@ -49,19 +55,34 @@ def size_lock(directory):
 
 def files_of(directory):
     """Return [(time of use, bytes, path)] of all blobs in the cache."""
-    found = []
+    found = entries_of(directory, zodb_blob.BLOB_SUFFIX)
+    return [(status.st_atime, status.st_size, path) for path, status in found]
+
+
+def remove_abandoned(directory):
+    """Remove temporary files of processes that were killed."""
+    since = time.time() - ABANDONED_SECONDS
+    for path, status in entries_of(directory, TEMPORARY_SUFFIXES):
+        # The time of the last change of its name: an application may have written it long before.
+        if status.st_ctime < since:
+            try:
+                os.remove(path)
+            except OSError as error:
+                logger.debug("%s stays: %s", path, error)
+
+
+def entries_of(directory, suffixes):
+    """Yield (path, status) of files in the folders of the cache, by the end of their names."""
     for folder in os.scandir(directory):
         if not (is_folder_of_cache(folder.name) and folder.is_dir()):
             continue
         for entry in os.scandir(folder.path):
-            if not entry.name.endswith(zodb_blob.BLOB_SUFFIX):
+            if not entry.name.endswith(suffixes):
                 continue
             try:
-                status = entry.stat()
+                yield entry.path, entry.stat()
             except FileNotFoundError:
                 continue
-            found.append((status.st_atime, status.st_size, entry.path))
-    return found
 
 
 def remove_oldest(files, target_bytes):

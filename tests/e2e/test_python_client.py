@@ -29,6 +29,7 @@ from ZODB.utils import maxtid, p64, u64, z64
 package.use()
 
 import zodium  # noqa: E402
+from zodium import _blob_cache_size  # noqa: E402
 from zodium.exceptions import ClientDisconnected  # noqa: E402
 
 
@@ -359,6 +360,23 @@ def test_an_extension_does_not_replace_what_a_history_says_itself(server, open_s
     (entry,) = database.history(p64(0))
     assert (entry["more"], entry["tid"]) == (1, database.lastTransaction())
     assert entry["size"] > 3 and entry["time"] > 5 and "other" not in entry["user_name"]
+
+
+def test_temporary_files_of_killed_processes_leave_the_blob_cache(tmp_path, monkeypatch):
+    folder = tmp_path / "7"
+    folder.mkdir()
+    names = {"1.0123.blob", "1.0123.blob.dl", "0x01ab.tmp", "0x01ab.tmp-", ".lock"}
+    for name in names:
+        folder.joinpath(name).write_bytes(b"some")
+
+    def left():
+        _blob_cache_size.shrink(tmp_path, 100)
+        return {path.name for path in folder.iterdir()}
+
+    assert left() == names
+    later = time.time() + 25 * 60 * 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert left() == {"1.0123.blob", ".lock"}
 
 
 def test_gevent_is_refused_with_the_reason():
