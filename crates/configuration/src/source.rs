@@ -66,6 +66,19 @@ impl Source {
     }
 }
 
+/// A line of a file with stars in place of the password of a URL, which no error shows.
+fn without_password(line: &str) -> String {
+    let password = line.find("://").and_then(|scheme| {
+        let user = scheme + 3;
+        let end = line.rfind('@').filter(|end| *end > user)?;
+        let start = user + line[user..end].find(':')? + 1;
+        Some(start..end)
+    });
+    let Some(password) = password else { return line.to_owned() };
+    let stars = "*".repeat(line[password.clone()].chars().count());
+    format!("{}{stars}{}", &line[..password.start], &line[password.end..])
+}
+
 fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -116,7 +129,7 @@ impl Place {
     /// The line with marks below the place, as compilers show it; only a part of a long line.
     pub(crate) fn excerpt(&self) -> String {
         let text = &self.source.text[self.line_start()..];
-        let line = text.lines().next().unwrap_or_default();
+        let line = without_password(text.lines().next().unwrap_or_default());
         let marked = self.source.text[self.bytes.clone()].lines().next().unwrap_or_default();
         let start = self.column() - 1;
         let skipped = if start < SHOWN_CHARACTERS_MAX / 2 { 0 } else { start - SHOWN_BEFORE };
@@ -170,6 +183,20 @@ mod tests {
             assert_eq!(source.place(start..end).line(), 1, "{start} {end}");
         }
         assert_eq!(Source::new(Path::new("a"), "").place(0..1).to_string(), "a:1:1");
+    }
+
+    #[test]
+    fn passwords_of_urls_are_not_shown() {
+        for (line, expected) in [
+            ("m = \"mysql://u:p\u{e4}:@s@h:1/d\" x", "m = \"mysql://u:*****@h:1/d\" x"),
+            ("m = \"mysql://u@h:1/d\"", "m = \"mysql://u@h:1/d\""),
+            ("a = \"zeo://h:1/d\"", "a = \"zeo://h:1/d\""),
+            ("a = \"x@y:z\"", "a = \"x@y:z\""),
+        ] {
+            let source = Source::new(Path::new("a.toml"), line);
+            let excerpt = source.place(0..1).excerpt();
+            assert!(excerpt.contains(&format!("1 | {expected}\n")), "{excerpt}");
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub(crate) fn records(
                     return ControlFlow::Break(());
                 }
                 if place >= from {
-                    let class = data.map(|data| zodium_tools::classes::class_of(data).into_owned());
+                    let class = data.map(zodium_tools::classes::class_of);
                     let size = data.map(|data| data.len() as u64);
                     let class = class.unwrap_or_default();
                     found.push(RecordHead { oid, class, size, data_tid });

@@ -10,13 +10,27 @@ use std::process::Command;
 
 use zodium_sql::MariaAddress;
 
+use crate::streams::complain;
+
 /// Options whose value is a database, in `zodium neo storage`.
 const OPTIONS: [&str; 2] = ["-d", "--database"];
 
 /// Starts the program again, if its command line has the password of a database.
 pub(crate) fn leave_the_command_line(arguments: &[OsString]) {
     let is_program = arguments.iter().eq(std::env::args_os().collect::<Vec<_>>().iter());
-    let Some((cleaned, password)) = cleaned(arguments).filter(|_| is_program) else { return };
+    if !is_program {
+        return;
+    }
+    let (cleaned, password) = match cleaned(arguments) {
+        Found::One(cleaned, password) => (cleaned, password),
+        Found::Different => {
+            return complain!(
+                "zodium: two passwords stay on the command line, where all users of this machine \
+                 can read them: give option files (`?defaults_file=PATH`)"
+            );
+        }
+        Found::Nothing => return,
+    };
     let (Ok(program), Some(name)) = (std::env::current_exe(), cleaned.first()) else { return };
     let mut command = Command::new(program);
     command.arg0(name).args(&cleaned[1..]);
@@ -24,9 +38,19 @@ pub(crate) fn leave_the_command_line(arguments: &[OsString]) {
     let _ = command.env(MariaAddress::PASSWORD_VARIABLE, password).exec();
 }
 
-/// The command line without its password, and the password. Of several passwords that differ all
-/// stay.
-fn cleaned(arguments: &[OsString]) -> Option<(Vec<OsString>, String)> {
+/// What a command line has.
+#[derive(Debug, PartialEq)]
+enum Found {
+    /// No password.
+    Nothing,
+    /// Passwords that differ: the environment has a place for one.
+    Different,
+    /// The command line without its password, and the password.
+    One(Vec<OsString>, String),
+}
+
+/// Looks for passwords.
+fn cleaned(arguments: &[OsString]) -> Found {
     let is_server = arguments
         .iter()
         .any(|word| word.to_str().is_some_and(|word| word.to_ascii_lowercase().ends_with("mysql")));
@@ -49,28 +73,29 @@ fn cleaned(arguments: &[OsString]) -> Option<(Vec<OsString>, String)> {
             continue;
         };
         if found.as_ref().is_some_and(|found| *found != password) {
-            return None;
+            return Found::Different;
         }
         found = Some(password);
         cleaned.push(option.map_or(address.clone(), |option| format!("{option}={address}")).into());
     }
-    found.map(|password| (cleaned, password))
+    found.map_or(Found::Nothing, |password| Found::One(cleaned, password))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn after(words: &str) -> Option<(String, String)> {
-        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
-        let (words, password) = cleaned(&words)?;
-        let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
-        Some((words.join(" "), password))
+    fn after(line: &str) -> Found {
+        cleaned(&words(line))
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
     }
 
     #[test]
     fn passwords_go_and_other_words_stay() {
-        let both = |words: &str, password: &str| Some((words.to_owned(), password.to_owned()));
+        let both = |line: &str, password: &str| Found::One(words(line), password.to_owned());
         assert_eq!(after("z serve mysql://u:p@h/d -a 1"), both("z serve mysql://u@h/d -a 1", "p"));
         let neo = "z neo storage -a MySQL -c c -d";
         assert_eq!(after(&format!("{neo} u:p@d")), both(&format!("{neo} u@d"), "p"));
@@ -78,8 +103,8 @@ mod tests {
             after("z neo storage --adapter=mysql --database=u:p@d/s"),
             both("z neo storage --adapter=mysql --database=u@d/s", "p")
         );
-        assert_eq!(after("z copy mysql://u:p@h/d mysql://u:q@h/e"), None);
-        assert_eq!(after("z neo storage -d u:p@d"), None);
-        assert_eq!(after("z serve Data.fs -a 1"), None);
+        assert_eq!(after("z copy mysql://u:p@h/d mysql://u:q@h/e"), Found::Different);
+        assert_eq!(after("z neo storage -d u:p@d"), Found::Nothing);
+        assert_eq!(after("z serve Data.fs -a 1"), Found::Nothing);
     }
 }

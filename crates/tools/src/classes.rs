@@ -3,31 +3,30 @@
 //! A class is never imported: a record names it at its start, and nothing else of it is decoded
 //! where the name stands in plain text.
 
-use std::borrow::Cow;
-
 use rustc_hash::FxHashMap;
 use zodium_pickle::{Limits, Value, class_of_record, decode};
 
-use crate::text::value_repr;
+use crate::text::{printable, value_repr};
 
 /// The dotted name of the class of a record, as ZODB's own tools print it. It is `.` if the first
-/// pickle cannot be read. If that names no class, its value is printed, with a dot.
-pub fn class_of(data: &[u8]) -> Cow<'_, str> {
-    match plain_names(data) {
+/// pickle cannot be read. If that names no class, its value is printed, with a dot. Characters that
+/// are not printable are escaped: the client that stores a record chooses its class.
+pub fn class_of(data: &[u8]) -> String {
+    printable(match plain_names(data) {
         Some((names, module)) => {
             let (module, name) = (&names[..module], &names[module + 1..]);
             let (module, name) = (String::from_utf8_lossy(module), String::from_utf8_lossy(name));
-            format!("{module}.{name}").into()
+            format!("{module}.{name}")
         }
         // ZODB's tools read a record of any protocol.
         None => {
             let pickle = without_protocol(data);
             match class_of_record(data).or_else(|| class_of_record(pickle)) {
-                Some(class) => class.to_string().into(),
-                None => unusual_class(pickle).unwrap_or(".".to_owned()).into(),
+                Some(class) => class.to_string(),
+                None => unusual_class(pickle).unwrap_or(".".to_owned()),
             }
         }
-    }
+    })
 }
 
 /// What ZODB's tools print for `(module, name)`, and for what names no class.
@@ -129,6 +128,12 @@ mod tests {
             (b"\x80\x02(U\x01mU\x01Ct.}.", "m.C"),
             (b"(X\x01\x00\x00\x00mX\x01\x00\x00\x00Ct.}.", "m.C"),
             (b"\x80\x05((U\x01mU\x01CtNt.}.", "m.C"),
+            // What a terminal would obey.
+            (b"cm\x1b[2J\nC\x07\n.}.", "m\\x1b[2J.C\\x07"),
+            (
+                "((X\x04\0\0\0\u{9b}\u{e9}X\x03\0\0\0\u{202e}tNt.}.".as_bytes(),
+                "\\x9b\u{e9}.\\u202e",
+            ),
             // No class, and no pickle.
             (b"K\x01.}.", "1."),
             (b"\x80\x03}U\x01a](N\x88es.}.", "{'a': [None, True]}."),

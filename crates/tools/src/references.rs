@@ -153,7 +153,7 @@ pub fn path_from_root(
     }
     let named = path.into_iter().rev().map(|oid| {
         let data = load(storage, last, oid)?;
-        Ok((oid, data.map_or("<unknown>".to_owned(), |data| class_of(&data).into_owned())))
+        Ok((oid, data.map_or("<unknown>".to_owned(), |data| class_of(&data))))
     });
     named.collect::<Result<_, ToolError>>().map(Some)
 }

@@ -69,7 +69,7 @@ impl Referrers {
             self.is_cut = true;
             return;
         }
-        let class = class_of(data.unwrap_or_default()).into_owned();
+        let class = class_of(data.unwrap_or_default());
         self.found.insert(oid, Referrer { class, tid, is_weak: !is_strong });
     }
 }

@@ -53,7 +53,7 @@ impl Nodes {
                 return Ok(());
             }
             let damage = |what: String| {
-                let class = class_of(object.data).into_owned();
+                let class = class_of(object.data);
                 BTreeDamage { oid: object.oid, class: Some(class), what }
             };
             match read_node(object.data) {

@@ -75,6 +75,21 @@ pub fn float_repr(number: f64) -> String {
     }
 }
 
+/// A text whose unprintable characters are escaped, as `repr()` does: a terminal would obey them.
+pub(crate) fn printable(text: String) -> String {
+    if text.chars().all(is_printable) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_printable(character) {
+            true => shown.push(character),
+            false => hexadecimal(&mut shown, u32::from(character)),
+        }
+    }
+    shown
+}
+
 fn delimiter(has_single: bool, has_double: bool) -> char {
     if has_single && !has_double { '"' } else { '\'' }
 }

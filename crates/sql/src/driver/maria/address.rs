@@ -297,7 +297,13 @@ fn tcp(host: &str) -> Result<Host, MariaAddressError> {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => match port.parse() {
             Ok(port) => (name, port),
-            Err(_) => return wrong(),
+            // Without a host it is a password.
+            Err(_) => {
+                let name = host.split(':').next().unwrap_or_default();
+                return refused(format!(
+                    "the port behind {name:?} is no number up to 65535; an IPv6 address is [::1]"
+                ));
+            }
         },
         _ => (host, PORT),
     };
@@ -398,6 +404,10 @@ mod tests {
     fn a_password_is_not_shown() {
         let found = MariaAddress::of_url("mysql://user:secret@a:1,b/d").unwrap();
         assert_eq!(format!("{found} {found:?}"), "mysql://a:1,b/d mysql://a:1,b/d");
+        for without_host in ["mysql://user:secret", "mysql://user:a:secret/d"] {
+            let wrong = MariaAddress::of_url(without_host).unwrap_err().to_string();
+            assert!(wrong.contains("user") && !wrong.contains("secret"), "{wrong}");
+        }
         let wrong = MariaAddress::of_url("mysql://user:secret@a/d?b=secret").unwrap_err();
         assert!(!wrong.to_string().contains("secret"));
     }
