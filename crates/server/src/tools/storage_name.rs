@@ -50,8 +50,9 @@ impl StorageName {
                  mysql://, zeo://HOST:PORT/NAME, neo://, or -C FILE -s NAME for a storage of a \
                  configuration"
             ),
+            // The rest may hold a password.
             _ => bail!(
-                "{text}: unknown scheme; give a path, file://, sqlite://, mysql://, \
+                "{scheme}://: unknown scheme; give a path, file://, sqlite://, mysql://, \
                  zeo://HOST:PORT/NAME or neo://CLUSTER@MASTER:PORT"
             ),
         }
@@ -134,6 +135,13 @@ mod tests {
             Ok(StorageName::Neo(_)) => "cluster",
             Err(_) => "refused",
         }
+    }
+
+    #[test]
+    fn an_unknown_url_is_refused_without_its_password() {
+        let error = StorageName::parse("MYSQL://user:secret@host/db").map(|_| ()).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("MYSQL://: unknown scheme") && !text.contains("secret"), "{text}");
     }
 
     #[test]
