@@ -79,6 +79,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         complain!("zodium: what is there already differs from what would be copied");
         return Ok(ExitCode::from(DIFFERENT));
     }
+    to.begin_like(&from)?;
     if to.is_absent() && source.is_of_python_2() {
         to.begin_for_python_2()?;
     }

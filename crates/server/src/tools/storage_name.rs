@@ -1,8 +1,8 @@
 //! What the text STORAGE of a command means.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -60,12 +60,9 @@ impl StorageName {
 
     /// Whether it is a file that does not exist, or is empty.
     pub(super) fn is_absent(&self) -> bool {
-        match self {
-            StorageName::File(path) | StorageName::Sqlite(path) => {
-                path.metadata().is_ok_and(|found| found.len() == 0) || !path.exists()
-            }
-            StorageName::Neo(_) | StorageName::Maria(_) | StorageName::Server(_) => false,
-        }
+        let is_so =
+            |path: &Path| path.metadata().is_ok_and(|found| found.len() == 0) || !path.exists();
+        self.path().is_some_and(is_so)
     }
 
     /// Begins a data file, if it is one, as ZODB does on Python 2, which reads no others.
@@ -73,6 +70,30 @@ impl StorageName {
         let StorageName::File(path) = self else { return Ok(()) };
         let written = fs::write(path, b"FS21");
         written.with_context(|| format!("cannot create {}", path.display()))
+    }
+
+    /// Begins a file that does not exist with the permissions of the file that is copied: they may
+    /// be all that keeps other users from its objects.
+    pub(super) fn begin_like(&self, source: &StorageName) -> Result<()> {
+        let (Some(path), Some(source)) = (self.path(), source.path()) else { return Ok(()) };
+        let Ok(source) = source.metadata() else { return Ok(()) };
+        if path.exists() {
+            return Ok(());
+        }
+        let context = || format!("cannot create {}", path.display());
+        let mut new = OpenOptions::new();
+        let file = new.write(true).create_new(true).mode(0o600).open(path);
+        let mode = source.permissions().mode() & 0o777 | 0o600;
+        file.and_then(|file| file.set_permissions(Permissions::from_mode(mode)))
+            .with_context(context)
+    }
+
+    /// The path of a file.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            StorageName::File(path) | StorageName::Sqlite(path) => Some(path),
+            StorageName::Neo(_) | StorageName::Maria(_) | StorageName::Server(_) => None,
+        }
     }
 
     fn of_path(text: &str) -> Result<StorageName> {
@@ -142,6 +163,31 @@ mod tests {
         let error = StorageName::parse("MYSQL://user:secret@host/db").map(|_| ()).unwrap_err();
         let text = format!("{error:#}");
         assert!(text.contains("MYSQL://: unknown scheme") && !text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn a_copy_begins_with_the_permissions_of_its_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let [source, copy, there] =
+            ["source", "copy", "there"].map(|name| folder.path().join(name));
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let begin = |path: &Path| {
+            StorageName::File(path.to_owned()).begin_like(&StorageName::File(source.clone()))
+        };
+        begin(&copy).unwrap();
+        assert!(!copy.exists(), "there is no source");
+        for path in [&source, &there] {
+            std::fs::write(path, b"FS30").unwrap();
+            std::fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+        }
+        for (source_mode, expected) in [(0o600, 0o600), (0o440, 0o640), (0o664, 0o664)] {
+            std::fs::set_permissions(&source, Permissions::from_mode(source_mode)).unwrap();
+            begin(&copy).unwrap();
+            assert_eq!(mode(&copy), expected);
+            std::fs::remove_file(&copy).unwrap();
+        }
+        begin(&there).unwrap();
+        assert_eq!(mode(&there), 0o644);
     }
 
     #[test]
