@@ -41,6 +41,12 @@ pub enum BackupError {
         /// The repository.
         path: String,
     },
+    /// The folder that a writer has claimed is not at its path any more.
+    #[error("{path}: the repository is gone: it was unmounted, moved away or replaced")]
+    Gone {
+        /// The repository.
+        path: String,
+    },
     /// The backup is damaged.
     #[error("{path}: damaged: {what}")]
     Damaged {

@@ -1,10 +1,11 @@
 //! A repository in a folder.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Claim, Listed, Place};
 use crate::BackupError;
@@ -18,20 +19,53 @@ pub struct Folder {
     path: PathBuf,
     /// Folders with new names of files, which are to be synced.
     unsettled: Mutex<BTreeSet<PathBuf>>,
+    /// By the last claim.
+    claimed: Mutex<Option<Claimed>>,
+}
+
+/// Which folder was claimed. Another one may come to its path, such as an empty mount point.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Claimed {
+    device: u64,
+    inode: u64,
+}
+
+impl Claimed {
+    fn of(status: &Metadata) -> Claimed {
+        Claimed { device: status.dev(), inode: status.ino() }
+    }
+
+    /// Fails unless it is still at its path.
+    fn check(&self, path: &Path) -> Result<(), BackupError> {
+        match fs::metadata(path) {
+            Ok(found) if Claimed::of(&found) == *self => Ok(()),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(BackupError::io("look at it", path)(error))
+            }
+            _ => Err(BackupError::Gone { path: path.display().to_string() }),
+        }
+    }
 }
 
 impl Folder {
     /// The folder at a path, which need not be there.
     pub fn new(path: &Path) -> Folder {
-        Folder { path: path.to_owned(), unsettled: Mutex::default() }
+        Folder { path: path.to_owned(), unsettled: Mutex::default(), claimed: Mutex::default() }
     }
 
     fn file(&self, object: &str) -> PathBuf {
         self.path.join(object)
     }
 
+    fn claimed(&self) -> MutexGuard<'_, Option<Claimed>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes a file under its temporary name.
     fn begin(&self, path: &Path, bytes: &[u8]) -> Result<NewFile, BackupError> {
+        if let Some(claimed) = *self.claimed() {
+            claimed.check(&self.path)?;
+        }
         let folder = path.parent().unwrap_or(&self.path);
         if !folder.exists() {
             fs::create_dir_all(folder).map_err(BackupError::io("create it", folder))?;
@@ -113,12 +147,16 @@ impl Place for Folder {
     }
 
     fn claim(&self) -> Result<Box<dyn Claim>, BackupError> {
-        fs::create_dir_all(&self.path).map_err(BackupError::io("create it", &self.path))?;
-        Ok(Box::new(Locked { _folder: lock(&self.path)? }))
+        let folder = lock(&self.path)?;
+        let status = folder.metadata().map_err(BackupError::io("look at it", &self.path))?;
+        let (path, claimed) = (self.path.clone(), Claimed::of(&status));
+        *self.claimed() = Some(claimed);
+        Ok(Box::new(Locked { _folder: folder, path, claimed }))
     }
 
     /// All writers have one temporary file.
     fn claim_new(&self) -> Result<Option<Box<dyn Claim>>, BackupError> {
+        fs::create_dir_all(&self.path).map_err(BackupError::io("create it", &self.path))?;
         self.claim().map(Some)
     }
 }
@@ -126,15 +164,17 @@ impl Place for Folder {
 /// A folder that is locked. The system frees it when the process ends, and not before.
 struct Locked {
     _folder: File,
+    path: PathBuf,
+    claimed: Claimed,
 }
 
 impl Claim for Locked {
     fn check(&self) -> Result<(), BackupError> {
-        Ok(())
+        self.claimed.check(&self.path)
     }
 
     fn confirm(&self) -> Result<(), BackupError> {
-        Ok(())
+        self.check()
     }
 }
 

@@ -75,10 +75,11 @@ pub trait Place: Send + Sync {
 /// The right to write to a place.
 pub trait Claim: Send + Sync {
     /// Fails if another writer may have taken the place over, as far as the clock of this machine
-    /// tells.
+    /// tells, and if the folder is not at its path any more.
     fn check(&self) -> Result<(), BackupError>;
 
-    /// Fails if another writer has taken the place over: asks the place. A clock does not tell how
-    /// long a machine was suspended, so this comes before what another writer may not meet.
+    /// As [`Claim::check`], but asks the place whether another writer has taken it over. A clock
+    /// does not tell how long a machine was suspended, so this comes before what another writer may
+    /// not meet.
     fn confirm(&self) -> Result<(), BackupError>;
 }

@@ -69,7 +69,7 @@ impl<'r> Archiver<'r> {
         repository: &'r Repository,
         backup: &Backup<'_>,
     ) -> Result<(Archiver<'r>, BackupSummary), BackupError> {
-        let claim = repository.place().claim()?;
+        let claim = repository.claim()?;
         let (summary, mut writer) = write(repository, &*claim, backup, true)?;
         writer.follow();
         let archiver = Archiver {
@@ -91,10 +91,10 @@ impl<'r> Archiver<'r> {
         &self.newest
     }
 
-    /// Fails if another writer may have taken the repository over.
+    /// Fails if another writer may have taken the repository over, or it is gone.
     ///
     /// # Errors
-    /// `Fenced`.
+    /// `Fenced`, `Gone`.
     pub fn check(&self) -> Result<(), BackupError> {
         self.claim.check()
     }

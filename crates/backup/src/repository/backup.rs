@@ -39,7 +39,7 @@ pub struct BackupSummary {
 /// Those of the storage and of the repository. What was stored before an error is found by the next
 /// backup.
 pub fn backup(repository: &Repository, backup: &Backup<'_>) -> Result<BackupSummary, BackupError> {
-    let claim = repository.place().claim()?;
+    let claim = repository.claim()?;
     write(repository, &*claim, backup, false).map(|(summary, _)| summary)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::chunk_store::ChunkStore;
 use super::sealing::{Key, Sealer};
 use crate::BackupError;
-use crate::places::Place;
+use crate::places::{Claim, Place};
 
 /// The object that says what a place is, and its first line.
 const FORMAT_OBJECT: &str = "zodium-backup";
@@ -111,6 +111,16 @@ impl Repository {
 
     pub(super) fn place(&self) -> &dyn Place {
         &*self.place
+    }
+
+    /// Keeps other writers out, as [`Place::claim`].
+    pub(super) fn claim(&self) -> Result<Box<dyn Claim>, BackupError> {
+        let claim = self.place.claim()?;
+        // Its disk may have been unmounted since the repository was opened.
+        match self.place.has(FORMAT_OBJECT)? {
+            true => Ok(claim),
+            false => Err(BackupError::Gone { path: self.name() }),
+        }
     }
 
     pub(super) fn sealer(&self) -> &Sealer {

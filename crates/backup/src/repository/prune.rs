@@ -65,7 +65,7 @@ pub fn prune(
     now: i64,
     dry_run: bool,
 ) -> Result<Pruned, BackupError> {
-    let claim = repository.place().claim()?;
+    let claim = repository.claim()?;
     let points = points(repository)?;
     let made: Vec<_> = points.iter().map(|point| point.seconds).collect();
     let kept = with_bases(&points, rules.kept(&made, now));

@@ -1,13 +1,14 @@
 //! Archives of a storage in memory, in a place in memory that fails: any transaction can be
 //! restored, and of two writers one writes.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use zodium_backup::BackupError;
-use zodium_backup::places::Place;
-use zodium_backup::repository::{Archiver, KeepRules, Key, prune, verify};
+use zodium_backup::places::{Folder, Place};
+use zodium_backup::repository::{Archiver, KeepRules, Key, Repository, prune, verify};
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{Pack, PackOptions, Read};
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -237,4 +238,36 @@ proptest! {
             prop_assert_eq!(restored(&repository, Some(tid)), log(&storage, tid));
         }
     }
+}
+
+/// As when its disk is unmounted and mounted again.
+#[test]
+fn a_repository_that_is_gone_is_not_begun_anew_at_its_path() {
+    let (outer, storage) = (tempfile::tempdir().unwrap(), MemoryStorage::new());
+    let (path, away) = (outer.path().join("backups"), outer.path().join("away"));
+    let open = || Repository::open_or_create(Box::new(Folder::new(&path)), None).unwrap();
+    let (repository, late) = (open(), open());
+    commit(&storage, 1, b"a");
+    let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    fs::rename(&path, &away).unwrap();
+    for is_mount_point in [false, true] {
+        if is_mount_point {
+            fs::create_dir(&path).unwrap();
+        }
+        commit(&storage, 1, b"b");
+        for error in [archiver.check(), archiver.step(&source(&storage), 1).map(drop)] {
+            let error = error.unwrap_err();
+            assert!(matches!(error, BackupError::Gone { .. }), "{error}");
+        }
+        assert_eq!(path.exists(), is_mount_point);
+    }
+    let refused = Archiver::start(&late, &plan(&storage)).err().unwrap();
+    assert!(matches!(refused, BackupError::Gone { .. }), "{refused}");
+    assert!(fs::read_dir(&path).unwrap().next().is_none(), "it was written to");
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&away, &path).unwrap();
+    archiver.check().unwrap();
+    while !archiver.step(&source(&storage), 1).unwrap().is_caught_up {}
+    assert_eq!(restored(&repository, None), log(&storage, Tid::MAX));
+    verify(&repository, false).unwrap();
 }
