@@ -130,7 +130,7 @@ impl Read for MemoryStorage {
         start: Option<Tid>,
         stop: Option<Tid>,
     ) -> Result<Box<dyn TransactionCursor>, StorageError> {
-        let (start, stop) = (start.unwrap_or(Tid::ZERO), stop.unwrap_or(Tid::MAX));
+        let (start, stop) = (start.unwrap_or(Tid::ZERO), stop.unwrap_or(Tid(u64::MAX)));
         let state = self.state.read();
         let in_range = state.transactions.values();
         let in_range = in_range.filter(|one| start <= one.tid && one.tid <= stop);

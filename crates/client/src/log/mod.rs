@@ -74,10 +74,12 @@ impl Client {
         let shared = self.shared();
         let current = shared.established()?;
         let (connection, has_chunks) = (Arc::clone(&current.connection), current.has_chunks);
-        let known = stop.unwrap_or(Tid::MAX).min(shared.told.so_far());
+        // A broken clock can have made tids beyond `Tid::MAX`.
+        let asked = stop.unwrap_or(Tid(u64::MAX));
+        let known = asked.min(shared.told.so_far());
         let source = Source::start(&connection, has_chunks, (start, stop), known)?;
         // A restarted reader must not include commits that came meanwhile.
-        let stop = stop.unwrap_or(Tid::MAX).min(shared.told.so_far());
+        let stop = asked.min(shared.told.so_far());
         Ok(LogReader {
             connection,
             has_chunks,

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 
 use crate::common::peer::{Peer, failure, play, reply};
-use crate::common::stock_log::{Logged, head, record, serve_log};
+use crate::common::stock_log::{Logged, head, record, serve_log, serve_log_from};
 use zodium_client::LogReader;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -101,12 +101,12 @@ fn a_record_that_cannot_be_read_costs_its_transaction_and_no_other() {
             ..Logged::default()
         })
     };
-    // Up to the end of the log, and up to the damaged transaction.
-    for stop in [None, Some(Tid(2))] {
+    // Up to the end of the log, up to the damaged transaction, and with tids of a broken clock.
+    for (first, stop) in [(1, None), (1, Some(Tid(2))), (1 << 63, None)] {
         play(
             |listener| {
-                let mut peer = Peer::admitted(listener, Tid(3));
-                serve_log(&mut peer, &log());
+                let mut peer = Peer::admitted(listener, Tid(first + 2));
+                serve_log_from(&mut peer, first, &log());
             },
             |client, _| {
                 let mut reader = client.read_log(None, stop).unwrap();
@@ -119,11 +119,11 @@ fn a_record_that_cannot_be_read_costs_its_transaction_and_no_other() {
                     };
                     loop {
                         match reader.next_record() {
-                            Ok(Some(record)) => seen.push((head.tid.0, record.oid.0)),
+                            Ok(Some(record)) => seen.push((head.tid.0 - first + 1, record.oid.0)),
                             Ok(None) => break,
                             Err(error) => {
                                 assert!(error.is_exception("builtins.OSError"), "{error:?}");
-                                assert_eq!(head.tid, Tid(2));
+                                assert_eq!(head.tid, Tid(first + 1));
                                 break;
                             }
                         }

@@ -51,7 +51,8 @@ impl Reader {
             None => MAGIC_BYTES,
         };
         let end = log.end();
-        let stop = stop.unwrap_or(Tid::MAX);
+        // A broken clock can have made tids beyond `Tid::MAX`.
+        let stop = stop.unwrap_or(Tid(u64::MAX));
         let log = Arc::clone(log.pinned());
         Ok(TransactionIterator { log, next, end, stop, last: None, reading: None })
     }

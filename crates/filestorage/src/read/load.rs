@@ -155,7 +155,8 @@ impl Reader {
 
     /// Serial of the current revision; `None` when the object is missing or deleted.
     pub fn serial_of_living(&self, oid: Oid) -> Result<Option<Tid>, FileStorageError> {
-        match self.load_before(oid, Tid::MAX, Access::Blocking)? {
+        // A broken clock can have made tids beyond `Tid::MAX`.
+        match self.load_before(oid, Tid(u64::MAX), Access::Blocking)? {
             Load::Revision(revision) => Ok(Some(revision.serial)),
             Load::NoRevision | Load::Missing | Load::WouldBlock => Ok(None),
         }

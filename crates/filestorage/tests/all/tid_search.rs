@@ -3,7 +3,7 @@
 use crate::support::{commit, data_of, flip, open, stores, tid};
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::FileStorage;
-use zodium_types::Tid;
+use zodium_types::{Oid, Tid};
 
 const TRANSACTIONS: u64 = 1000;
 const RECORD_BYTES: usize = 3000;
@@ -35,4 +35,17 @@ fn damaged_records_on_the_way_do_not_mislead_a_search() {
         assert_eq!(first_from(&storage, tid(n)), Some(tid(n)), "transaction {n}");
         assert_eq!(first_from(&storage, Tid(tid(n).0 + 1)), Some(tid(n + 1)), "after {n}");
     }
+}
+
+#[test]
+fn tids_of_a_broken_clock_are_in_the_whole_log() {
+    let storage = open(MemoryDisk::new());
+    let tids = [tid(1), Tid(1 << 63), Tid(u64::MAX - 1)];
+    for (oid, tid) in (1..).zip(tids) {
+        commit(&storage, stores(tid, &[(oid, b"x")])).unwrap();
+    }
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
+    let found = std::iter::from_fn(|| transactions.step().unwrap()).map(|found| found.tid);
+    assert!(found.eq(tids));
+    assert_eq!(storage.reader().serial_of_living(Oid(2)).unwrap(), Some(tids[1]));
 }

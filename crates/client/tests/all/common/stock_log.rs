@@ -34,6 +34,11 @@ pub(crate) fn record(oid: Oid, tid: Tid) -> Value<'static> {
 
 /// Sends the log to a client until it pings; returns how many times the client began to read it.
 pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) -> usize {
+    serve_log_from(peer, 1, log)
+}
+
+/// As [`serve_log`]; the tids begin with `first`.
+pub(crate) fn serve_log_from(peer: &mut Peer, first: u64, log: &[Logged]) -> usize {
     // The tids that an iterator has left, and the transaction and next object of one of records.
     let (mut walks, mut records) = (Vec::new(), Vec::new());
     loop {
@@ -48,14 +53,14 @@ pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) -> usize {
             }
             "iterator_gc" => {}
             "iterator_start" => {
-                let start = arguments[0].as_tid().map_or(1, |tid| tid.0);
+                let start = arguments[0].as_tid().map_or(first, |tid| tid.0);
                 let stop = arguments[1].as_tid().map_or(u64::MAX, |tid| tid.0);
                 peer.reply(&id, (walks.len() as u64).into());
-                walks.push(start..=stop.min(log.len() as u64));
+                walks.push(start..=stop.min(first - 1 + log.len() as u64));
             }
             "iterator_next" => {
                 let answer = match walks[number(0)].next() {
-                    Some(tid) => head(Tid(tid), log[tid as usize - 1].extension.clone()),
+                    Some(tid) => head(Tid(tid), log[(tid - first) as usize].extension.clone()),
                     None => Value::None,
                 };
                 peer.reply(&id, answer);
@@ -66,7 +71,7 @@ pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) -> usize {
             }
             "iterator_record_next" => {
                 let (tid, oid) = &mut records[number(0)];
-                let logged = &log[tid.0 as usize - 1];
+                let logged = &log[(tid.0 - first) as usize];
                 if logged.damaged == Some(*oid) {
                     peer.fail(&id, "builtins.OSError");
                     continue;
