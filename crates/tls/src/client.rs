@@ -48,11 +48,12 @@ impl ClientTls {
     pub fn load(files: &ClientFiles) -> Result<ClientTls, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let own = files.own.as_ref().map(|own| own.load(&provider)).transpose()?;
-        if let (Some(files), Some(own)) = (&files.own, &own)
-            && !own.facts.is_for(Side::Client)
-        {
-            // Every server would reject it, with a less clear message.
-            return Err(TlsError::NotForClients { path: files.certificate.clone() });
+        // Every server would reject these, with a less clear message.
+        if let (Some(files), Some(own)) = (&files.own, &own) {
+            files.check_validity(own)?;
+            if !own.facts.is_for(Side::Client) {
+                return Err(TlsError::NotForClients { path: files.certificate.clone() });
+            }
         }
         let (path, authorities) = match &files.trust {
             Trust::Listed(path) | Trust::ListedUnderAnyName(path) => {

@@ -42,7 +42,7 @@ pub(crate) struct OwnCertificate {
 }
 
 impl CertificateFiles {
-    /// Reads both files, and checks that they match and that the certificate is valid now.
+    /// Reads both files, and checks that they match.
     pub(crate) fn load(&self, provider: &CryptoProvider) -> Result<OwnCertificate, TlsError> {
         let file = PemFile::read(&self.certificate)?;
         let chain: Vec<CertificateDer<'static>> =
@@ -51,10 +51,6 @@ impl CertificateFiles {
         let own = own.ok_or_else(|| TlsError::NoCertificate { path: self.certificate.clone() })?;
         let facts = Certificate::read(own)
             .map_err(|reason| unusable(&self.certificate, "a certificate", &reason))?;
-        if let Some(when) = facts.validity.failure(now_seconds()) {
-            let subject = facts.identity.subject;
-            return Err(TlsError::NotValidNow { path: self.certificate.clone(), subject, when });
-        }
         let key_path = self.key.as_ref().unwrap_or(&self.certificate);
         let key = provider
             .key_provider
@@ -68,6 +64,18 @@ impl CertificateFiles {
             });
         }
         Ok(OwnCertificate { facts, key: CertifiedKey::new(chain, key) })
+    }
+
+    /// Checks that the certificate, which these files have, is valid now.
+    pub(crate) fn check_validity(&self, own: &OwnCertificate) -> Result<(), TlsError> {
+        match own.facts.validity.failure(now_seconds()) {
+            None => Ok(()),
+            Some(when) => {
+                let (path, subject) =
+                    (self.certificate.clone(), own.facts.identity.subject.clone());
+                Err(TlsError::NotValidNow { path, subject, when })
+            }
+        }
     }
 
     fn key(&self, certificate: &PemFile) -> Result<PrivateKeyDer<'static>, TlsError> {

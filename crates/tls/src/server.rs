@@ -11,7 +11,7 @@ use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 
 use crate::authorities::Authorities;
 use crate::client_verifier::ClientVerifier;
-use crate::own_certificate::unusable;
+use crate::own_certificate::{OwnCertificate, unusable};
 use crate::peer_verifier::PeerVerifier;
 use crate::side::Side;
 use crate::{CertificateFiles, CertificateRejection, TlsError};
@@ -50,9 +50,16 @@ struct Loaded {
 }
 
 impl ServerTls {
-    /// Reads the files.
+    /// Reads the files. A certificate that is not valid now is one, with a warning: the clock of a
+    /// machine may be set only after its start.
     pub fn load(files: ServerFiles) -> Result<ServerTls, TlsError> {
-        let loaded = ArcSwap::from_pointee(files.load()?);
+        let is_valid = |own: &OwnCertificate| {
+            if let Err(error) = files.own.check_validity(own) {
+                tracing::warn!("{error}: clients refuse it, unless the clock is wrong");
+            }
+            Ok(())
+        };
+        let loaded = ArcSwap::from_pointee(files.load(is_valid)?);
         Ok(ServerTls { files, loaded })
     }
 
@@ -60,7 +67,8 @@ impl ServerTls {
     ///
     /// After an error the previous content stays in use. Open connections are not affected.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.loaded.store(Arc::new(self.files.load()?));
+        let is_valid = |own: &OwnCertificate| self.files.own.check_validity(own);
+        self.loaded.store(Arc::new(self.files.load(is_valid)?));
         Ok(())
     }
 
@@ -83,9 +91,13 @@ impl ServerSide {
 }
 
 impl ServerFiles {
-    fn load(&self) -> Result<Loaded, TlsError> {
+    fn load(
+        &self,
+        is_valid: impl Fn(&OwnCertificate) -> Result<(), TlsError>,
+    ) -> Result<Loaded, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let own = self.own.load(&provider)?;
+        is_valid(&own)?;
         let authorities = Authorities::read(&self.authenticate)?;
         let algorithms = provider.signature_verification_algorithms;
         let peer_verifier = Arc::new(PeerVerifier::new(authorities, algorithms, Side::Client));
