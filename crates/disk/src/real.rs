@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, major, minor,
+    Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, fstatvfs, major,
+    minor,
 };
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
 
 use crate::boot;
 use crate::denied::explain_denied;
@@ -264,8 +266,14 @@ impl DiskFile for RealFile {
         let Some(length) = end.checked_sub(start).filter(|length| *length > 0) else {
             return Ok(());
         };
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, length) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        // Linux reserves space beyond this limit too, and refuses the write.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| end > limit) {
+            return Err(Errno::FBIG.into());
+        }
+        let reserve = || fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, length);
+        match retry_on_intr(reserve) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => check_space(&self.file, start, end),
             Err(error) => Err(error.into()),
         }
     }
@@ -273,6 +281,18 @@ impl DiskFile for RealFile {
     fn forget_cached(&self, start: u64) -> io::Result<()> {
         // Without a length the range extends to the end.
         Ok(fadvise(&self.file, start, None, Advice::DontNeed)?)
+    }
+}
+
+/// Fails if there is no space for what is new in a part of a file, where none can be reserved.
+fn check_space(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let found = fstatvfs(file)?;
+    let new = end.saturating_sub(start.max(file.metadata()?.len()));
+    // Some file systems do not know how large they are.
+    let is_known = found.f_blocks > 0;
+    match is_known && new > found.f_bavail.saturating_mul(found.f_frsize) {
+        true => Err(Errno::NOSPC.into()),
+        false => Ok(()),
     }
 }
 
@@ -378,6 +398,8 @@ fn lock_text(file: &mut File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Rlimit, setrlimit};
+
     use super::*;
 
     #[test]
@@ -515,6 +537,27 @@ mod tests {
         file.write_all_at(b"abc", 0).unwrap();
         file.reserve(3, 1 << 20).unwrap();
         assert_eq!(file.length().unwrap(), 3);
+    }
+
+    #[test]
+    fn where_nothing_can_be_reserved_the_space_that_is_left_counts() {
+        let file = tempfile::tempfile().unwrap();
+        check_space(&file, 0, 1).unwrap();
+        let error = check_space(&file, 1 << 20, u64::MAX).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        file.set_len(1 << 40).unwrap();
+        check_space(&file, 3, 1 << 40).unwrap();
+    }
+
+    #[test]
+    fn space_beyond_the_limit_of_file_sizes_is_refused() {
+        let limit = Rlimit { current: Some(1 << 40), ..getrlimit(Resource::Fsize) };
+        setrlimit(Resource::Fsize, limit).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&folder.path().join("f"), OpenMode::CreateNew).unwrap();
+        let error = file.reserve((1 << 40) - 10, (1 << 40) + 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        file.reserve(0, 10).unwrap();
     }
 
     #[test]
