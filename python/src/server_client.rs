@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use zodium_client::{Access, Client, ClientError, Options, WarmUpList};
+use zodium_client::{Access, Client, ClientError, Options, TIMEOUT_MAX, WarmUpList};
 use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
 use zodium_types::Address;
 
@@ -130,7 +130,7 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
     let seconds = Duration::try_from_secs_f64(value.extract()?);
     let above_zero = seconds.map_err(|error| error.to_string()).and_then(|seconds| {
         let is_some = !seconds.is_zero() || name == "wait_timeout";
-        if is_some { Ok(seconds) } else { Err("that is no time".to_owned()) }
+        if is_some { Ok(seconds.min(TIMEOUT_MAX)) } else { Err("that is no time".to_owned()) }
     });
     above_zero.map_err(|error| PyValueError::new_err(format!("{name} is {value}: {error}")))
 }

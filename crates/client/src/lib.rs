@@ -101,7 +101,7 @@ pub use iterate::{CommittedRecord, CommittedTransaction, Transactions};
 pub use last_told::LastTold;
 pub use log::{Extension, LogReader, TransactionHead};
 pub use objects::CurrentObject;
-pub use options::{Access, Options, TlsOptions, WarmUpList};
+pub use options::{Access, Options, TIMEOUT_MAX, TlsOptions, WarmUpList};
 pub use outcome::{Outcome, Unfinished};
 pub use revision::Revision;
 pub use server_storage::ServerStorage;

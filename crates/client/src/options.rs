@@ -9,6 +9,8 @@ use zodium_types::Address;
 
 use crate::{Interrupt, Watcher};
 
+/// Longest time that a call can be given to wait. The clock cannot count much longer ones.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// Default cache size; stock clients use as much disk.
 const CACHE_BYTES: usize = 20 << 20;
 /// Default time that calls wait for a connection, as with stock clients.

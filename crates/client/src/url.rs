@@ -9,7 +9,7 @@ use zodium_tls::{CertificateFiles, ClientFiles, Password, Trust};
 use zodium_types::Address;
 
 use crate::ClientError;
-use crate::options::{Access, Options, TlsOptions, WarmUpList};
+use crate::options::{Access, Options, TIMEOUT_MAX, TlsOptions, WarmUpList};
 
 /// The target of a URL.
 pub(crate) enum Place {
@@ -189,6 +189,7 @@ fn truth(name: &str, value: &str) -> Result<bool, String> {
 
 fn seconds(name: &str, value: &str) -> Result<Duration, String> {
     let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = seconds.map(|seconds: Duration| seconds.min(TIMEOUT_MAX));
     seconds.ok_or_else(|| format!("{name} is a number of seconds, not {value:?}"))
 }
 
@@ -241,6 +242,8 @@ mod tests {
         );
         assert_eq!((all.wait, all.wait_timeout), (false, Duration::from_millis(2500)));
         assert_eq!((all.access, all.label.as_deref()), (Access::Fallback, Some("a b")));
+        let longest = options("zeo://a:1?wait_timeout=9223372036854775807").wait_timeout;
+        assert!(std::time::Instant::now().checked_add(longest).is_some());
         assert_eq!((all.cache_bytes, all.cache_path), (5 << 20, Some("/tmp/c".into())));
         assert_eq!(all.warm_up, WarmUpList::BesideCache);
         let tls = all.tls.unwrap();

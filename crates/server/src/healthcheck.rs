@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
+use zodium_client::TIMEOUT_MAX;
 use zodium_client::direct::health;
 use zodium_types::Address;
 
@@ -78,5 +79,21 @@ fn check(options: &HealthcheckOptions) -> Result<Map<String, Value>> {
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     let limit = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if limit.is_zero() { Err("expected more than 0".to_owned()) } else { Ok(limit) }
+    match limit.is_zero() {
+        true => Err("expected more than 0".to_owned()),
+        false => Ok(limit.min(TIMEOUT_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_can_count_all_times_to_wait() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
+        let longest = seconds("9223372036854775807").unwrap();
+        assert!(std::time::Instant::now().checked_add(longest).is_some());
+        assert!(seconds("0").is_err() && seconds("-1").is_err());
+    }
 }
