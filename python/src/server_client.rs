@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use zodium_client::{Access, Client, ClientError, Options, TIMEOUT_MAX, WarmUpList};
@@ -80,6 +80,10 @@ impl ServerClient {
         });
         let fetched = fetched.map_err(|failure| match failure {
             Failure::File(error) => error.into(),
+            // The client knows the file, and not its path.
+            Failure::Client(ClientError::File { reason, code: Some(code), .. }) => {
+                PyOSError::new_err((code, reason.to_string(), path))
+            }
             Failure::Client(error) => raised(py, &error),
         });
         ended(py, fetched)

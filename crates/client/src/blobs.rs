@@ -28,11 +28,15 @@ impl Client {
         let answer = connection.taken(&answer);
         let blob = connection.take_blob(oid, serial);
         answer?;
-        // The reading thread drops the file when a write to it fails.
-        let blob = blob.ok_or_else(|| ClientError::File {
-            path: format!("the file for the blob of object {oid}").into(),
-            reason: "it cannot be written".into(),
-        })?;
+        let blob =
+            blob.ok_or_else(|| connection.end_reason().cloned().unwrap_or(ClientError::Closed))?;
+        if let Some(error) = blob.failure {
+            return Err(ClientError::File {
+                path: format!("the file for the blob of object {oid}").into(),
+                reason: error.to_string().into(),
+                code: error.raw_os_error(),
+            });
+        }
         let cut = ClientError::Unexpected { method: "sendBlob", expected: "a whole blob" };
         if blob.is_whole { Ok(blob.file) } else { Err(cut) }
     }

@@ -276,12 +276,12 @@ impl Connection {
 
     /// Registers a file: this blob is written to it until [`Connection::take_blob`].
     pub(crate) fn expect_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<(), ClientError> {
-        let blob = ArrivingBlob { file, is_whole: false };
+        let blob = ArrivingBlob { file, is_whole: false, failure: None };
         self.open_table()?.blobs.insert((oid, serial), blob);
         Ok(())
     }
 
-    /// Takes the file of a blob back; `None` if a write to it has failed.
+    /// Takes the file of a blob back; `None` if the connection has ended.
     pub(crate) fn take_blob(&self, oid: Oid, serial: Tid) -> Option<ArrivingBlob> {
         self.table.lock().blobs.remove(&(oid, serial))
     }

@@ -82,6 +82,8 @@ pub enum ClientError {
         path: Arc<str>,
         /// The system's error.
         reason: Arc<str>,
+        /// Its number, if it has one.
+        code: Option<i32>,
     },
 }
 

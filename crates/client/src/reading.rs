@@ -214,12 +214,10 @@ impl Connection {
         let Some(key) = oid.as_oid().zip(serial.as_tid()) else { return };
         // Taken out, so that the table is not locked during a write to disk.
         let Some(mut blob) = self.table.lock().blobs.remove(&key) else { return };
-        // On failure the file is dropped, and only the fetch of this blob fails.
-        if blob.take(part).is_ok() {
-            let mut table = self.table.lock();
-            if !table.abandoned_blobs.contains_key(&key) {
-                table.blobs.insert(key, blob);
-            }
+        blob.take(part);
+        let mut table = self.table.lock();
+        if !table.abandoned_blobs.contains_key(&key) {
+            table.blobs.insert(key, blob);
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct ArrivingBlob {
     pub(crate) file: File,
     /// Whether the server has told its end.
     pub(crate) is_whole: bool,
+    /// Why a write to the file has failed; only the fetch of this blob fails.
+    pub(crate) failure: Option<io::Error>,
 }
 
 /// A message about a blob that is being fetched.
@@ -54,7 +56,13 @@ pub(crate) struct Table {
 }
 
 impl ArrivingBlob {
-    pub(crate) fn take(&mut self, part: &BlobPart<'_>) -> io::Result<()> {
+    pub(crate) fn take(&mut self, part: &BlobPart<'_>) {
+        if self.failure.is_none() {
+            self.failure = self.write(part).err();
+        }
+    }
+
+    fn write(&mut self, part: &BlobPart<'_>) -> io::Result<()> {
         match part {
             // What came before is of an answer that the server began again.
             BlobPart::Start => {

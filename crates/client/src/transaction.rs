@@ -164,6 +164,7 @@ impl Transaction {
             let count = read.map_err(|error| ClientError::File {
                 path: "the blob".into(),
                 reason: error.to_string().into(),
+                code: error.raw_os_error(),
             })?;
             if count == 0 {
                 break;

@@ -97,3 +97,23 @@ fn a_blob_that_is_fetched_again_has_no_chunk_of_the_fetch_that_was_given_up() {
         assert_eq!(content_of(fetch().unwrap()), "AAAABBBB");
     });
 }
+
+#[test]
+fn a_blob_that_cannot_be_written_says_why() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        let asked = peer.expect("sendBlob");
+        for _ in 0..2 {
+            send_chunk(&mut peer, b"AAAA");
+        }
+        send_mark(&mut peer, "receiveBlobStop");
+        peer.reply(&asked, Value::None);
+    };
+    play(script, |client, _| {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = client.fetch_blob(OID, SERIAL, full).unwrap_err();
+        let ClientError::File { reason, code, .. } = error else { panic!("{error:?}") };
+        assert!(reason.contains("No space left on device"), "{reason}");
+        assert_eq!(code, Some(28));
+    });
+}
