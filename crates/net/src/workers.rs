@@ -1,12 +1,14 @@
 //! The worker threads, and assigning connections to them.
 
+use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thiserror::Error;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use zodium_types::Address;
@@ -83,7 +85,7 @@ pub enum Balancing {
 pub struct WorkerError {
     /// Which thread, as in "worker 3". Workers are numbered from 0.
     pub thread: String,
-    source: std::io::Error,
+    source: io::Error,
 }
 
 impl Workers {
@@ -110,22 +112,22 @@ impl Workers {
             let failed_handshakes = Arc::clone(&failed_handshakes);
             let time = ThreadTime::default();
             balanced.push((door.clone(), time.clone()));
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{number}"))
-                .spawn(move || {
-                    if is_balanced {
-                        time.is_of_this_thread();
-                    }
-                    let local = LocalSet::new();
-                    local.block_on(&runtime, async move {
-                        let host = Host::new(make(number), own_metrics, busy_poll)
-                            .with_failed_handshakes(failed_handshakes);
-                        carry_out(host, orders).await;
-                    });
-                    // Reads that still wait for a disk have no client left to answer.
-                    runtime.shutdown_background();
-                })
-                .map_err(failed)?;
+            let work = move |runtime: Runtime| {
+                if is_balanced {
+                    time.is_of_this_thread();
+                }
+                let local = LocalSet::new();
+                local.block_on(&runtime, async move {
+                    let host = Host::new(make(number), own_metrics, busy_poll)
+                        .with_failed_handshakes(failed_handshakes);
+                    carry_out(host, orders).await;
+                });
+                // Reads that still wait for a disk have no client left to answer.
+                runtime.shutdown_background();
+            };
+            let builder = std::thread::Builder::new().name(format!("worker-{number}"));
+            let start = |work| builder.spawn(work);
+            let thread = start_with(runtime, work, start).map_err(failed)?;
             workers.push(Worker { door, metrics, thread });
         }
         let balancer = match is_balanced {
@@ -235,11 +237,34 @@ impl Workers {
 }
 
 /// The runtime of one of `count` workers.
-fn runtime(
-    number: usize,
-    count: usize,
-    is_polling: bool,
-) -> std::io::Result<tokio::runtime::Runtime> {
+/// Starts a thread that works with a runtime. The runtime follows when the thread is there: one
+/// that is dropped within another runtime waits for its threads, which tokio forbids.
+fn start_with(
+    runtime: Runtime,
+    work: impl FnOnce(Runtime) + Send + 'static,
+    start: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>,
+) -> io::Result<JoinHandle<()>> {
+    let (hand_over, taken) = mpsc::channel();
+    let started = start(Box::new(move || {
+        // Fails only if the thread that starts this one has panicked.
+        if let Ok(runtime) = taken.recv() {
+            work(runtime);
+        }
+    }));
+    match started {
+        Ok(thread) => {
+            // The thread waits for it.
+            let _ = hand_over.send(runtime);
+            Ok(thread)
+        }
+        Err(error) => {
+            runtime.shutdown_background();
+            Err(error)
+        }
+    }
+}
+
+fn runtime(number: usize, count: usize, is_polling: bool) -> io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let threads = BLOCKING_THREADS_MAX * count.clamp(1, BLOCKING_WORKERS_MAX);
     builder.enable_all().max_blocking_threads(threads);
@@ -287,6 +312,16 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+
+    #[test]
+    fn a_thread_that_is_refused_is_an_error_also_within_another_runtime() {
+        let outer = runtime(0, 1, false).unwrap();
+        let refused = outer.block_on(async {
+            let inner = runtime(1, 1, false).unwrap();
+            start_with(inner, |_| (), |_| Err(io::ErrorKind::WouldBlock.into()))
+        });
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
 
     #[test]
     fn jobs_that_block_have_so_many_threads_and_the_others_wait() {
