@@ -104,7 +104,7 @@ impl MetricsCollector {
             None,
             [(&build, 1_u64)],
         )?;
-        let uptime = unix_seconds() - server.started;
+        let uptime = seconds_since(server.started);
         families.one_gauge(
             "zodium_uptime",
             "Time since the server was started",
@@ -224,9 +224,8 @@ fn encode_contents(families: &mut Families<'_, '_>) -> fmt::Result {
         SECONDS,
         |s| s.last_transaction_time,
     )?;
-    let now = unix_seconds();
     families.some("zodium_last_transaction_age", "Time since the last transaction", SECONDS, |s| {
-        s.last_transaction_time.map(|time| now - time)
+        s.last_transaction_time.map(seconds_since)
     })
 }
 
@@ -562,6 +561,20 @@ impl<'b> Families<'_, 'b> {
     }
 }
 
-fn unix_seconds() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+/// Seconds since a time; 0 if it lies ahead, as after the clock went back.
+fn seconds_since(unix_seconds: f64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs_f64() - unix_seconds).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_age_is_negative() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        assert_eq!(seconds_since(now + 3600.0), 0.0);
+        assert!((100.0..200.0).contains(&seconds_since(now - 100.0)));
+    }
 }
