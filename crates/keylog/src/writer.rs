@@ -142,7 +142,7 @@ impl Writer {
             Ok(()) => {
                 if shared.is_failed.swap(false, Ordering::AcqRel) {
                     let path = shared.path.display();
-                    tracing::info!("writing to {path} succeeds again: writes are accepted");
+                    tracing::warn!("writing to {path} succeeds again: writes are accepted");
                 }
             }
             Err(error) => {
