@@ -42,9 +42,15 @@ impl BlobPart {
     }
 
     /// It is whole.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(super) fn finish(&self) -> Result<()> {
         let mark = self.path.join(MARK);
         fs::remove_file(&mark).with_context(|| format!("cannot remove {}", mark.display()))
+    }
+
+    /// Its storage did not come to its place.
+    pub(super) fn mark_again(self) {
+        // Without the mark the next restore refuses the directory.
+        let _ = File::create(self.path.join(MARK));
     }
 
     /// Removes what was restored.

@@ -109,8 +109,7 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     let done = match write(options, &repository, (&point, at), &part.name) {
         Ok(written) => {
             // A storage that is there has its blobs.
-            blobs.map_or(Ok(()), BlobPart::finish)?;
-            part.finish()?;
+            finish(&name, part, blobs)?;
             written
         }
         Err(error) => {
@@ -120,6 +119,17 @@ fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
         }
     };
     report(options, &point, &done)
+}
+
+/// Moves what is written to its place. A storage that is there has its blobs.
+fn finish(name: &StorageName, part: Part, blobs: Option<BlobPart>) -> Result<()> {
+    blobs.as_ref().map_or(Ok(()), BlobPart::finish)?;
+    let finished = part.finish();
+    // The next restore replaces blobs without a storage.
+    if let Some(blobs) = blobs.filter(|_| finished.is_err() && name.is_absent()) {
+        blobs.mark_again();
+    }
+    finished
 }
 
 /// What was written.
@@ -303,4 +313,30 @@ fn date(text: &str) -> Result<Date> {
     // A tid is a little earlier than the time that it was made from.
     let time = Timestamp::from_nanosecond(i128::from(tid.to_unix_nanos()) + TID_NANOS);
     Ok(Date::of(time.context("there is no such time")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blobs_of_a_storage_that_is_not_moved_to_its_place_are_replaced_by_the_next_restore() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, blob_dir) = (folder.path().join("a.fs"), folder.path().join("blobs"));
+        let name = StorageName::File(path.clone());
+        let attempt = |is_written: bool| {
+            let part = Part::begin(&name).unwrap();
+            let blobs = BlobPart::begin(&blob_dir).unwrap();
+            assert!(!blob_dir.join("one.blob").exists());
+            std::fs::write(blob_dir.join("one.blob"), b"x").unwrap();
+            if is_written {
+                std::fs::write(folder.path().join("a.fs.part"), b"x").unwrap();
+            }
+            finish(&name, part, Some(blobs))
+        };
+        attempt(false).unwrap_err();
+        attempt(true).unwrap();
+        assert!(path.exists());
+        assert_eq!(std::fs::read_dir(&blob_dir).unwrap().count(), 1, "there is a mark");
+    }
 }
