@@ -67,12 +67,12 @@ fn connections_max(asked: Option<u32>, files: u64) -> usize {
     asked.map_or(possible, |asked| asked.min(possible))
 }
 
-/// The memory of the machine, or the lowest limit of this process's control groups.
+/// The memory of the machine, or the lowest limit of this process and its control groups.
 fn memory_bytes(proc: &Path, cgroup: &Path) -> Option<u64> {
     let machine = machine_bytes(&std::fs::read_to_string(proc.join("meminfo")).ok()?);
     let groups = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
     let limits = groups.lines().flat_map(|line| limits_of_group(line, cgroup));
-    machine.into_iter().chain(limits).min()
+    machine.into_iter().chain(limits).chain(getrlimit(Resource::As).current).min()
 }
 
 /// Parses the first line of `meminfo`: `MemTotal: 1234 kB`.
@@ -125,6 +125,10 @@ mod tests {
         let (proc, cgroup) = (folder.path().join("proc"), folder.path().join("cgroup"));
         let found = || memory_bytes(&proc, &cgroup);
         assert_eq!(found(), None);
+        put("proc/meminfo", "MemTotal: 1099511627776 kB\n");
+        let limit = Rlimit { current: Some(1 << 46), ..getrlimit(Resource::As) };
+        setrlimit(Resource::As, limit).unwrap();
+        assert_eq!(found(), Some(1 << 46));
         put("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 3 kB\n");
         assert_eq!(found(), Some(1000 << 10));
         put("proc/self/cgroup", "4:memory:/a/b\n1:cpu:/\n0::/c/d\n");
