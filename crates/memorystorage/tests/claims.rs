@@ -3,10 +3,27 @@
 use std::sync::Arc;
 
 use zodium_memorystorage::MemoryStorage;
-use zodium_storage::Storage;
+use zodium_storage::{Applier, LogItem, Read, Storage};
+use zodium_types::{Tid, TransactionStatus};
 
 fn open() -> Arc<dyn Storage> {
     Arc::new(MemoryStorage::new())
 }
 
 zodium_storage_kit::check_storage!(open);
+
+#[test]
+fn tids_of_a_broken_clock_are_in_the_whole_log() {
+    let storage = MemoryStorage::new();
+    let tids = [Tid(1), Tid(1 << 63)];
+    let mut applier = Applier::new(&storage);
+    for tid in tids {
+        let (status, empty) = (TransactionStatus::Normal, &[]);
+        let (user, description, extension) = (empty, empty, empty);
+        let item = LogItem::Transaction { tid, status, user, description, extension };
+        applier.apply(item).unwrap();
+    }
+    applier.finish().unwrap();
+    let mut transactions = storage.iterate(None, None).unwrap();
+    assert_eq!(tids.map(|_| transactions.step().unwrap().map(|found| found.tid)), tids.map(Some));
+}
