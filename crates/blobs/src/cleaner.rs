@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
-use zodium_disk::DiskFile;
-
-use crate::folders::Folders;
+use zodium_disk::{Disk, DiskFile};
 
 /// The thread ends when there was nothing to remove for so long.
 const IDLE: Duration = Duration::from_secs(10);
@@ -21,14 +19,14 @@ pub(crate) struct Refuse {
     /// Paths, and the open file if there is one: to close it may take longer than to remove it.
     pub(crate) files: Vec<(PathBuf, Option<Arc<dyn DiskFile>>)>,
     pub(crate) intent: Option<PathBuf>,
-    /// Make the removal durable: their names may be. Their folders go if nothing else is there.
+    /// Make the removal durable: their names may be.
     pub(crate) is_durable: bool,
 }
 
 /// Takes files and removes them on a thread of its own, which lives while there is work.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    folders: Arc<Folders>,
+    disk: Arc<dyn Disk>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -41,8 +39,8 @@ struct State {
 }
 
 impl Cleaner {
-    pub(crate) fn new(folders: Arc<Folders>) -> Arc<Cleaner> {
-        Arc::new(Cleaner { folders, state: Mutex::default(), changed: Condvar::new() })
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Arc<Cleaner> {
+        Arc::new(Cleaner { disk, state: Mutex::default(), changed: Condvar::new() })
     }
 
     /// Has files removed soon.
@@ -100,13 +98,11 @@ impl Cleaner {
 
     /// The intent stays when the files may: the next opening tries again.
     fn remove(&self, refuse: Refuse) {
-        let (disk, mut is_clean) = (&self.folders.disk, true);
+        let mut is_clean = true;
         for (path, _) in &refuse.files {
-            let mut removed = disk.remove(path);
+            let mut removed = self.disk.remove(path);
             if refuse.is_durable {
-                removed = removed.and_then(|()| disk.sync_folder_of(path)).and_then(|()| {
-                    path.parent().map_or(Ok(()), |folder| self.folders.remove_empty(folder))
-                });
+                removed = removed.and_then(|()| self.disk.sync_folder_of(path));
             }
             if let Err(error) = removed {
                 warn!(file = %path.display(), %error, "could not be removed");
@@ -115,7 +111,7 @@ impl Cleaner {
         }
         if let Some(intent) = refuse.intent
             && is_clean
-            && let Err(error) = disk.remove(&intent)
+            && let Err(error) = self.disk.remove(&intent)
         {
             warn!(file = %intent.display(), %error, "could not be removed");
         }

@@ -28,7 +28,7 @@ pub struct BlobDirectory {
     pub(crate) path: PathBuf,
     pub(crate) layout: BlobLayout,
     pub(crate) read_only: bool,
-    pub(crate) folders: Arc<Folders>,
+    pub(crate) folders: Folders,
     pub(crate) cleaner: Arc<Cleaner>,
     /// Lengths and CRC-32Cs of blobs that were committed here.
     pub(crate) sums: Arc<Sums>,
@@ -56,15 +56,13 @@ impl BlobDirectory {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
         let names = AtomicU64::new(0);
-        // Without a slash at the end, behind which `.old` would be something inside.
-        let path: PathBuf = path.components().collect();
-        let folders = Arc::new(Folders::new(Arc::clone(&disk), path.clone()));
-        let cleaner = Cleaner::new(Arc::clone(&folders));
+        let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
         let space = Arc::default();
-        let sums = Arc::new(Sums::open(Arc::clone(&disk), &path, read_only));
+        let sums = Arc::new(Sums::open(Arc::clone(&disk), path, read_only));
         let directory = BlobDirectory {
             disk,
-            path,
+            // Without a slash at the end, behind which `.old` would be something inside.
+            path: path.components().collect(),
             layout,
             read_only,
             folders,

@@ -3,11 +3,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use zodium_disk::Disk;
 use zodium_types::Oid;
 
 use crate::{BlobDirectory, BlobError};
@@ -17,11 +15,8 @@ const KNOWN_MAX: usize = 1 << 16;
 
 /// Locked while a folder is created or removed, and until the first file is in it, so that an
 /// existing folder is not removed under its user.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Folders {
-    pub(crate) disk: Arc<dyn Disk>,
-    /// The blob directory.
-    path: PathBuf,
     /// Synced in their parents by this process. A folder that was only found may have been made
     /// just before a crash, or by a client that shares the directory.
     durable: Mutex<FxHashSet<PathBuf>>,
@@ -52,17 +47,11 @@ impl BlobDirectory {
         }
         put()
     }
-}
-
-impl Folders {
-    pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Folders {
-        Folders { disk, path, durable: Mutex::default() }
-    }
 
     /// Removes a folder of blobs and those above it, as far as they are empty.
-    pub(crate) fn remove_empty(&self, folder: &Path) -> io::Result<()> {
-        let mut durable = self.durable.lock();
-        let inside = |folder: &&Path| *folder != self.path && folder.starts_with(&self.path);
+    pub(crate) fn remove_empty_folders(&self, folder: &Path) -> io::Result<()> {
+        let mut durable = self.folders.durable.lock();
+        let inside = |folder: &&Path| *folder != self.path() && folder.starts_with(self.path());
         for folder in folder.ancestors().take_while(inside) {
             durable.remove(folder);
             if !self.disk.remove_folder(folder)? {

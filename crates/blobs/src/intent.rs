@@ -127,8 +127,6 @@ impl BlobDirectory {
         }
         if is_changed {
             self.sync_folder(&folder)?;
-            let emptied = self.folders.remove_empty(&folder);
-            emptied.map_err(|error| BlobError::io(&folder, "remove", error))?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ impl BlobDirectory {
                 self.remove(&path)?;
             }
             let folder = self.folder_of(*oid);
-            let emptied = self.folders.remove_empty(&folder);
+            let emptied = self.remove_empty_folders(&folder);
             emptied.map_err(|error| BlobError::io(&folder, "remove", error))?;
         }
         Ok(removed)
