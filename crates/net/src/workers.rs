@@ -236,7 +236,6 @@ impl Workers {
     }
 }
 
-/// The runtime of one of `count` workers.
 /// Starts a thread that works with a runtime. The runtime follows when the thread is there: one
 /// that is dropped within another runtime waits for its threads, which tokio forbids.
 fn start_with(
@@ -264,6 +263,7 @@ fn start_with(
     }
 }
 
+/// The runtime of one of `count` workers.
 fn runtime(number: usize, count: usize, is_polling: bool) -> io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let threads = BLOCKING_THREADS_MAX * count.clamp(1, BLOCKING_WORKERS_MAX);
