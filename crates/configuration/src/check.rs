@@ -410,7 +410,7 @@ fn meet(first: &Address, second: &Address) -> bool {
     match (first, second) {
         (Address::Tcp { host, port }, Address::Tcp { host: other, port: same }) => {
             let is_chosen_by_the_system = *port == 0;
-            // Whether `::` takes the connections to addresses of IPv4 too is a setting of the system.
+            // Whether `::` takes connections to addresses of IPv4 too is a setting of the system.
             let takes = |host: &str, other: &str| match host {
                 "::" => other.contains(':'),
                 _ => (host.is_empty() || host == "0.0.0.0") && !other.contains(':'),
