@@ -212,8 +212,8 @@ impl Master {
         self.links.push(Output::Wake { alarm: STOPPING_ALARM, after: OPEN_TIME_MAX });
     }
 
-    /// The time of an alarm has come, which is the one of [`STOPPING_ALARM`]: clients have had
-    /// enough time to end their transactions.
+    /// The time of the only alarm has come: clients have had enough time to end their transactions
+    /// before the cluster stops.
     pub fn woken(&mut self, _: u64) {
         if matches!(self.phase, Phase::Stopping) {
             for ttid in self.transactions.unfinished() {
