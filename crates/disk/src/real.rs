@@ -318,10 +318,10 @@ fn status_of(metadata: &Metadata) -> FileStatus {
 }
 
 /// Opens a file to change its owner or permissions. Others may write its folder, and may have put a
-/// link to a file that is not theirs in its place: that fails.
+/// link to a file that is not theirs in its place: that fails. Nor does it wait for a pipe.
 fn open_no_link(path: &Path) -> io::Result<File> {
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().read(true).custom_flags(no_link).open(path)
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn folder_of(path: &Path) -> PathBuf {

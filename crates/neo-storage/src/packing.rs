@@ -37,7 +37,7 @@ pub(crate) struct Packing {
     /// Whether cells or orders have changed since the database was asked.
     has_changed: bool,
     /// The cells as the database told them, and as they were packed since: to ask it again after
-    /// each one would take the square of their number. Cells that came since were not packed less.
+    /// each one would take the square of their number.
     cells: Vec<CellProgress>,
 }
 
