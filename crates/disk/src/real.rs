@@ -352,13 +352,19 @@ fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     Ok(named.map(|named| named.identity) == Some(status_of(&file.metadata()?).identity))
 }
 
+/// How often the list of locks is read until it has one that is held.
+const LOCKS_READS_MAX: usize = 5;
+
 /// The process that holds a lock on an open file, if the system reports it.
 fn holder_of(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (device, inode) = (metadata.dev(), metadata.ino());
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| holder_in(line, &file))
+    // A read misses lines when other locks come and go meanwhile.
+    (0..LOCKS_READS_MAX).find_map(|_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        locks.lines().find_map(|line| holder_in(line, &file))
+    })
 }
 
 /// The process in a line of `/proc/locks`, if the line is about a `flock` on this file:

@@ -86,6 +86,7 @@ fn a_directory_is_written_for_one_data_file_at_a_time() {
     open("copy.fs", true).unwrap();
     staged.commit(tid(1)).unwrap();
     drop(staged);
+    storage.blobs().unwrap().settle();
     drop(storage);
     open("copy.fs", false).unwrap();
 }
