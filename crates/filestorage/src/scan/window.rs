@@ -14,7 +14,7 @@ use zodium_disk::DiskFile;
 use crate::format::u64_at;
 
 /// Bytes read at once on a walk.
-pub(crate) const WALK_BYTES: usize = 1 << 20;
+pub(crate) const WALK_BYTES: usize = 128 << 10;
 /// Bytes read at once to look at a single place.
 pub(crate) const LOOK_BYTES: usize = 4096;
 /// Size of the blocks that count as unreadable when a part of them is.
