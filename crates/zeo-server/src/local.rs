@@ -31,9 +31,6 @@ pub(crate) trait MonitoredSession {
 
     /// Whether it has a transaction; such sessions are described first.
     fn has_transaction(&self) -> bool;
-
-    /// Bytes that wait to be sent to its client.
-    fn unsent_bytes(&self) -> u64;
 }
 
 impl LocalServer {
@@ -95,9 +92,7 @@ impl LocalServer {
     fn report(&self, listed_max: usize) -> WorkerReport {
         let sessions = self.sessions.borrow();
         let (mut busy, mut idle) = (Vec::new(), Vec::new());
-        let mut unsent_bytes = 0;
         for session in sessions.values() {
-            unsent_bytes += session.unsent_bytes();
             let list = if session.has_transaction() { &mut busy } else { &mut idle };
             if list.len() < listed_max {
                 list.push(session.describe());
@@ -105,7 +100,7 @@ impl LocalServer {
         }
         busy.extend(idle);
         busy.truncate(listed_max);
-        WorkerReport { connections: sessions.len(), unsent_bytes, sessions: busy }
+        WorkerReport { connections: sessions.len(), sessions: busy }
     }
 }
 

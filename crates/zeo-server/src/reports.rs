@@ -22,8 +22,6 @@ pub struct Inspection {
 pub struct WorkerReport {
     /// The number of sessions.
     pub connections: usize,
-    /// Bytes that wait to be sent to their clients.
-    pub unsent_bytes: u64,
     /// Some of the sessions; those with a transaction first.
     pub sessions: Vec<SessionReport>,
 }

@@ -210,7 +210,7 @@ impl MonitoredSession for Session {
             storage: parts.map(|parts| parts.storage.clone()),
             read_only: parts.is_some_and(|parts| parts.read_only),
             connected: self.connected,
-            unsent_bytes: self.unsent_bytes(),
+            unsent_bytes: self.link.output().len() as u64,
             jobs: parts.map_or(0, |parts| parts.peer.jobs.running()),
             iterators: parts.map_or(0, |parts| parts.iterators.len()),
             transaction: parts.and_then(|parts| parts.slot.borrow().report()),
@@ -219,10 +219,6 @@ impl MonitoredSession for Session {
 
     fn has_transaction(&self) -> bool {
         self.parts.get().is_some_and(|parts| parts.slot.borrow().is_used())
-    }
-
-    fn unsent_bytes(&self) -> u64 {
-        self.link.output().len() as u64
     }
 }
 
