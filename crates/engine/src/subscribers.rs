@@ -126,7 +126,9 @@ impl Subscribers {
     pub fn may_have_changed(&self, since: Tid, oids: &[Oid]) -> bool {
         let state = self.told.lock();
         let newer = state.recent.iter().rev().take_while(|commit| commit.tid > since);
-        let is_old = state.recent.front().is_none_or(|oldest| oldest.tid > since);
+        // Without a remembered transaction, nothing is newer than the last announced one.
+        let oldest = state.recent.front().map_or_else(|| self.announced_tid(), |oldest| oldest.tid);
+        let is_old = oldest > since;
         is_old || newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid))
     }
 
@@ -253,5 +255,15 @@ mod tests {
         assert!(!may_have_changed(9, &[1]) && !may_have_changed(10, &[1, 10]));
         assert!(may_have_changed(10, &[1, 20]));
         assert!(!may_have_changed(20, &[10, 20]));
+    }
+
+    #[test]
+    fn nothing_has_changed_after_the_last_commit_although_none_is_remembered() {
+        let subscribers = Subscribers::new(Tid(5), Vec::new(), 0);
+        let may_have_changed = |since| subscribers.may_have_changed(Tid(since), &[Oid(1)]);
+        assert!(may_have_changed(4) && !may_have_changed(5));
+        let commit = Commit { tid: Tid(10), oids: vec![Oid(2)], number: NO_TRANSACTION };
+        subscribers.announce(&[Arc::new(commit)].into());
+        assert!(may_have_changed(9) && !may_have_changed(10));
     }
 }

@@ -107,16 +107,18 @@ fn objects_of(storages: &dyn Storages, origin: &[u8]) -> Option<(Tid, Vec<Object
     Some((since, objects))
 }
 
-/// Cuts ties to objects that have changed meanwhile.
+/// Cuts ties to objects that have changed meanwhile, or that are of a storage which lacks what the
+/// values may show: an older copy, or an empty one.
 fn cut_outdated(
     server: &Server,
     storages: &dyn Storages,
     ties: Vec<(Tie, Vec<Object>, Tid, Removed)>,
 ) {
     let is_outdated = |objects: &[Object], since: Tid| {
-        objects
-            .iter()
-            .any(|(storage, oid)| storages.changed_at(*storage, *oid).is_none_or(|at| at > since))
+        objects.iter().any(|&(storage, oid)| {
+            storages.last_tid(storage) < since
+                || storages.changed_at(storage, oid).is_none_or(|at| at > since)
+        })
     };
     let mut cut = Vec::new();
     for (tie, objects, since, place) in ties {

@@ -13,8 +13,8 @@ use crate::{Commit, KeeperOptions, Loaded, Options, Server, Storages};
 /// The object that keys are tied to.
 const OBJECT: Oid = Oid(7);
 
-/// A storage whose objects were all written by its only transaction.
-pub(super) struct OneCommit;
+/// A storage whose objects were all written by its only transaction, this one; 0 if there is none.
+pub(super) struct OneCommit(pub(super) Tid);
 
 impl Storages for OneCommit {
     fn find(&self, name: &str) -> Option<usize> {
@@ -30,7 +30,7 @@ impl Storages for OneCommit {
     }
 
     fn last_tid(&self, _: usize) -> Tid {
-        Tid(1)
+        self.0
     }
 
     fn may_have_changed(&self, _: usize, _: Tid, _: &[Oid]) -> bool {
@@ -38,7 +38,7 @@ impl Storages for OneCommit {
     }
 
     fn changed_at(&self, _: usize, _: Oid) -> Option<Tid> {
-        Some(Tid(1))
+        Some(self.0)
     }
 
     fn tokens_after(&self, _: usize, _: Tid, _: &mut dyn FnMut(Tid, &[u8])) {}
@@ -54,12 +54,12 @@ impl Storages for OneCommit {
 
 /// A server with the log on a disk, beside a storage.
 fn open(disk: &Arc<dyn Disk>) -> Arc<Server> {
-    open_with(disk, "no")
+    open_with(disk, "no", OneCommit(Tid(1)))
 }
 
-fn open_with(disk: &Arc<dyn Disk>, sync: &str) -> Arc<Server> {
+fn open_with(disk: &Arc<dyn Disk>, sync: &str, storage: OneCommit) -> Arc<Server> {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
-    server.attach(Arc::new(OneCommit));
+    server.attach(Arc::new(storage));
     let (disk, sync) = (Arc::clone(disk), sync.to_owned());
     server.keep(&KeeperOptions { disk, path: "/keys".into(), sync }).unwrap();
     server
@@ -122,6 +122,23 @@ fn keys_whose_ties_were_cut_are_not_seen_again_when_the_log_is_read() {
 }
 
 #[test]
+fn ties_to_a_storage_that_has_lost_its_last_transaction_are_cut_when_the_log_is_read() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
+    let run = |storage, request: &'static str, expected: &'static str| {
+        let server = open_with(&disk, "no", storage);
+        with(Arc::clone(&server), |running| async move {
+            running.connect().expect(&[(request, expected)]).await;
+            server.close_log();
+        });
+    };
+    let commit = || OneCommit(Tid(1));
+    run(commit(), "SET tied a TIE 7", "+OK");
+    run(commit(), "GET tied", "$1 a");
+    run(OneCommit(Tid::ZERO), "GET tied", "$-1");
+    run(commit(), "GET tied", "$-1");
+}
+
+#[test]
 fn members_of_a_set_that_weigh_the_same_are_stored_in_one_order() {
     let members: Vec<_> = (10..60).map(|number| number.to_string()).collect();
     let add = format!("SADD s {}", members.join(" "));
@@ -142,7 +159,7 @@ fn members_of_a_set_that_weigh_the_same_are_stored_in_one_order() {
 fn a_client_that_waits_is_not_served_before_the_log_can_be_written() {
     let memory = Arc::new(MemoryDisk::default());
     let disk: Arc<dyn Disk> = Arc::clone(&memory) as Arc<dyn Disk>;
-    let server = open_with(&disk, "always");
+    let server = open_with(&disk, "always", OneCommit(Tid(1)));
     with(Arc::clone(&server), |running| async move {
         let (mut peer, mut waits) = (running.connect(), running.connect());
         let mut lost = running.connect();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zodium_types::Tid;
+
 use super::log::OneCommit;
 use super::{Peer, served, with};
 use crate::{Options, Server};
@@ -213,7 +215,7 @@ fn an_answer_without_room_in_lua_is_an_error_of_the_script() {
 #[test]
 fn a_script_reaches_no_object_of_a_storage() {
     let server = Arc::new(Server::new(Options::default()));
-    server.attach(Arc::new(OneCommit));
+    server.attach(Arc::new(OneCommit(Tid(1))));
     with(server, |running| async move {
         let mut peer = running.connect();
         let error = "only GET and HGETALL take them";
