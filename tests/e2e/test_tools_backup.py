@@ -527,6 +527,21 @@ def test_a_copy_says_which_blobs_it_lacks(run, many, tmp_path):
     assert (json.loads(out)["blobs_left_out"], json.loads(out)["missing_blobs"]) == (0, 1)
 
 
+def test_a_copy_that_goes_on_copies_the_blobs_that_were_left_out(run, many, tmp_path):
+    path, blobs = many
+    middle = tids_of(path)[-2].hex()
+    copy = ("copy", path, tmp_path / "copy.fs")
+    assert run(*copy, "--at", middle)[0] == 0
+    options = ("--incremental", "--blob-dir", blobs, "--to-blob-dir", tmp_path / "copied")
+    assert run(*copy, *options)[0] == 0
+    assert digests(tmp_path / "copied") == digests(blobs)
+    for folder in (blobs, tmp_path / "copied"):
+        min(folder.rglob("*.blob")).unlink()
+    code, out, said = run(*copy, *options, "--json")
+    assert code == 1 and "1 blobs were not found" in said
+    assert json.loads(out)["missing_blobs"] == 1
+
+
 def test_transactions_beyond_the_largest_usual_tid_are_restored(run, tmp_path):
     path, copied = tmp_path / "Data.fs", tmp_path / "copied.fs"
     ZODB.DB(str(path)).close()

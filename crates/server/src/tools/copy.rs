@@ -83,8 +83,13 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     if to.is_absent() && source.is_of_python_2() {
         to.begin_for_python_2()?;
     }
+    let missing_before = match &blobs {
+        Some(blobs) if there > Tid::ZERO => copy_earlier_blobs(how, &to, there, blobs)?,
+        _ => 0,
+    };
     let range = TidRange { min: Some(there.next()), max: Some(last) };
-    let copied = copy(how, &to, &*source, range, blobs.as_ref())?;
+    let mut copied = copy(how, &to, &*source, range, blobs.as_ref())?;
+    copied.missing_blobs += missing_before;
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };
     let is_equal = options.no_verify || is_prefix(how, &to, &*source, range)?;
     report(options, last, &copied, is_equal)
@@ -188,6 +193,32 @@ fn is_prefix(
     let copy = how.read(copy)?.storage;
     let progress = Progress::of_log(format!("comparing {}", copy.name()), source);
     Ok(compare(source, &*copy, range, &mut |bytes| progress.advance(bytes))?.is_none())
+}
+
+/// Copies the blobs of what is there already, which an earlier copy may have left out; the number
+/// of those that were not found.
+fn copy_earlier_blobs(
+    how: &OpenArguments,
+    to: &StorageName,
+    there: Tid,
+    blobs: &BlobCopy,
+) -> Result<u64> {
+    // Its records are those of the source, and often nearer.
+    let records = how.read(to)?.storage;
+    let progress = Progress::of_log(format!("looking for blobs of {}", records.name()), &*records);
+    let (mut current, mut missing) = (Tid::ZERO, 0);
+    walk(&*records, TidRange::until(there), &mut |item| {
+        match item {
+            LogItem::Transaction { tid, .. } => current = tid,
+            LogItem::Record { oid, data: Some(data), .. } => {
+                missing += u64::from(is_blob(data) && !blobs.copy(oid, current)?);
+                progress.advance(data.len());
+            }
+            LogItem::Record { .. } | LogItem::Skipped => {}
+        }
+        Ok(())
+    })?;
+    Ok(missing)
 }
 
 /// Copies a range.

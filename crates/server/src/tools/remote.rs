@@ -53,8 +53,10 @@ impl Restore for ServerRestore {
                 self.finish_open()?;
                 if tid <= self.last_tid {
                     let last = self.last_tid;
-                    let what = format!("it is not newer than the last one of the storage, {last}");
-                    return Err(ToolError::Refused(what));
+                    return Err(ToolError::Refused(format!(
+                        "transaction {tid} is not newer than the last one of the server's \
+                         storage, {last}; does another program write there?"
+                    )));
                 }
                 let options = options(status, (user, description, extension), Some(tid))?;
                 self.open = Some((tid, self.client.begin(&options).map_err(failed)?));
