@@ -14,6 +14,7 @@ from ZEO.Exceptions import ServerException
 from ZODB.utils import u64
 
 pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
 
 
 def damaged(monitor):
@@ -103,6 +104,15 @@ def test_check_names_what_does_not_fit(covered, binary):
     (path.parent / "Data.fs.checksums").unlink()
     assert check("--write-checksums")[1][-1]["covered"] == 0
     assert check()[1][-1]["uncovered"] == 0
+
+
+@pytest.mark.parametrize("command", ["backup", "copy"])
+def test_what_checksums_contradict_is_not_passed_on(covered, run, tmp_path, command):
+    path, _ = covered
+    assert run(command, path, tmp_path / "sound.fs")[0] == 0
+    damage(path, 7)
+    code, _, said = run(command, path, tmp_path / "damaged.fs")
+    assert code == 1 and "does not fit its checksum" in said
 
 
 def test_stock_server_may_append_and_pack_in_between(covered, start_server, connect):

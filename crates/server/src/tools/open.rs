@@ -10,7 +10,7 @@ use clap::Args;
 use zodium_client::{Access, Client, Options, ServerStorage, TlsOptions, Watcher};
 use zodium_configuration::{StorageKind, StorageOptions};
 use zodium_disk::RealDisk;
-use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_neo_client::{NeoStorage, Options as NeoOptions};
 use zodium_sql::{Location, MariaAddress, NewCluster, Partitions, SqlOptions, SqlStorage};
 use zodium_storage::{LogItem, Read, Storage, StorageError};
@@ -305,6 +305,8 @@ fn read_file(path: &Path) -> Result<FileStorage, ToolError> {
     let options = OpenOptions {
         read_only: true,
         create: false,
+        // A copy or a backup must not pass on what they contradict.
+        checksums: ChecksumMode::Full,
         progress: &|done, total| progress.report(done, total),
         ..OpenOptions::new(path)
     };
