@@ -133,7 +133,8 @@ impl Subscribers {
     }
 
     /// The objects written after `since` and not after `told`, from the recent transactions; `None`
-    /// when these do not go back that far.
+    /// when these do not go back that far, or when `since` is none of them. Such a client has seen
+    /// what the storage lacks: an older copy was put back, and has gone on.
     ///
     /// `told` is the last transaction that the client knows of. Later commits reach it as notices,
     /// and only as notices.
@@ -142,10 +143,8 @@ impl Subscribers {
             return Some(Vec::new());
         }
         let state = self.told.lock();
-        if state.recent.front()?.tid > since {
-            return None;
-        }
-        let newer = state.recent.iter().filter(|r| r.tid > since && r.tid <= told);
+        let known = state.recent.binary_search_by_key(&since, |commit| commit.tid).ok()?;
+        let newer = state.recent.range(known + 1..).take_while(|commit| commit.tid <= told);
         let mut seen = FxHashSet::default();
         let oids = newer.flat_map(|commit| commit.oids.iter().copied());
         Some(oids.filter(|oid| seen.insert(*oid)).collect())
@@ -236,6 +235,19 @@ mod tests {
         assert_eq!(told(30), None);
         assert_eq!(told(40), Some(0));
         assert_eq!(subscribers.told.lock().recent.len(), 1);
+    }
+
+    #[test]
+    fn a_client_that_has_seen_another_transaction_is_not_told_what_changed() {
+        let subscribers = Subscribers::new(Tid(5), Vec::new(), 100);
+        for tid in [10, 20] {
+            let commit = Commit { tid: Tid(tid), oids: vec![Oid(tid)], number: NO_TRANSACTION };
+            subscribers.announce(&[Arc::new(commit)].into());
+        }
+        let changed = |since| subscribers.recently_changed(Tid(since), Tid(20));
+        assert_eq!(changed(5), Some(vec![Oid(10), Oid(20)]));
+        assert_eq!(changed(10), Some(vec![Oid(20)]));
+        assert_eq!([4, 7, 15].map(changed), [None, None, None]);
     }
 
     #[test]
