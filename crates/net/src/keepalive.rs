@@ -5,7 +5,8 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// The probes of an idle connection.
+/// The probes of an idle connection. Data that are not acknowledged, or not taken, for as long as
+/// all of these end it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Idle time before the first probe.
@@ -33,6 +34,10 @@ impl Keepalive {
             .with_time(self.idle)
             .with_interval(self.interval)
             .with_retries(self.probes);
-        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+        let socket = SockRef::from(stream);
+        let _ = socket.set_tcp_keepalive(&keepalive);
+        // While data are not acknowledged the system repeats these, for a quarter of an hour, and
+        // sends no probes.
+        let _ = socket.set_tcp_user_timeout(Some(self.idle + self.interval * self.probes));
     }
 }
