@@ -1,6 +1,7 @@
 //! Listening sockets, and accepting connections on them.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,20 +95,31 @@ impl Incoming {
 }
 
 impl Bound {
-    /// Binds an address; must run within a tokio runtime.
+    /// Binds an address: all of those that its name has. There is at least one. Must run within a
+    /// tokio runtime.
     ///
     /// A Unix socket on which no process listens any more is replaced.
-    pub async fn bind(address: &Address) -> io::Result<Bound> {
+    pub async fn bind_all(address: &Address) -> io::Result<Vec<Bound>> {
         match address {
-            Address::Tcp { host, port } => bind_tcp(host, *port).await,
+            Address::Tcp { host, port } => {
+                let host = if host.is_empty() { "0.0.0.0" } else { host };
+                bind_each(tokio::net::lookup_host((host, *port)).await?)
+            }
             Address::Unix(path) => {
                 remove_dead_socket(path)?;
                 let socket = UnixSocket::new_stream()?;
                 socket.bind(path)?;
                 let file = Some(SocketFile(path.clone()));
-                Ok(Bound { socket: Socket::Unix(socket), address: address.clone(), file })
+                let socket = Socket::Unix(socket);
+                Ok(vec![Bound { socket, address: address.clone(), file }])
             }
         }
+    }
+
+    /// As [`Bound::bind_all`], but only the first of the addresses.
+    pub async fn bind(address: &Address) -> io::Result<Bound> {
+        let first = Self::bind_all(address).await?.into_iter().next();
+        first.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// Takes over a TCP socket on which the parent process listens already; must run within a
@@ -155,17 +167,46 @@ impl Bound {
     }
 }
 
-async fn bind_tcp(host: &str, port: u16) -> io::Result<Bound> {
-    let host = if host.is_empty() { "0.0.0.0" } else { host };
-    let found = tokio::net::lookup_host((host, port)).await?.next();
-    let found = found.ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let socket = if found.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+/// Binds the addresses of a name. A port that is chosen for the first is that of all.
+///
+/// Names often have an address of IPv6 on machines without IPv6: what the machine does not have is
+/// left out.
+fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Bound>> {
+    let mut taken: Vec<SocketAddr> = Vec::new();
+    let (mut bound, mut missing) = (Vec::new(), io::ErrorKind::AddrNotAvailable.into());
+    for mut address in addresses {
+        if address.port() == 0 {
+            address.set_port(taken.first().map_or(0, SocketAddr::port));
+        }
+        if taken.contains(&address) {
+            continue;
+        }
+        match bind_tcp(address) {
+            Ok(socket) => {
+                let local = socket.local_addr()?;
+                let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
+                bound.push(Bound { socket: Socket::Tcp(socket), address, file: None });
+                taken.push(local);
+            }
+            Err(error) if is_missing_here(&error) => missing = error,
+            Err(error) => return Err(error),
+        }
+    }
+    if bound.is_empty() { Err(missing) } else { Ok(bound) }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A server that was stopped a moment ago leaves connections that still occupy the port.
     socket.set_reuseaddr(true)?;
-    socket.bind(found)?;
-    let bound = socket.local_addr()?;
-    let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
-    Ok(Bound { socket: Socket::Tcp(socket), address, file: None })
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Whether the machine lacks the address, or its family.
+fn is_missing_here(error: &io::Error) -> bool {
+    const EAFNOSUPPORT: i32 = 97;
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
 impl Listener {
@@ -299,6 +340,23 @@ mod tests {
             let probes = socket.tcp_keepalive_retries().unwrap();
             assert_eq!((idle.as_secs(), interval.as_secs(), probes), (120, 15, 4));
             assert_eq!(idle + interval * probes, Duration::from_secs(180));
+            // No probes are sent while data are not acknowledged.
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(180)));
+        });
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_bound_that_the_machine_has() {
+        run(async {
+            // The second one is for documentation: no machine has it.
+            let addresses = ["127.0.0.1:0", "192.0.2.1:0", "127.0.0.2:0", "127.0.0.1:0"];
+            let addresses = addresses.map(|address| address.parse().unwrap());
+            let bound = bind_each(addresses.into_iter()).unwrap();
+            let bound: Vec<_> = bound.iter().map(|bound| bound.address().to_string()).collect();
+            let port = bound[0].strip_prefix("127.0.0.1:").unwrap();
+            assert_eq!(bound[1..], [format!("127.0.0.2:{port}")]);
+            let error = bind_each([addresses[1]].into_iter()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
         });
     }
 

@@ -16,12 +16,16 @@ use crate::listen_error::cannot_listen;
 /// Sockets from a service manager (`LISTEN_FDS`) are used instead, if there are any: with socket
 /// activation its unit has the addresses.
 pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
-    let mut bound = inherited(&mut ListenFd::from_env())?;
-    if bound.is_empty() {
-        for address in addresses {
-            let taken = Bound::bind(address).await;
-            bound.push(taken.map_err(|error| cannot_listen(address, error))?);
-        }
+    let bound = inherited(&mut ListenFd::from_env())?;
+    if bound.is_empty() { bind_each(addresses).await } else { Ok(bound) }
+}
+
+/// As [`bind`], whatever a service manager has.
+pub(super) async fn bind_each(addresses: &[Address]) -> Result<Vec<Bound>> {
+    let mut bound = Vec::new();
+    for address in addresses {
+        let taken = Bound::bind_all(address).await;
+        bound.extend(taken.map_err(|error| cannot_listen(address, error))?);
     }
     Ok(bound)
 }

@@ -13,7 +13,6 @@ use zodium_tls::ServerTls;
 use zodium_types::Address;
 
 use super::{listening, workers};
-use crate::listen_error::cannot_listen;
 
 /// The place of RESP among the protocols of a server that serves ZEO too.
 pub(crate) const PROTOCOL: Protocol = Protocol(1);
@@ -29,11 +28,7 @@ pub(crate) struct Resp {
 ///
 /// If it `is_alone` in its process, clients may end that.
 pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Option<Resp>> {
-    let mut bound = Vec::new();
-    for address in &options.resp_addresses {
-        let taken = Bound::bind(address).await;
-        bound.push(taken.map_err(|error| cannot_listen(address, error))?);
-    }
+    let bound = listening::bind_each(&options.resp_addresses).await?;
     if bound.is_empty() {
         if options.resp_file.is_some() || options.resp_password_file.is_some() {
             warn!("there is no address for RESP, so its file and password are not used");
