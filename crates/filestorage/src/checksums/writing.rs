@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(super) log_end: u64,
     /// Entries on stable storage.
     synced: u64,
+    /// They cover the log up to here.
+    synced_end: u64,
     /// Whether the last write failed, which has been logged.
     is_failing: bool,
 }
@@ -90,8 +92,10 @@ impl Writing {
     ) -> io::Result<Writing> {
         let (nonce, boot) = (random(), boot.unwrap_or_default());
         let session = Session { nonce, before, boot, is_closed: false };
-        let (inode, modified, synced) = (log.status()?.identity.inode, 0, side.count());
-        let state = State { session, inode, modified, log_end, synced, is_failing: false };
+        let (inode, modified) = (log.status()?.identity.inode, 0);
+        let (synced, synced_end) = (side.count(), side.end());
+        let state =
+            State { session, inode, modified, log_end, synced, synced_end, is_failing: false };
         side.file.sync()?;
         write_header(&side, &state)?;
         side.file.sync()?;
@@ -139,7 +143,7 @@ impl Writing {
         self.side.file.sync()?;
         write_header_of(&self.side, &state, 0, MAGIC_BYTES)?;
         self.side.file.sync()?;
-        state.synced = 0;
+        (state.synced, state.synced_end) = (0, MAGIC_BYTES);
         self.side.set(0, MAGIC_BYTES);
         Ok(())
     }
@@ -177,7 +181,22 @@ impl Writing {
         }
         let promise = |entry: &Entry| Entry { is_promise: true, ..*entry };
         self.write(self.side.count(), batch.entries().iter().map(promise))?;
-        self.side.file.sync()
+        self.sync_entries()
+    }
+
+    fn sync_entries(&self) -> io::Result<()> {
+        self.side.file.sync().inspect_err(|_| {
+            self.state().iter().for_each(|state| self.uncount_unsynced(state));
+        })
+    }
+
+    /// Call after a failed sync. Entries that were not synced before do not count any more: the
+    /// system may have dropped them, and an opening reads none that follow them.
+    fn uncount_unsynced(&self, state: &State) {
+        if self.side.end() > state.synced_end {
+            self.side.forget_places();
+            self.side.set(state.synced, state.synced_end);
+        }
     }
 
     fn write(&self, number: u64, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
@@ -205,13 +224,13 @@ impl Writing {
         }
         drop(state);
         // Without the lock, so that commits do not wait.
-        self.side.file.sync()?;
+        self.sync_entries()?;
         let Some(mut state) = self.state() else { return Ok(()) };
         state.session.is_closed = closed.is_some();
         state.modified = closed.unwrap_or_default();
         write_header_of(&self.side, &state, count, end)?;
-        self.side.file.sync()?;
-        state.synced = count;
+        self.side.file.sync().inspect_err(|_| self.uncount_unsynced(&state))?;
+        (state.synced, state.synced_end) = (count, end);
         Ok(())
     }
 }

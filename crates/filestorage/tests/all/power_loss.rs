@@ -117,6 +117,22 @@ fn a_large_transaction_with_zeros_is_kept_when_its_checksums_are_lost() {
     assert_eq!(open(crashed).last_tid(), tid(1));
 }
 
+/// The system drops what it could not write. What follows the hole must not be taken for torn.
+#[test]
+fn an_announced_commit_is_kept_behind_checksums_that_a_failed_sync_lost() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    disk.forget_failed_syncs();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, &[1; 50])])).unwrap();
+    disk.fail(Operation::Sync, 1, std::io::ErrorKind::Other);
+    storage.sync_checksums();
+    assert!(disk.has_failed());
+    commit(&storage, stores(tid(2), &[(1, &[0; 5_000])])).unwrap();
+    let crashed = disk.files().after_power_cut();
+    drop(storage);
+    assert_eq!(open(crashed).last_tid(), tid(2));
+}
+
 fn for_each_seed(first: u64, run: impl Fn(&mut Script)) {
     let number = |name: &str| std::env::var(name).map_or(1, |text| text.parse::<u64>().unwrap());
     let seed = number("ZODIUM_SEED");
