@@ -21,7 +21,7 @@ use crate::trace::Events;
 use crate::world::World;
 
 /// Steps without faults within which every client must finish.
-const CALM_STEPS_MAX: u64 = 300_000;
+const CALM_STEPS_MAX: u64 = 1_000_000;
 /// Steps between two checks whether all have finished.
 const CALM_STEPS: u64 = 500;
 
