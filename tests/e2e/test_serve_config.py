@@ -7,7 +7,7 @@ import time
 
 import pytest
 from harness import files
-from harness.process import HOST, ServerProcess, free_port
+from harness.process import HOST, REPOSITORY, ServerProcess, free_port
 from harness.wire import Z64, ErrorReply, Wire
 from ZEO.ClientStorage import ClientStorage
 from ZEO.Exceptions import ServerException
@@ -289,6 +289,49 @@ def test_the_environment_stands_in_for_options(tmp_path, binary):
         server.stop()
 
 
+def image(folder):
+    """The variables that packaging/Dockerfile sets for a storage, with another folder."""
+    lines = (REPOSITORY / "packaging" / "Dockerfile").read_text().replace("\\\n", " ")
+    words = next(line for line in lines.splitlines() if line.startswith("ENV ")).split()[1:]
+    variables = dict(word.split("=", 1) for word in words)
+    return {
+        name: variables[name].replace("/data", str(folder))
+        for name in ("ZODIUM_PATH", "ZODIUM_BLOB_DIR", "ZODIUM_LOG_FORMAT")
+    }
+
+
+@pytest.mark.parametrize("storages", [["1"], ["main", "catalog"]])
+def test_the_storages_of_a_file_are_served_in_an_image(tmp_path, serve, storages):
+    (tmp_path / "data").mkdir()
+    sections = [
+        f"<filestorage {name}>\n path {{folder}}/{name}.fs\n blob-dir {{folder}}/{name}\n"
+        "</filestorage>\n"
+        for name in storages
+    ]
+    text = "<zeo>\n address {port}\n</zeo>\n" + "".join(sections)
+    server = serve(text, env=image(tmp_path / "data"))
+    for name in storages:
+        db = DB(open_storage(server, name))
+        commit_root(db, "name", name)
+        db.close()
+    assert server.stop() == 0
+    assert os.listdir(tmp_path / "data") == []
+    for name in storages:
+        assert (tmp_path / name).is_dir()
+
+
+def test_a_path_of_the_environment_is_no_storage_beside_those_of_options(tmp_path, binary):
+    port = free_port()
+    env = {"ZODIUM_PATH": str(tmp_path / "image.fs"), "ZODIUM_ADDRESS": f"{HOST}:{port}"}
+    words = [binary, "serve", "-f", str(tmp_path / "a.fs")]
+    server = ServerProcess(words, port, tmp_path, env=env)
+    try:
+        ClientStorage(server.address, wait=True, wait_timeout=30).close()
+    finally:
+        server.stop()
+    assert (tmp_path / "a.fs").exists() and not (tmp_path / "image.fs").exists()
+
+
 @pytest.mark.parametrize("word", ["maybe", "flase"])
 def test_flags_of_the_environment_that_are_no_words_for_either_are_refused(binary, word):
     done = subprocess.run(
@@ -361,3 +404,5 @@ def test_a_file_that_is_not_there_is_named(tmp_path, binary):
         assert done.returncode == 1
         assert str(tmp_path / "no.conf") in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use clap::builder::{
     OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser,
 };
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use zodium_configuration::{Configuration, SETTINGS, Setting, Settings};
 
@@ -69,8 +70,15 @@ impl Selection for OfResp {
 /// The values of the options that were given, or set in the environment.
 #[derive(Debug, Default)]
 pub(crate) struct SettingArguments<S> {
-    given: HashMap<&'static str, Vec<OsString>>,
+    given: HashMap<&'static str, Given>,
     selection: PhantomData<S>,
+}
+
+/// The values of an option.
+#[derive(Debug)]
+struct Given {
+    texts: Vec<OsString>,
+    is_of_environment: bool,
 }
 
 impl<S: Selection> SettingArguments<S> {
@@ -80,10 +88,33 @@ impl<S: Selection> SettingArguments<S> {
     ///
     /// An option is for one storage, and there are several.
     pub(crate) fn apply(&self, configuration: &mut Configuration) -> Result<(), String> {
+        self.apply_where(configuration, |_, _| true)
+    }
+
+    /// As [`SettingArguments::apply`], for storages of a configuration file. Variables of the
+    /// environment for one storage, as an image sets them, are for another one: they do not count.
+    ///
+    /// # Errors
+    ///
+    /// As [`SettingArguments::apply`].
+    pub(crate) fn apply_to_storages_of_a_file(
+        &self,
+        configuration: &mut Configuration,
+    ) -> Result<(), String> {
+        self.apply_where(configuration, |setting, given| {
+            !(given.is_of_environment && setting.description.is_for_one_storage)
+        })
+    }
+
+    fn apply_where(
+        &self,
+        configuration: &mut Configuration,
+        counts: impl Fn(&Setting, &Given) -> bool,
+    ) -> Result<(), String> {
         options::<S>().try_for_each(|(_, setting)| {
             match self.given.get(setting.description.option) {
-                Some(texts) => setting.apply(configuration, texts),
-                None => Ok(()),
+                Some(given) if counts(setting, given) => setting.apply(configuration, &given.texts),
+                _ => Ok(()),
             }
         })
     }
@@ -93,11 +124,13 @@ impl<S: Selection> FromArgMatches for SettingArguments<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<SettingArguments<S>, clap::Error> {
         let given = options::<S>().filter_map(|(_, setting)| {
             let option = setting.description.option;
+            let is_of_environment = matches.value_source(option) == Some(ValueSource::EnvVariable);
             let texts = match setting.description.flag {
-                "" => matches.get_many(option).map(|texts| texts.cloned().collect()),
-                means => matches.get_flag(option).then(|| vec![means.into()]),
+                "" => matches.get_many(option)?.cloned().collect(),
+                means if matches.get_flag(option) => vec![means.into()],
+                _ => return None,
             };
-            Some((option, texts?))
+            Some((option, Given { texts, is_of_environment }))
         });
         Ok(SettingArguments { given: given.collect(), selection: PhantomData })
     }

@@ -35,7 +35,7 @@ pub struct Description {
     /// The heading of the option in the help, if it is not that of its group.
     pub(crate) heading: &'static str,
     /// Whether the option cannot apply to several storages.
-    pub(crate) is_for_one_storage: bool,
+    pub is_for_one_storage: bool,
 }
 
 impl Description {

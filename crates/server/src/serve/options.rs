@@ -13,11 +13,10 @@ use crate::setting_arguments::{OfServer, SettingArguments};
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeOptions {
     /// The data file, usually called Data.fs, or sqlite:///PATH; created if absent. Or
-    /// mysql://USER@HOST/DATABASE
+    /// mysql://USER@HOST/DATABASE [env: ZODIUM_PATH, if no storage is named otherwise]
     ///
     /// sqlite:///PATH is an SQLite database as NEO has them (docs/neo.md). A new one is that of a
     /// cluster with one partition, called as in sqlite:///PATH?cluster=NAME, or as the file.
-    #[arg(env = "ZODIUM_PATH")]
     pub(crate) path: Option<PathBuf>,
 
     /// Another data file; may be repeated. Storages are called 1, 2, ... in this order

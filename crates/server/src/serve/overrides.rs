@@ -35,8 +35,12 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
              FILE`, or remove its table [neo-master]",
         ));
     }
-    let files: Vec<_> = options.path.iter().chain(&options.filename).collect();
-    if !files.is_empty() {
+    let mut files: Vec<_> = options.path.iter().chain(&options.filename).cloned().collect();
+    if files.is_empty() && configuration.storages.is_empty() {
+        files.extend(path_of_environment());
+    }
+    let are_of_file = files.is_empty();
+    if !are_of_file {
         configuration.storages = storages(&files)?;
     }
     if configuration.storages.is_empty() {
@@ -46,7 +50,11 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
         ));
     }
     take_environment(&mut configuration.server);
-    options.settings.apply(&mut configuration).map_err(|what| wrong(&what))?;
+    let applied = match are_of_file {
+        true => options.settings.apply_to_storages_of_a_file(&mut configuration),
+        false => options.settings.apply(&mut configuration),
+    };
+    applied.map_err(|what| wrong(&what))?;
     if configuration.server.tls.as_ref().is_some_and(is_incomplete) {
         return Err(wrong("TLS needs both --ssl-certificate and --ssl-authenticate"));
     }
@@ -54,12 +62,17 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
 }
 
 /// Storages as of `runzeo -f`: called 1, 2 and so on.
-fn storages(files: &[&PathBuf]) -> Result<Vec<StorageOptions>> {
+fn storages(files: &[PathBuf]) -> Result<Vec<StorageOptions>> {
     let numbered = (1_u32..).zip(files);
-    let storage = |(number, place): (u32, &&PathBuf)| {
+    let storage = |(number, place): (u32, &PathBuf)| {
         Ok(StorageOptions::new(number.to_string(), super::place::kind(place)?))
     };
     numbered.map(storage).collect()
+}
+
+/// The data file of the environment, as an image has it: for a server that is told of no other.
+fn path_of_environment() -> Option<PathBuf> {
+    std::env::var_os("ZODIUM_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// Takes what the stock server takes from the environment, too.
