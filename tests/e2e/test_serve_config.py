@@ -332,6 +332,16 @@ def test_a_path_of_the_environment_is_no_storage_beside_those_of_options(tmp_pat
     assert (tmp_path / "a.fs").exists() and not (tmp_path / "image.fs").exists()
 
 
+def test_empty_variables_of_the_environment_count_as_none(tmp_path, serve):
+    names = ("PATH", "BLOB_DIR", "CONFIG", "ADDRESS", "READ_ONLY", "WORKERS", "MONITOR", "LOG")
+    text = (
+        "[server]\naddress = '{port}'\nread-only = true\n[[storage]]\npath = '{folder}/Data.fs'\n"
+    )
+    (tmp_path / "Data.fs").write_bytes(b"FS30")
+    server = serve(text, env={f"ZODIUM_{name}": "" for name in names}, name="zodium.toml")
+    assert refusal(server, "1") == "ZODB.POSException.ReadOnlyError"
+
+
 @pytest.mark.parametrize("word", ["maybe", "flase"])
 def test_flags_of_the_environment_that_are_no_words_for_either_are_refused(binary, word):
     done = subprocess.run(

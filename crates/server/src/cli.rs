@@ -1,8 +1,10 @@
 //! The command line: the commands, and help for all of them.
 
-use clap::builder::StyledStr;
+use std::ffi::OsString;
+
+use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use strsim::damerau_levenshtein;
 
 use crate::config::ConfigOptions;
@@ -51,6 +53,26 @@ Examples:
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads a command line, and the variables of the environment that replace options.
+    pub(crate) fn of(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+        let command = without_empty_variables(Cli::command());
+        let mut matches = command.try_get_matches_from(arguments)?;
+        Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut Cli::command()))
+    }
+}
+
+/// Has an empty variable of the environment count as none, as in the lists of containers.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        match argument.get_env().and_then(std::env::var_os).is_some_and(|text| text.is_empty()) {
+            true => argument.env(Resettable::Reset),
+            false => argument,
+        }
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// The commands.
@@ -182,8 +204,6 @@ fn tip_for_second_file(error: &clap::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn refusal(word: &str) -> String {

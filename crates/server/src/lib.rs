@@ -46,7 +46,7 @@ mod tools;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use crate::streams::complain;
 
@@ -59,7 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Err(error) = file_size_limit::make_an_error() {
         complain!("zodium: a write over the limit of file sizes will end the program: {error}");
     }
-    let cli = cli::Cli::try_parse_from(arguments);
+    let cli = cli::Cli::of(arguments);
     let cli = cli.unwrap_or_else(|error| cli::improved(error).exit());
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::run(&options),
