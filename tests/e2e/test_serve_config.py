@@ -99,6 +99,12 @@ def refusal(server, storage, read_only=False):
         return refused.value.args[0]
 
 
+def greeting(server):
+    """The encoding that a server announces, without the version."""
+    with Wire(server.address) as client:
+        return client.announced[:2]
+
+
 def commit_root(db, key, value):
     with db.transaction() as connection:
         connection.root()[key] = value
@@ -340,6 +346,19 @@ def test_empty_variables_of_the_environment_count_as_none(tmp_path, serve):
     (tmp_path / "Data.fs").write_bytes(b"FS30")
     server = serve(text, env={f"ZODIUM_{name}": "" for name in names}, name="zodium.toml")
     assert refusal(server, "1") == "ZODB.POSException.ReadOnlyError"
+
+
+def test_a_flag_of_the_environment_can_say_no_to_the_file(tmp_path, serve):
+    text = (
+        "[server]\naddress = '{port}'\nread-only = true\nencoding = 'msgpack'\n"
+        "[[storage]]\npath = '{folder}/Data.fs'\n"
+    )
+    env = {"ZODIUM_READ_ONLY": "0", "ZODIUM_MSGPACK": "no"}
+    server = serve(text, env=env, name="zodium.toml")
+    assert greeting(server) == b"Z5"
+    db = DB(open_storage(server))
+    commit_root(db, "key", "value")
+    db.close()
 
 
 @pytest.mark.parametrize("word", ["maybe", "flase"])

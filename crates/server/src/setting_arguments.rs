@@ -128,6 +128,8 @@ impl<S: Selection> FromArgMatches for SettingArguments<S> {
             let texts = match setting.description.flag {
                 "" => matches.get_many(option)?.cloned().collect(),
                 means if matches.get_flag(option) => vec![means.into()],
+                // The environment can say no, too: it overrides the file.
+                _ if is_of_environment => vec![setting.default_shown()?.into()],
                 _ => return None,
             };
             Some((option, Given { texts, is_of_environment }))
@@ -290,6 +292,19 @@ mod tests {
             assert!(error.contains(expected), "{words:?}: {error}");
         }
         assert!(parse(&["--message-size-max=1MiB", "--handshake-timeout=0.5"]).is_ok());
+    }
+
+    #[test]
+    fn each_flag_has_a_default_that_overrides_a_file() {
+        let settings = SETTINGS.iter().flat_map(|group| &group.settings);
+        let flags: Vec<_> = settings.filter(|one| !one.description.flag.is_empty()).collect();
+        assert!(flags.len() > 5);
+        for setting in flags {
+            let Setting { description, .. } = setting;
+            let default = setting.default_shown().unwrap();
+            assert_ne!(default, description.flag, "{}", description.option);
+            assert_eq!(setting.check(&default.into()), Ok(()), "{}", description.option);
+        }
     }
 
     #[test]

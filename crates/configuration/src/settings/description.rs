@@ -24,7 +24,8 @@ pub struct Description {
     pub alias: Option<&'static str>,
     /// The name of the option's value in the help.
     pub value: &'static str,
-    /// The value of the setting, if the option is a flag and has no value of its own.
+    /// The value of the setting, if the option is a flag and has no value of its own. Not the
+    /// default: that is what the environment means by 0.
     pub flag: &'static str,
     /// The help of the option, if it does not mean what the setting means.
     pub(crate) option_help: &'static str,
