@@ -361,6 +361,27 @@ def test_a_flag_of_the_environment_can_say_no_to_the_file(tmp_path, serve):
     db.close()
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "<zeo>\n address {port}\n msgpack false\n</zeo>\n"
+            "<filestorage 1>\n path {folder}/Data.fs\n</filestorage>\n",
+            "zeo.conf",
+        ),
+        (
+            "[server]\naddress = '{port}'\nencoding = 'pickle'\n"
+            "[[storage]]\npath = '{folder}/Data.fs'\n",
+            "zodium.toml",
+        ),
+    ],
+    ids=["zeo.conf", "toml"],
+)
+def test_what_a_file_says_of_msgpack_counts_more_than_the_variable_of_zeo(serve, text, name):
+    server = serve(text, env={"ZEO_MSGPACK": "1"}, name=name)
+    assert greeting(server) == b"Z5"
+
+
 @pytest.mark.parametrize("word", ["maybe", "flase"])
 def test_flags_of_the_environment_that_are_no_words_for_either_are_refused(binary, word):
     done = subprocess.run(

@@ -49,7 +49,7 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
              or a configuration (zodium serve -C zeo.conf)",
         ));
     }
-    take_environment(&mut configuration.server);
+    take_environment(&mut configuration.server, options.config.is_some());
     let applied = match are_of_file {
         true => options.settings.apply_to_storages_of_a_file(&mut configuration),
         false => options.settings.apply(&mut configuration),
@@ -75,9 +75,11 @@ fn path_of_environment() -> Option<PathBuf> {
     std::env::var_os("ZODIUM_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Takes what the stock server takes from the environment, too.
-fn take_environment(server: &mut ServerOptions) {
-    if std::env::var_os("ZEO_MSGPACK").is_some_and(|value| !value.is_empty()) {
+/// Takes what the stock server takes from the environment, too. A configuration file says itself
+/// how messages are encoded, and a zeo.conf without `msgpack` was read with the variable.
+fn take_environment(server: &mut ServerOptions, has_file: bool) {
+    let is_set = std::env::var_os("ZEO_MSGPACK").is_some_and(|value| !value.is_empty());
+    if is_set && !has_file {
         server.encoding = Encoding::Msgpack;
     }
     if server.pid_file.is_none() {
