@@ -463,6 +463,32 @@ def test_a_repository_does_not_take_backups_in_the_format_of_repozo(run, path, t
     assert run("backup", "--verify", repository)[0] == 0
 
 
+def test_what_the_format_of_repozo_does_not_have_is_refused(run, path, tmp_path):
+    key, folder, blobs = tmp_path / "key", tmp_path / "folder", tmp_path / "blobs"
+    key.write_text("5b" * 32 + "\n")
+    key.chmod(0o600)
+    blobs.mkdir()
+    for how in [("--format", "repozo"), ()]:
+        for words in [(path, folder), ("--verify", folder)]:
+            for options, env, expected in [
+                (("--key-file", key), None, "are not encrypted: use our format"),
+                ((), {"ZODIUM_BACKUP_KEY_FILE": str(key)}, "leave out --key-file and ZODIUM_"),
+                (("--blob-dir", blobs), None, "have no blobs: use our format"),
+            ]:
+                before = sorted(folder.iterdir()) if folder.exists() else None
+                code, out, said = run("backup", *how, *words, *options, env=env)
+                assert (code, out) == (2, "") and expected in said, said
+                assert before == (sorted(folder.iterdir()) if folder.exists() else None)
+        if not folder.exists():
+            assert run("backup", "--format", "repozo", path, folder)[0] == 0
+    output = tmp_path / "restored.fs"
+    code, _, said = run("restore", folder, output, "--blob-dir", tmp_path / "restored")
+    assert code == 2 and "have no blobs" in said
+    assert not output.exists()
+    # The key is for other repositories then.
+    assert run("restore", folder, output, env={"ZODIUM_BACKUP_KEY_FILE": str(key)})[0] == 0
+
+
 def test_blobs_that_are_not_there_are_told(run, tmp_path):
     path, blobs = tmp_path / "Data.fs", tmp_path / "blobs"
     database = ZODB.DB(FileStorage(str(path), blob_dir=str(blobs)))

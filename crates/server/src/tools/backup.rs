@@ -23,7 +23,7 @@ use super::archiving::{self, Task, WatchArguments};
 use super::blobs::Blobs;
 use super::open::OpenArguments;
 use super::output::Output;
-use super::repositories::{RepositoryArguments, folder_of};
+use super::repositories::{RepositoryArguments, check_repozo_blobs, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
 use crate::streams::complain;
@@ -93,6 +93,22 @@ enum Format {
 }
 
 impl Format {
+    /// The folder, if it is one of repozo. It is refused where an option is for our own format.
+    fn checked_repozo_folder<'r>(
+        repository: &'r str,
+        options: &BackupOptions,
+    ) -> Result<Option<&'r Path>> {
+        let folder = Format::repozo_folder(repository, options.format)?;
+        match folder {
+            Some(folder) => {
+                options.repository.check_repozo(folder)?;
+                check_repozo_blobs(folder, options.blob_dir.as_deref())?;
+            }
+            None => {}
+        }
+        Ok(folder)
+    }
+
     /// The folder, if it has repozo's format, or none yet and that one is asked for.
     fn repozo_folder(repository: &str, asked: Format) -> Result<Option<&Path>> {
         let is_asked = asked == Format::Repozo;
@@ -126,7 +142,7 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
         bail!("give the storage, and the folder of its backups");
     };
     let mut output = Output::new()?;
-    match Format::repozo_folder(repository, options.format)? {
+    match Format::checked_repozo_folder(repository, options)? {
         Some(_) if options.watch => {
             bail!("a repozo folder cannot follow a storage; use our format")
         }
@@ -260,7 +276,7 @@ fn open_file(
 fn verify(options: &BackupOptions) -> Result<ExitCode> {
     let [name] = &options.places[..] else { bail!("give the repository of the backups") };
     let mut output = Output::new()?;
-    if let Some(folder) = Format::repozo_folder(name, options.format)? {
+    if let Some(folder) = Format::checked_repozo_folder(name, options)? {
         let files = repozo::verify(folder, options.quick)?;
         match options.json {
             true => output.line(json!({ "whole": true, "files": files }))?,

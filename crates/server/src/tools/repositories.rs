@@ -42,6 +42,18 @@ impl RepositoryArguments {
         }
     }
 
+    /// Checks that no key is given for a folder of repozo, which would not be encrypted.
+    pub(super) fn check_repozo(&self, folder: &Path) -> Result<()> {
+        if self.key_file.is_some() {
+            bail!(
+                "{}: backups in repozo's format are not encrypted: use our format, or leave out \
+                 --key-file and ZODIUM_BACKUP_KEY_FILE",
+                folder.display()
+            );
+        }
+        Ok(())
+    }
+
     /// The key, if there is one.
     pub(super) fn key(&self) -> Result<Option<Key>> {
         let Some(path) = &self.key_file else { return Ok(None) };
@@ -64,6 +76,18 @@ impl RepositoryArguments {
         let opened = Repository::open_or_create(self.place(text)?, self.key()?.as_ref());
         Ok(opened.map_err(explained)?)
     }
+}
+
+/// Checks that no blob directory is given for a folder of repozo, which has no blobs.
+pub(super) fn check_repozo_blobs(folder: &Path, blob_dir: Option<&Path>) -> Result<()> {
+    if blob_dir.is_some() {
+        bail!(
+            "{}: backups in repozo's format have no blobs: use our format, or leave out \
+             --blob-dir, and copy the blob directory with another program",
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 /// Adds user, owner and mode to an error about denied permission.

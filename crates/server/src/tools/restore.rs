@@ -28,7 +28,7 @@ use super::blobs::BlobFolder;
 use super::open::{OpenArguments, Writable};
 use super::output::Output;
 use super::part::Part;
-use super::repositories::{RepositoryArguments, folder_of};
+use super::repositories::{RepositoryArguments, check_repozo_blobs, folder_of};
 use super::storage_name::StorageName;
 use crate::progress::Progress;
 use crate::streams::complain;
@@ -73,6 +73,9 @@ pub(super) fn run(options: &RestoreOptions) -> Result<ExitCode> {
 }
 
 fn restore_repozo(options: &RestoreOptions, folder: &Path) -> Result<ExitCode> {
+    if repozo::is_repozo(folder) {
+        check_repozo_blobs(folder, options.blob_dir.as_deref())?;
+    }
     let until = options.at.as_deref().map(date).transpose()?;
     let StorageName::File(path) = StorageName::parse(&options.output)? else {
         bail!("a repozo folder is restored to a data file; give its path");
