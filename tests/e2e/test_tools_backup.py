@@ -489,6 +489,17 @@ def test_what_the_format_of_repozo_does_not_have_is_refused(run, path, tmp_path)
     assert run("restore", folder, output, env={"ZODIUM_BACKUP_KEY_FILE": str(key)})[0] == 0
 
 
+def test_options_for_another_way_of_backing_up_are_refused(run, path, tmp_path):
+    repository, status = tmp_path / "repository", tmp_path / "status.json"
+    for options in (["--full"], ["--gzip"], ["--kill-old-on-full"]):
+        code, _, said = run("backup", path, repository, *options)
+        assert code == 2 and "are for folders of repozo" in said
+    for options in (["--interval", "1"], ["--status-file", str(status)]):
+        code, _, said = run("backup", path, repository, *options)
+        assert code == 2 and "--watch" in said
+    assert not repository.exists() and not status.exists()
+
+
 def test_blobs_that_are_not_there_are_told(run, tmp_path):
     path, blobs = tmp_path / "Data.fs", tmp_path / "blobs"
     database = ZODB.DB(FileStorage(str(path), blob_dir=str(blobs)))

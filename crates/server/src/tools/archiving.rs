@@ -41,11 +41,12 @@ pub(super) struct WatchArguments {
     /// With --watch: time between two looks at the storage. A crash of all machines loses what was
     /// committed in it, and what was being written
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = interval)]
+    #[arg(requires = "watch")]
     interval: Duration,
 
     /// With --watch: write the state to this file each second: JSON, or metrics for the textfile
     /// collector of Prometheus' node exporter if its name ends with .prom
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "watch")]
     status_file: Option<PathBuf>,
 }
 

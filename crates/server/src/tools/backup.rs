@@ -93,7 +93,8 @@ enum Format {
 }
 
 impl Format {
-    /// The folder, if it is one of repozo. It is refused where an option is for our own format.
+    /// The folder, if it is one of repozo. It is refused where an option is for our own format,
+    /// and ours where an option is for repozo's.
     fn checked_repozo_folder<'r>(
         repository: &'r str,
         options: &BackupOptions,
@@ -104,6 +105,10 @@ impl Format {
                 options.repository.check_repozo(folder)?;
                 check_repozo_blobs(folder, options.blob_dir.as_deref())?;
             }
+            None if options.full || options.gzip || options.kill_old_on_full => bail!(
+                "{repository}: --full, --gzip and --kill-old-on-full are for folders of repozo: \
+                 leave them out, or give --format repozo"
+            ),
             None => {}
         }
         Ok(folder)
