@@ -456,3 +456,21 @@ def test_a_file_that_is_not_there_is_named(tmp_path, binary):
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--pid-file", "--log-file"])
+def test_a_data_file_is_no_pid_file_and_no_log(tmp_path, binary, option):
+    for name in ("Data.fs", "Data.fs.index"):
+        database = DB(FileStorage(str(tmp_path / "Data.fs")))
+        commit_root(database, "key", "value")
+        database.close()
+        before = (tmp_path / name).read_bytes()
+        words = [binary, "serve", "Data.fs", "-a", f"{HOST}:{free_port()}", option, f"./{name}"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+        assert done.returncode == 1 and "are one file" in done.stderr
+        assert (tmp_path / name).read_bytes() == before
+
+
+def test_a_log_is_no_file_of_keys(tmp_path, binary):
+    words = [binary, "resp", "-a", f"{HOST}:{free_port()}", "--file", "keys", "--log-file", "keys"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 1 and "are one file" in done.stderr
+    assert os.listdir(tmp_path) == []

@@ -1,5 +1,7 @@
 //! Checks of a whole configuration: settings that contradict each other, and missing files.
 
+mod one_file;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -45,7 +47,7 @@ impl Configuration {
     /// It looks for files and environment variables. Gives all problems; none when all is well.
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
-        let mut problems = Problems::default();
+        let mut problems = Problems { found: self.check_paths() };
         if let Some(node) = &self.neo_storage {
             problems.one_of_two("[neo-storage]", "[[storage]]", !self.storages.is_empty());
             problems.one_of_two("[neo-storage]", "[neo-admin]", self.neo_admin.is_some());
@@ -73,9 +75,15 @@ impl Configuration {
         problems.log(&self.log.destinations);
         problems.found
     }
+
+    /// The problems of files that would be used for two purposes, which [`Configuration::check`]
+    /// has too. Log files must not be opened before: one of them may be a data file.
+    #[must_use]
+    pub fn check_paths(&self) -> Vec<Problem> {
+        one_file::problems(self)
+    }
 }
 
-#[derive(Default)]
 struct Problems {
     found: Vec<Problem>,
 }
@@ -401,7 +409,11 @@ fn first_of<'a, T: Hash + Eq>(
 /// A path with symbolic links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let resolve = |path: &Path| path.canonicalize().ok();
-    let by_parent = || Some(resolve(path.parent()?)?.join(path.file_name()?));
+    let folder = |path: &Path| match path.parent()? {
+        here if here.as_os_str().is_empty() => resolve(Path::new(".")),
+        parent => resolve(parent),
+    };
+    let by_parent = || Some(folder(path)?.join(path.file_name()?));
     resolve(path).or_else(by_parent).unwrap_or_else(|| path.to_owned())
 }
 

@@ -2,12 +2,12 @@
 
 mod destinations;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
-use zodium_configuration::{LogFormat, LogOptions};
+use zodium_configuration::{Configuration, LogFormat, LogOptions};
 use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
@@ -15,6 +15,17 @@ pub(crate) use self::destinations::Destinations;
 /// The library of TLS, which has a line for each hello that fails. Peers cause those, and ours are
 /// rate-limited.
 const UNLIMITED: &str = "rustls";
+
+/// Starts logging for a process with this configuration. No log file is opened that is, for
+/// instance, a data file.
+pub(crate) fn start_for(configuration: &Configuration) -> Result<(Destinations, Messages)> {
+    let problems = configuration.check_paths();
+    if !problems.is_empty() {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        bail!(lines.join("\n"));
+    }
+    start(&configuration.log)
+}
 
 /// Starts logging with these options. Warnings and errors are also kept for the status page.
 pub(crate) fn start(options: &LogOptions) -> Result<(Destinations, Messages)> {

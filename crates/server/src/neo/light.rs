@@ -18,7 +18,7 @@ pub(super) fn run<K: LightKind>(options: &NodeArguments<K>) -> Result<()> {
     let (configuration, table, warnings) = configuration(options)?;
     let cluster = K::common(&table).cluster;
     check(&configuration)?;
-    let (logs, messages) = logging::start(&configuration.log)?;
+    let (logs, messages) = logging::start_for(&configuration)?;
     panics::end_the_process();
     for warning in warnings {
         warn!("{warning}");

@@ -37,7 +37,7 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
         return NodeDatabase::erase(&location).context("cannot erase the database");
     }
     check(&configuration)?;
-    let (logs, messages) = logging::start(&configuration.log)?;
+    let (logs, messages) = logging::start_for(&configuration)?;
     panics::end_the_process();
     for warning in warnings {
         warn!("{warning}");

@@ -49,7 +49,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let (configuration, warnings) = overrides::configuration(options)?;
-    let (logs, messages) = logging::start(&configuration.log)?;
+    let (logs, messages) = logging::start_for(&configuration)?;
     panics::end_the_process();
     for warning in warnings {
         warn!("{warning}");
