@@ -272,6 +272,8 @@ settings! {
         }
 
         /// Write the process id to this file while serving
+        ///
+        /// A file that is there is replaced if it is empty or holds a number.
         pid_file: Option<PathBuf> = None, {
             File;
             key: "pid-file", zeo_conf: "pid-filename", option: "pid-file", value: "PATH",

@@ -4,9 +4,12 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tracing::warn;
 use zodium_disk::explain_denied;
+
+/// Longest file that may be one of an earlier server.
+const PID_FILE_BYTES_MAX: u64 = 32;
 
 /// Removed when dropped, unless another process has replaced it.
 #[derive(Debug)]
@@ -17,9 +20,15 @@ pub(crate) struct PidFile {
 
 impl PidFile {
     /// Writes our process id and a newline, as the stock server does. Replaces the file of an
-    /// earlier server.
+    /// earlier server, but no other file.
     pub(crate) fn write(path: &Path) -> Result<PidFile> {
         let content = format!("{}\n", std::process::id());
+        if is_something_else(path) {
+            bail!(
+                "{} exists, and is no pid file: give another path for the pid file, or remove it",
+                path.display()
+            );
+        }
         // The existing file is not written to: it might be a link to something else.
         let written = remove(path).and_then(|()| {
             let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
@@ -42,6 +51,20 @@ impl Drop for PidFile {
     }
 }
 
+/// Whether there is a file that holds more than a number. A link is replaced, not what it leads to.
+fn is_something_else(path: &Path) -> bool {
+    let Ok(found) = path.symlink_metadata() else { return false };
+    if !found.is_file() {
+        return !found.is_symlink();
+    }
+    if found.len() > PID_FILE_BYTES_MAX {
+        return true;
+    }
+    // One that cannot be read, though its folder can be written, is not ours to judge.
+    let content = std::fs::read(path).unwrap_or_default();
+    !content.trim_ascii().iter().all(u8::is_ascii_digit)
+}
+
 fn remove(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -62,6 +85,30 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_holds_anything_else_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo.pid");
+        for content in ["FS30", "12 a", "1,5\n", &"1".repeat(1000)] {
+            std::fs::write(&path, content).unwrap();
+            let refused = PidFile::write(&path).unwrap_err().to_string();
+            assert!(refused.contains("no pid file"), "{refused}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+        }
+        for content in ["", "\n", "12", " 12 \n"] {
+            std::fs::write(&path, content).unwrap();
+            drop(PidFile::write(&path).unwrap());
+            assert!(!path.exists());
+        }
+        let data = folder.path().join("Data.fs");
+        std::fs::write(&data, "FS30").unwrap();
+        std::os::unix::fs::symlink(&data, &path).unwrap();
+        drop(PidFile::write(&path).unwrap());
+        assert_eq!(std::fs::read_to_string(&data).unwrap(), "FS30");
+        std::fs::create_dir(&path).unwrap();
+        assert!(PidFile::write(&path).is_err());
     }
 
     #[test]
