@@ -184,6 +184,18 @@ pub enum FileStorageError {
         /// The process that holds the lock, if the lock file or the operating system names it.
         owner: Option<u32>,
     },
+    /// A pack would replace the old file, and a server has that open for writing.
+    #[error(
+        "{path}: a pack would replace it, and it is locked by {owner} (lock file {path}.lock); \
+         serve it under another name",
+        path = path.display(), owner = holder(*owner)
+    )]
+    OldLocked {
+        /// The old file, `Data.fs.old`.
+        path: PathBuf,
+        /// The process that holds the lock, if the lock file names it.
+        owner: Option<u32>,
+    },
     /// Another program has changed the file since this storage wrote it.
     #[error(
         "{path}: {change}. Nothing is committed until it is again as this process wrote it. Stop \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
-use zodium_disk::with_suffix;
+use zodium_disk::{LockError, with_suffix};
 
 use crate::FileStorageError;
 use crate::checksums::SUFFIX;
@@ -49,11 +49,28 @@ impl Place {
         Ok(Place { file, path, is_taken, holds_copy: true })
     }
 
-    /// Removes what the pack before has kept. Now, and not when it is replaced: its space may be
-    /// needed for the copy.
+    /// Removes what the pack before has kept, unless it is served. Now, and not when it is
+    /// replaced: its space may be needed for the copy.
     pub(super) fn remove_old(&self) -> Result<(), FileStorageError> {
+        self.check_old()?;
         self.remove(".old")?;
         self.remove(OLD_CHECKSUMS)
+    }
+
+    /// Checks that no server has `Data.fs.old` open. Its lock file shows that: the file itself may
+    /// be locked by this storage, whose file it was.
+    fn check_old(&self) -> Result<(), FileStorageError> {
+        let old = with_suffix(&self.file.path, ".old");
+        let lock = with_suffix(&old, ".lock");
+        let is_there = self.file.disk.exists(&lock);
+        if !is_there.map_err(|error| FileStorageError::io(&lock, "look for", error))? {
+            return Ok(());
+        }
+        match self.file.disk.lock(&lock) {
+            Err(LockError::Held { owner }) => Err(FileStorageError::OldLocked { path: old, owner }),
+            // A lock file that may not be opened may be as old as the file.
+            Ok(_) | Err(LockError::Io(_)) => Ok(()),
+        }
     }
 
     /// The saved index would be that of another file. It is removed early enough for its removal

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use history::{History, Transaction, read_all, revision};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
-use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation, RealDisk};
 use zodium_filestorage::{FileStorage, FileStorageError, OpenOptions, Pack};
 use zodium_storage::{
     Access, Load, NewBody, NewRecord, NewTransaction, PackOptions, Packed, Revision,
@@ -333,6 +333,25 @@ fn one_pack_at_a_time_and_a_dropped_one_is_over() {
     assert!(!disk.exists(Path::new("Data.fs.pack")).unwrap());
     let mut pack = storage.packer().begin(history.last_tid(), &options).unwrap().unwrap();
     storage.packer().finish(&mut pack).unwrap();
+}
+
+#[test]
+fn an_old_file_that_is_served_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, old] = ["Data.fs", "Data.fs.old"].map(|name| folder.path().join(name));
+    let (bytes, history) = written(15, 60);
+    std::fs::write(&path, bytes).unwrap();
+    let open = |path: &Path| FileStorage::open(Arc::new(RealDisk), &OpenOptions::new(path));
+    let storage = open(&path).unwrap();
+    let served = open(&old).unwrap();
+    let refused = pack(&storage, history.transactions[20].tid, true);
+    let Err(FileStorageError::OldLocked { path, owner }) = refused else { panic!("it is served") };
+    assert_eq!((&path, owner), (&old, Some(std::process::id())));
+    assert_eq!(std::fs::read(&old).unwrap(), b"FS30");
+    drop(served);
+    // The lock file stays behind, and so does the lock of the file that a pack has replaced.
+    assert!(pack(&storage, history.transactions[20].tid, true).unwrap().is_some());
+    assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
 }
 
 #[test]
