@@ -178,6 +178,11 @@ impl Problems {
         }
         if let Some(path) = &server.resp_password_file {
             self.readable_file("resp-password-file", path);
+            // A pipe can be read only once.
+            let text = path.is_file().then(|| std::fs::read_to_string(path).ok()).flatten();
+            let is_empty = text.is_some_and(|text| text.lines().next().is_none_or(str::is_empty));
+            let message = format!("{}: its first line is empty", path.display());
+            self.add_if(is_empty, message, "write the password of Redis and Valkey clients there");
         }
         if let Some(path) = &server.resp_file {
             self.parent("file of keys", path);
@@ -213,6 +218,9 @@ impl Problems {
         let addresses = &configuration.server.addresses;
         self.add_if(addresses.is_empty(), "no `address` is given", "say where to listen");
         let monitor = configuration.monitor.as_ref().map(|monitor| &monitor.address);
+        let is_socket = matches!(monitor, Some(Address::Unix(_)));
+        let advice = "browsers and Prometheus need HOST:PORT";
+        self.add_if(is_socket, "the monitor cannot listen on a Unix socket", advice);
         let resp = &configuration.server.resp_addresses;
         let addresses: Vec<_> = addresses.iter().chain(resp).chain(monitor).collect();
         for (position, address) in addresses.iter().enumerate() {
@@ -241,8 +249,10 @@ impl Problems {
         let name = &storage.name;
         self.add_if(name.is_empty(), "a storage has an empty name", "clients ask for \"1\"");
         match &storage.kind {
-            StorageKind::File { path, truncate } => self.data_file(storage, path, *truncate),
-            StorageKind::Sqlite { path, .. } => self.database(storage, path),
+            StorageKind::File { path, truncate } => {
+                self.data_file(storage, server, path, *truncate);
+            }
+            StorageKind::Sqlite { path, .. } => self.database(storage, server, path),
             StorageKind::Neo { .. } => self.cluster(storage),
             StorageKind::Maria { .. } => self.blobless(storage),
             StorageKind::Memory => self.memory(storage),
@@ -265,7 +275,13 @@ impl Problems {
         }
     }
 
-    fn data_file(&mut self, storage: &StorageOptions, path: &Path, truncate: bool) {
+    fn data_file(
+        &mut self,
+        storage: &StorageOptions,
+        server: &ServerOptions,
+        path: &Path,
+        truncate: bool,
+    ) {
         let name = &storage.name;
         self.parent("data file", path);
         let message = format!("storage {name}: {} is a directory", path.display());
@@ -275,6 +291,9 @@ impl Problems {
         self.add_if(is_missing, message, "a read-only storage is not created");
         let message = format!("storage {name}: `truncate` and `read-only` contradict each other");
         self.add_if(truncate && storage.read_only, message, "remove one of them");
+        let is_there = truncate && !storage.read_only && server.read_only && path.exists();
+        let message = format!("{}: a read-only server cannot recreate it", path.display());
+        self.add_if(is_there, message, "remove one of the two settings");
         if let Some(directory) = &storage.blob_directory {
             self.parent("blob directory", directory);
             let message = format!("storage {name}: {} is not a directory", directory.display());
@@ -283,12 +302,12 @@ impl Problems {
         }
     }
 
-    fn database(&mut self, storage: &StorageOptions, path: &Path) {
+    fn database(&mut self, storage: &StorageOptions, server: &ServerOptions, path: &Path) {
         let name = &storage.name;
         self.parent("database", path);
         let message = format!("storage {name}: {} is a directory", path.display());
         self.add_if(path.is_dir(), message, "give the path of the database in it");
-        let is_missing = storage.read_only && !path.exists();
+        let is_missing = (storage.read_only || server.read_only) && !path.exists();
         let message = format!("storage {name}: {} does not exist", path.display());
         self.add_if(is_missing, message, "a read-only storage is not created");
         let has_blobs = storage.blob_directory.is_some();
@@ -569,6 +588,41 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_that_only_reads_cannot_do_is_found() {
+        assert_problem("cannot recreate it", |directory, c| {
+            let path = directory.join("one.fs");
+            std::fs::write(&path, "FS30").unwrap();
+            c.storages[0].kind = StorageKind::File { path, truncate: true };
+            c.server.read_only = true;
+        });
+        // An empty database is served in its place.
+        let problems = problems(|directory, c| {
+            let path = directory.join("one.fs");
+            c.storages[0].kind = StorageKind::File { path, truncate: true };
+            c.server.read_only = true;
+        });
+        assert_eq!(problems, [""; 0]);
+        assert_problem("does not exist", |directory, c| {
+            let path = directory.join("neo.sqlite");
+            let kind = StorageKind::Sqlite { path, cluster: None };
+            c.storages = vec![StorageOptions::new("neo", kind)];
+            c.server.read_only = true;
+        });
+    }
+
+    #[test]
+    fn a_password_is_in_the_first_line() {
+        for (text, expected) in [("", 1), ("\nsecret\n", 1), ("secret", 0)] {
+            let problems = problems(|directory, c| {
+                let path = directory.join("password");
+                std::fs::write(&path, text).unwrap();
+                c.server.resp_password_file = Some(path);
+            });
+            assert_eq!(problems.len(), expected, "{text:?}: {problems:?}");
+        }
+    }
+
+    #[test]
     fn certificates_are_where_they_must_be() {
         let problems = problems(|directory, c| {
             c.server.tls = Some(TlsOptions {
@@ -616,6 +670,9 @@ mod tests {
         }
         assert_problem("cannot listen on both", |_, c| {
             c.monitor = Some(MonitorOptions { address: c.server.addresses[0].clone() });
+        });
+        assert_problem("need HOST:PORT", |directory, c| {
+            c.monitor = Some(MonitorOptions { address: Address::Unix(directory.join("monitor")) });
         });
         assert_problem("cannot listen on both", |_, c| {
             c.server.resp_addresses = vec![c.server.addresses[0].clone()];
