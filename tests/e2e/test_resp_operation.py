@@ -286,3 +286,10 @@ def test_tls_wants_certificates_of_both_sides(tmp_path):
             options = {"socket_timeout": 10, **options}
             with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
                 redis.Redis(host="localhost", port=server.port, **options).ping()
+
+
+def test_keys_that_would_be_synced_need_a_file(tmp_path):
+    with RespServer(options=["--sync", "always"]) as server:
+        assert "there is no file of keys: they are in memory only" in server.log()
+    with RespServer(options=["--sync", "always", "--file", str(tmp_path / "keys")]) as server:
+        assert "no file of keys" not in server.log()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tracing::{info, warn};
-use zodium_configuration::ServerOptions;
+use zodium_configuration::{RespSync, ServerOptions};
 use zodium_disk::RealDisk;
 use zodium_net::{Bound, Listener, Protocol};
 use zodium_resp_server::{KeeperOptions, Options, Server};
@@ -34,6 +34,12 @@ pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Opti
             warn!("there is no address for RESP, so its file and password are not used");
         }
         return Ok(None);
+    }
+    if options.resp_sync == RespSync::Always && options.resp_file.is_none() {
+        warn!(
+            "changes of keys are to be synced always, but there is no file of keys: they are in \
+               memory only"
+        );
     }
     let password = options.resp_password_file.as_deref().map(password).transpose()?;
     let has_password = password.is_some();
