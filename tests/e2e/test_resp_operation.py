@@ -1,6 +1,7 @@
 """Running a RESP server: limits of memory, idle clients, TLS, and what the monitor shows."""
 
 import socket
+import subprocess
 import time
 import urllib.request
 
@@ -10,7 +11,7 @@ import redis
 from tests.harness.certificates import Site
 from tests.harness.monitor import Monitor
 from tests.harness.process import free_port
-from tests.harness.resp import RespServer, wait_for_blocked
+from tests.harness.resp import PROGRAM, RespServer, wait_for_blocked
 from tests.harness.waiting import wait_for
 
 
@@ -286,6 +287,13 @@ def test_tls_wants_certificates_of_both_sides(tmp_path):
             options = {"socket_timeout": 10, **options}
             with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
                 redis.Redis(host="localhost", port=server.port, **options).ping()
+
+
+def test_a_part_of_the_options_for_tls_is_refused(tmp_path):
+    words = Site(tmp_path).options()[:2]
+    done = subprocess.run([PROGRAM, "resp", *words], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1
+    assert done.stderr == "zodium: TLS needs both --ssl-certificate and --ssl-authenticate\n"
 
 
 def test_keys_that_would_be_synced_need_a_file(tmp_path):

@@ -92,6 +92,7 @@ impl RespOptions {
             ..Configuration::default()
         };
         self.settings.apply(&mut configuration).map_err(anyhow::Error::msg)?;
+        tls::check(configuration.server.tls.as_ref()).map_err(anyhow::Error::msg)?;
         Ok(configuration)
     }
 }

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use clap::error::ErrorKind;
-use zodium_configuration::{
-    Configuration, Encoding, ServerOptions, StorageOptions, TlsOptions, Warning,
-};
+use zodium_configuration::{Configuration, Encoding, ServerOptions, StorageOptions, Warning};
 
 use super::options::ServeOptions;
 
@@ -55,9 +53,7 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
         false => options.settings.apply(&mut configuration),
     };
     applied.map_err(|what| wrong(&what))?;
-    if configuration.server.tls.as_ref().is_some_and(is_incomplete) {
-        return Err(wrong("TLS needs both --ssl-certificate and --ssl-authenticate"));
-    }
+    super::tls::check(configuration.server.tls.as_ref()).map_err(wrong)?;
     Ok((configuration, warnings))
 }
 
@@ -91,11 +87,6 @@ fn take_environment(server: &mut ServerOptions, has_file: bool) {
 fn pid_file_of_instance() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("INSTANCE_HOME")?).join("var");
     folder.is_dir().then(|| folder.join("ZEO.pid"))
-}
-
-/// Whether only some options of TLS were given, and no file has the others.
-fn is_incomplete(tls: &TlsOptions) -> bool {
-    [&tls.certificate, &tls.authenticate].iter().any(|path| path.as_os_str().is_empty())
 }
 
 /// An error of the command line, reported as by clap.

@@ -9,6 +9,15 @@ use zodium_tls::{ServerFiles, ServerTls};
 
 use crate::own_certificate::own_files;
 
+/// Checks that not only some options of TLS were given, without a file that has the others.
+pub(crate) fn check(options: Option<&TlsOptions>) -> Result<(), &'static str> {
+    let Some(TlsOptions { certificate, authenticate, .. }) = options else { return Ok(()) };
+    match [certificate, authenticate].iter().any(|path| path.as_os_str().is_empty()) {
+        true => Err("TLS needs both --ssl-certificate and --ssl-authenticate"),
+        false => Ok(()),
+    }
+}
+
 /// Reads the files that the options name.
 pub(crate) fn load(options: Option<&TlsOptions>) -> Result<Option<Arc<ServerTls>>> {
     let Some(options) = options else { return Ok(None) };
