@@ -88,8 +88,10 @@ fn greeting(storages: &Storages, listeners: &[Listener]) -> String {
     }
     let names: Vec<_> = storages.iter().map(|storage| &*storage.name).collect();
     if let (Some(listener), Some(name)) = (listeners.first(), storage_to_connect_to(&names)) {
-        text += "Connect from Python (pip install ZEO):\n  import ZEO\n";
-        text += &format!("  {}\n", python_line(listener.address(), name, listener.has_tls()));
+        let (address, has_tls) = (listener.address(), listener.has_tls());
+        let client = python_client(address, has_tls);
+        text += &format!("Connect from Python (pip install {client}):\n  import {client}\n");
+        text += &format!("  {}\n", python_line(address, name, has_tls));
     }
     text
 }
@@ -110,6 +112,14 @@ fn storage_to_connect_to<'a>(names: &[&'a str]) -> Option<&'a str> {
     names.iter().find(|name| **name == DEFAULT_NAME).or(names.first()).copied()
 }
 
+/// The client that can connect: ZEO's own has no TLS on Unix sockets.
+fn python_client(address: &Address, has_tls: bool) -> &'static str {
+    match address {
+        Address::Unix(_) if has_tls => "zodium",
+        _ => "ZEO",
+    }
+}
+
 /// The line of Python that connects.
 fn python_line(address: &Address, storage: &str, has_tls: bool) -> String {
     let mut arguments = python_address(address);
@@ -117,12 +127,12 @@ fn python_line(address: &Address, storage: &str, has_tls: bool) -> String {
         let escaped = storage.replace('\\', "\\\\").replace('\'', "\\'");
         arguments += &format!(", storage='{escaped}'");
     }
-    match has_tls {
-        true => {
-            format!("db = ZEO.DB({arguments}, ssl=context)  # an ssl.SSLContext with a certificate")
-        }
-        false => format!("db = ZEO.DB({arguments})"),
+    if has_tls {
+        arguments += ", ssl=context)  # an ssl.SSLContext with a certificate";
+    } else {
+        arguments += ")";
     }
+    format!("db = {}.DB({arguments}", python_client(address, has_tls))
 }
 
 fn python_address(address: &Address) -> String {
@@ -148,5 +158,10 @@ mod tests {
         assert_eq!(line(&["main", "b"], false), format!("{named})"));
         assert!(line(&["main"], true).starts_with(&format!("{named}, ssl=context)")));
         assert!(line(&["it's"], false).ends_with("storage='it\\'s')"));
+        let socket: Address = "/run/zeo.sock".parse().unwrap();
+        assert!(
+            python_line(&socket, "1", true).starts_with("db = zodium.DB('/run/zeo.sock', ssl=")
+        );
+        assert_eq!(python_line(&socket, "1", false), "db = ZEO.DB('/run/zeo.sock')");
     }
 }
