@@ -68,6 +68,23 @@ def test_a_value_is_set_at_the_view_of_its_objects(database, keys):
     connection.close()
 
 
+def test_a_view_is_known_after_a_savepoint_and_of_the_past(database, keys):
+    connection = database.open()
+    root = connection.root()
+    seen = zodium.redis.view(connection)
+    root["a"]["value"] = 1
+    transaction.savepoint()
+    assert zodium.redis.view(connection) == seen
+    assert not zodium.redis.set_tied(keys, "key", "1", root["b"])
+    transaction.commit()
+    past = database.open(transaction.TransactionManager(), at=seen)
+    assert zodium.redis.view(past) == seen
+    assert zodium.redis.set_tied(keys, "key", "2", past.root()["b"])
+    assert not zodium.redis.set_tied(keys, "other", "3", past.root()["a"])
+    past.close()
+    connection.close()
+
+
 def test_a_value_depends_on_what_it_was_computed_from(database, keys):
     cache = TiedCache(keys, "cache:", expire=100)
     computed = []

@@ -10,11 +10,15 @@ from ZODB.utils import p64, u64
 
 def view(connection):
     """Return the last transaction that a ZODB connection shows, as a tid."""
-    start = connection._storage._start
+    # A historical connection shows the transactions before one.
+    start = connection.before
     if start is None:
-        # Nothing was loaded yet: the view begins with the transaction.
-        connection._storage.poll_invalidations()
-        start = connection._storage._start
+        # After a savepoint `_storage` has what the transaction has changed.
+        storage = connection._normal_storage
+        if storage._start is None:
+            # Nothing was loaded yet: the view begins with the transaction.
+            storage.poll_invalidations()
+        start = storage._start
     return p64(u64(start) - 1)
 
 
