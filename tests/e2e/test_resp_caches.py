@@ -133,6 +133,26 @@ def test_a_value_depends_on_what_it_was_computed_from(database, keys):
     assert cache.get("plain") == b"no objects" and keys.ttl("cache:plain") > 90
 
 
+def test_a_value_of_changes_after_its_objects_were_told_is_not_kept(database, keys):
+    cache = TiedCache(keys, "cache:")
+    connection = database.open()
+    each = connection.root()["a"]
+    assert cache.get("key") is None
+    depends_on(each)
+    each["value"] = 1
+    assert not cache.set("key", b"1")
+    transaction.abort()
+    assert cache.get("key") is None
+    # Nor after a savepoint, when no object is registered as changed.
+    depends_on(each)
+    each["value"] = 2
+    transaction.savepoint()
+    assert not cache.set("key", b"2")
+    transaction.abort()
+    assert not keys.exists("cache:key")
+    connection.close()
+
+
 def test_a_value_is_not_newer_than_the_cached_ones_that_it_was_computed_from(database, keys):
     cache = TiedCache(keys, "cache:")
 

@@ -5,6 +5,8 @@ connection shows. The server refuses it if one of the objects has changed since,
 computation never puts an old value back.
 """
 
+import weakref
+
 from ZODB.utils import p64, u64
 
 
@@ -27,6 +29,7 @@ class Ties:
 
     def __init__(self, objects=(), storage=None):
         self.oids = {}  # in the order of the objects
+        self.connections = weakref.WeakSet()
         self.view = None
         self.limit = None  # the last transaction that the other cached values surely show
         self.storage = storage
@@ -46,9 +49,14 @@ class Ties:
                 raise ValueError("a value is tied to objects of one connection and transaction")
             self.view = seen
             self.oids[each._p_oid] = None
-            if is_modified(connection):
-                # The value shows what other clients do not see yet, and perhaps never will.
-                self.is_usable = False
+            self.connections.add(connection)
+        self.see_changes()
+
+    def see_changes(self):
+        """Give the value up if one of its connections has changes that are not committed."""
+        if any(map(is_modified, self.connections)):
+            # Other clients do not see them yet, and perhaps never will.
+            self.is_usable = False
 
     def words(self):
         """Return the words of the option TIE of SET."""
@@ -76,6 +84,8 @@ def set_tied(client, key, value, *objects, ex=None, storage=None):
 
 
 def send(client, key, value, ties, ex=None):
+    # The objects may have been changed after they were added.
+    ties.see_changes()
     if not ties.is_usable:
         return False
     if not ties.oids:
