@@ -1,5 +1,7 @@
 """Caches and sessions of applications that commits empty: set_tied, dogpile.cache, Pyramid."""
 
+import threading
+import time
 import urllib.parse
 
 import pytest
@@ -14,7 +16,7 @@ from persistent.mapping import PersistentMapping
 package.use()
 
 import zodium.redis  # noqa: E402
-from zodium.redis._cache import TiedCache, depends_on  # noqa: E402
+from zodium.redis._cache import COMPUTATIONS_MAX, TiedCache, depends_on  # noqa: E402
 
 pytestmark = pytest.mark.zodium
 
@@ -180,6 +182,47 @@ def test_a_value_is_not_newer_than_the_cached_ones_that_it_was_computed_from(dat
     assert not keys.exists("cache:outer")
 
 
+def test_what_is_told_belongs_to_the_values_that_are_computed(database, keys):
+    cache = TiedCache(keys, "cache:")
+    connection = database.open()
+    a, b = connection.root()["a"], connection.root()["b"]
+    # Many values are found in between.
+    others = [f"other {number}" for number in range(2 * COMPUTATIONS_MAX)]
+    for name in others:
+        assert cache.set(name, b"")
+    assert cache.get("outer") is None
+    depends_on(a)
+    assert [cache.get(name) for name in others] == [b""] * len(others)
+    depends_on(b)
+    assert cache.set("outer", b"1")
+    # The first computation of this one is ended by an exception.
+    assert cache.get("key") is None
+    depends_on(a)
+    assert cache.get("key") is None
+    depends_on(b)
+    assert cache.set("key", b"1")
+    change(database, "a")
+    assert not keys.exists("cache:outer") and keys.exists("cache:key")
+    change(database, "b")
+    assert not keys.exists("cache:key")
+    # Values without a get, before and after something is told. What the computation that was ended
+    # was told may concern the first.
+    transaction.begin()
+    assert not cache.set("alone", b"0")
+    assert cache.set("alone", b"1")
+    depends_on(a)
+    assert not cache.set("alone", b"2") and not keys.exists("cache:alone")
+    assert cache.set("alone", b"3") and keys.exists("cache:alone")
+    # One that was found is not kept if it has seen two transactions, and its older value goes.
+    assert cache.get("alone") == b"3"
+    depends_on(a)
+    change(database, "c")
+    transaction.begin()
+    depends_on(b)
+    assert not cache.set("alone", b"4") and not keys.exists("cache:alone")
+    connection.close()
+
+
 def test_a_value_that_uses_one_of_another_storage_is_not_kept(database, keys):
     inner = TiedCache(keys, "inner:", storage="1")
     outer, same = TiedCache(keys, "outer:"), TiedCache(keys, "same:", storage="1")
@@ -239,6 +282,74 @@ def test_dogpile_computes_again_after_a_change(database, keys, port):
     assert values("a", "c") == values("a", "c") == [1, 0] and computed[4:] == ["a", "c"]
     change(database, "c")
     assert values("a", "c") == [1, 1] and computed[6:] == ["a", "c"]
+
+
+def test_a_value_that_dogpile_computes_again_is_tied_too(database, port):
+    dogpile_cache = pytest.importorskip("dogpile.cache")
+    from zodium.redis.dogpile import depends_on
+
+    region = dogpile_cache.make_region().configure(
+        "zodium.redis",
+        expiration_time=100,
+        arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"},
+    )
+    computed = []
+
+    @region.cache_on_arguments()
+    def value(name):
+        computed.append(name)
+        with database.transaction() as connection:
+            each = connection.root()[name]
+            depends_on(each)
+            return each.get("value", 0)
+
+    @region.cache_on_arguments()
+    def double(name):
+        return 2 * value(name) + value("b") + len(each_of("c"))
+
+    def each_of(name):
+        with database.transaction() as connection:
+            depends_on(connection.root()[name])
+            return connection.root()[name]
+
+    def is_right(name):
+        with database.transaction() as connection:
+            return value(name) == connection.root()[name].get("value", 0)
+
+    renewals = [
+        region.invalidate,
+        lambda: region.invalidate(hard=False),
+        lambda: value.refresh("a"),
+        lambda: value.invalidate("a"),
+        lambda: threaded(lambda: value.refresh("a")),
+    ]
+    for renew in renewals:
+        assert is_right("a")
+        renew()
+        time.sleep(0.001)
+        value("a")
+        computed.clear()
+        assert is_right("a") and not computed, "it is kept after a renewal"
+        change(database, "a")
+        assert is_right("a") and computed == ["a"]
+    # Before any get, and what was computed in between is another value.
+    value.refresh("b")
+    change(database, "b")
+    assert is_right("b")
+    # A value that was found, and others that it uses when it is computed again.
+    for name in ("a", "b", "c"):
+        before = double("a")
+        region.invalidate()
+        time.sleep(0.001)
+        assert double("a") == before
+        change(database, name)
+        assert double("a") == before + {"a": 2, "b": 1, "c": 1}[name]
+
+
+def threaded(run):
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def test_plone_memoize_gets_a_mapping(database, keys):

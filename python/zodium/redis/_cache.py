@@ -1,31 +1,97 @@
 """Cached values that know the objects they were computed from.
 
-Key decision: a miss opens a computation, and the next set of the same key closes it. What
+Key decision: a get opens a computation, and the next set of the same key closes it. What
 `depends_on` is told in between belongs to the value; so do the objects of other cached values that
-were used. So no signature of a caching library has to change.
+were used. So no signature of a caching library has to change. A get that finds a value opens one
+too, for libraries compute again what they take for too old.
 """
 
 import threading
 
 from ._ties import Ties, send, view
 
-# More computations than these do not run within each other: exceptions have ended the oldest.
+# More are not remembered. Most are of values that were found, and are not computed again.
 COMPUTATIONS_MAX = 100
 # What a server without storages answers to ZTID.
 NO_STORAGE = "this server has no storage"
 
 
 class Computation:
-    """Values that are being computed: those of one get."""
+    """What was told between a get and the next one.
 
-    def __init__(self, places, storage):
-        self.places = places
-        self.ties = Ties(storage=storage)
+    A value that is computed after a get depends on this, and on what is told after later gets.
+    """
+
+    def __init__(self, places):
+        self.places = places  # (cache, key) -> whether the get found no value
+        self.is_miss = any(places.values())
+        self.ties = Ties()
+        self.storages = set()  # of the cached values that were used
+        self.is_told = False  # of objects, for a value that is not set yet
+
+    def give_up(self):
+        """Have no value kept that depends on this."""
+        self.ties = Ties()
+        self.ties.is_usable = False
 
 
 class Running(threading.local):
+    """The computations of a thread, of which later ones may run within earlier ones."""
+
     def __init__(self):
-        self.computations = []
+        # The first one has no get. It is there to know whether anything was told.
+        self.computations = [Computation({})]
+
+    def begin(self, places):
+        if len(self.computations) > COMPUTATIONS_MAX:
+            hits = (at for at, each in enumerate(self.computations) if at and not each.is_miss)
+            self.remove(next(hits, 1))
+        self.computations.append(Computation(places))
+
+    def remove(self, at):
+        """Leave what a computation was told to the one that it may run within."""
+        ended = self.computations.pop(at)
+        outer = self.computations[at - 1]
+        outer.is_told |= ended.is_told
+        if at > 1:
+            outer.ties.absorb(ended.ties)
+            outer.storages |= ended.storages
+
+    def found(self, place):
+        """Return where the computation of a place is, or None."""
+        for at, each in enumerate(self.computations):
+            if place in each.places:
+                return at
+        return None
+
+    def leave(self, place):
+        """End the computation of a place, if there is one; return whether its get was a miss."""
+        at = self.found(place)
+        if at is None:
+            return False
+        ended = self.computations[at]
+        was_miss = ended.places.pop(place)
+        if not ended.places:
+            self.remove(at)
+        return was_miss
+
+    def ties_since(self, at, storage):
+        """Return what a value depends on that was computed since a get."""
+        ties = Ties(storage=storage)
+        for each in self.computations[at:]:
+            ties.absorb(each.ties)
+            each.is_told = False
+            if not each.storages <= {storage}:
+                # The transactions of two storages cannot be compared.
+                ties.is_usable = False
+        return ties
+
+    def is_told_alone(self):
+        """Whether anything was told that may concern a value without a get."""
+        is_told = any(each.is_told for each in self.computations)
+        for each in self.computations:
+            each.is_told = False
+        return is_told
 
 
 RUNNING = Running()
@@ -38,9 +104,13 @@ def depends_on(*objects):
         if each.ties.view is not None and views - {each.ties.view}:
             # It was ended by an exception, in an earlier transaction; or its objects are of several
             # databases, whose views cannot be compared.
-            each.ties.is_usable = False
-        else:
-            each.ties.add(*objects)
+            each.give_up()
+    last = RUNNING.computations[-1]
+    last.is_told = True
+    if len(views) > 1:
+        last.give_up()
+    elif last.places:
+        last.ties.add(*objects)
 
 
 class TiedCache:
@@ -58,28 +128,26 @@ class TiedCache:
         self.storage = storage
 
     def get(self, key):
-        """Return the bytes, or None: then a computation begins."""
+        """Return the bytes, or None. A computation begins."""
         return self.get_many([key])[0]
 
     def get_many(self, keys):
         """As get, for several keys, whose values will depend on the objects of all."""
         for key in keys:
-            self.end(key)
+            RUNNING.leave((self, key))
         answers, limit = self.answers([self.prefix + key for key in keys])
         values = [answer and self.used(answer, limit) for answer in answers]
-        missing = {(self, key) for key, value in zip(keys, values) if value is None}
-        if missing:
-            RUNNING.computations.append(Computation(missing, self.storage))
-            del RUNNING.computations[:-COMPUTATIONS_MAX]
+        if keys:
+            RUNNING.begin({(self, key): value is None for key, value in zip(keys, values)})
         return values
 
     def answers(self, names):
         """Return what the server has for keys, and a transaction at which that was current.
 
-        The transaction is None if no value is being computed that may use the answers, and on a
-        server without storages, where no value is tied.
+        The transaction is None if no missing value is being computed that may use the answers, and
+        on a server without storages, where no value is tied.
         """
-        if not names or not RUNNING.computations:
+        if not names or not any(each.is_miss for each in RUNNING.computations):
             return self.client.mget(names) if names else [], None
         with self.client.pipeline(transaction=False) as pipe:
             # In this order: a change after that transaction ends the values that use these.
@@ -94,34 +162,43 @@ class TiedCache:
         """Note that the values that are being computed depend on this one, current at `limit`."""
         head, _, value = answer.partition(b"\n")
         oids = [bytes.fromhex(oid) for oid in head.decode().split()]
-        if oids:
-            for each in RUNNING.computations:
-                if limit is None or each.ties.storage != self.storage:
-                    # The transactions of two storages cannot be compared.
-                    each.ties.is_usable = False
-                else:
-                    each.ties.add_cached(oids, limit)
+        last = RUNNING.computations[-1]
+        if oids and last.places:
+            last.storages.add(self.storage)
+            if limit is None:
+                # If a value that was found is computed again now, the next get will miss it.
+                last.ties.is_usable = False
+            else:
+                last.ties.add_cached(oids, limit)
         return value
 
     def set(self, key, value):
-        """Set a key; it is not set if an object that it depends on has changed meanwhile."""
-        ties = self.end(key)
-        if ties is None or not ties.oids and ties.is_usable:
+        """Set a key; it is not set if an object that it depends on has changed meanwhile.
+
+        A value that is set without a get in this thread is not kept if `depends_on` was told
+        anything meanwhile. If the get has found a value, or there was none, a value that is not
+        kept leaves no older one.
+        """
+        at = RUNNING.found((self, key))
+        if at is None:
+            was_miss = False
+            is_kept = not RUNNING.is_told_alone() and self.keep(key, value, Ties())
+        else:
+            ties = RUNNING.ties_since(at, self.storage)
+            was_miss = RUNNING.leave((self, key))
+            is_kept = self.keep(key, value, ties)
+        if not is_kept and not was_miss:
+            self.delete(key)
+        return is_kept
+
+    def keep(self, key, value, ties):
+        if not ties.oids and ties.is_usable:
             return bool(self.client.set(self.prefix + key, b"\n" + value, ex=self.expire))
         if ties.view is None:
             # It depends on objects only by other cached values, so its own view is not known.
             return False
         head = " ".join(oid.hex() for oid in ties.oids).encode()
         return send(self.client, self.prefix + key, head + b"\n" + value, ties, self.expire)
-
-    def end(self, key):
-        """End the computation of a key, and those that were begun since; return its ties."""
-        for at, each in enumerate(RUNNING.computations):
-            if (self, key) in each.places:
-                each.places.remove((self, key))
-                del RUNNING.computations[at + bool(each.places) :]
-                return each.ties
-        return None
 
     def delete(self, *keys):
         if keys:

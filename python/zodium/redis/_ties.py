@@ -68,6 +68,17 @@ class Ties:
         self.oids.update(dict.fromkeys(oids))
         self.limit = limit if self.limit is None else min(self.limit, limit)
 
+    def absorb(self, other):
+        """Add what another value depends on that was computed meanwhile."""
+        if None not in (self.view, other.view) and self.view != other.view:
+            self.is_usable = False
+        self.is_usable = self.is_usable and other.is_usable
+        self.view = self.view or other.view
+        self.connections.update(other.connections)
+        self.oids.update(other.oids)
+        if other.limit is not None:
+            self.add_cached((), other.limit)
+
     def named(self, oids):
         """Return the names of objects on the server."""
         prefix = f"{self.storage}:" if self.storage else ""
