@@ -92,6 +92,28 @@ def test_commands_take_effect_with_their_transaction(served, database):
     connection.close()
 
 
+def test_a_savepoint_before_the_first_commands_takes_them_back(served, database):
+    keys = served[1]
+    connection = database.open()
+    for again in (False, True):
+        connection.root()["number"].value += 1
+        savepoint = transaction.savepoint()
+        zodium.redis.join(keys).incr("count")
+        savepoint.rollback()
+        if again:
+            zodium.redis.join(keys).incrby("count", 10)
+        transaction.commit()
+        assert keys.get("count") == ("10" if again else None)
+    # Without a change of the database.
+    savepoint = transaction.savepoint()
+    zodium.redis.join(keys).incr("count")
+    savepoint.rollback()
+    savepoint.rollback()
+    transaction.commit()
+    assert keys.get("count") == "10" and connection.root()["number"].value == 2
+    connection.close()
+
+
 def test_a_vote_refuses_commands_that_cannot_take_effect(served, database, start_server, tmp_path):
     server, keys = served
     connection = database.open()

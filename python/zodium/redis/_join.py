@@ -43,6 +43,9 @@ def join(client, transaction=None):
     try:
         commands = transaction.data(join)
     except KeyError:
+        commands = None
+    # A rollback to a savepoint before the first join has ended them, and not the transaction.
+    if commands is None or commands.is_over:
         commands = Commands(client)
         transaction.set_data(join, commands)
         transaction.join(DataManager(client, commands, transaction))
@@ -181,7 +184,12 @@ class DataManager:
                 logger.info("the connection of an aborted transaction is lost", exc_info=True)
         self._end()
 
-    abort = tpc_abort
+    def abort(self, transaction):
+        """The transaction is aborted, or goes on without the commands after a rollback."""
+        if transaction.extension.get(TOKEN_KEY) == self.token:
+            # Nothing will be parked under it, and a vote would look for that.
+            del transaction.extension[TOKEN_KEY]
+        self.tpc_abort(transaction)
 
     def _send(self, *last):
         """Send the commands between MULTI and another word; raise the first error."""
