@@ -209,6 +209,11 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
     client.delete("key")
     transaction.abort()
     assert client.get("key") == "1"
+    # A watch would not hold until the commit.
+    with client.pipeline() as pipe, pytest.raises(TypeError, match="watched"):
+        pipe.watch("key")
+    with pytest.raises(TypeError, match="watched"):
+        client.transaction(lambda pipe: pipe.set("key", "2"), "key")
     connection.close()
 
 

@@ -31,6 +31,8 @@ NAMES = """
 """
 AT_ONCE = frozenset(NAMES.split())
 
+NO_WATCH = "keys cannot be watched until a transaction commits"
+
 
 def join(client, transaction=None):
     """Return the commands of a transaction, by default the current one.
@@ -77,7 +79,7 @@ class Commands(Pipeline):
         raise TypeError("these commands are executed by the commit of their transaction")
 
     def watch(self, *names):
-        raise TypeError("keys cannot be watched until a transaction commits")
+        raise TypeError(NO_WATCH)
 
     def __bool__(self):
         return True
@@ -114,6 +116,9 @@ class WaitingPipeline(Pipeline):
     def __init__(self, client, transaction):
         super().__init__(client.connection_pool, client.response_callbacks, transaction, None)
         self.client = client
+
+    def watch(self, *names):
+        raise TypeError(NO_WATCH)
 
     def execute(self, raise_on_error=True):
         stack = list(self.command_stack)
