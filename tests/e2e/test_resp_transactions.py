@@ -214,6 +214,12 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         pipe.watch("key")
     with pytest.raises(TypeError, match="watched"):
         client.transaction(lambda pipe: pipe.set("key", "2"), "key")
+    # Nor would the element be answered that is taken away at the commit.
+    for taken in (client.lpop, client.blpop, lambda key: client.pipeline().rpop(key).execute()):
+        with pytest.raises(TypeError, match="takes away"):
+            taken("list")
+    transaction.commit()
+    assert keys.lrange("list", 0, -1) == ["a"]
     connection.close()
 
 

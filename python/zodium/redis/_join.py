@@ -30,6 +30,11 @@ NAMES = """
     ZSCORE ZSTATE ZTID ZUNION
 """
 AT_ONCE = frozenset(NAMES.split())
+# Commands that take away what they answer.
+NAMES = """
+    BLMPOP BLPOP BRPOP BZMPOP BZPOPMAX BZPOPMIN GETDEL LMPOP LPOP RPOP SPOP ZMPOP ZPOPMAX ZPOPMIN
+"""
+TAKING = frozenset(NAMES.split())
 
 NO_WATCH = "keys cannot be watched until a transaction commits"
 
@@ -99,8 +104,20 @@ class Redis(StockRedis):
     def execute_command(self, *args, **options):
         if not self.waits(name_of(args)):
             return super().execute_command(*args, **options)
-        join(self, self.manager.get()).execute_command(*args, **options)
+        self.wait_with([(args, options)])
         return None
+
+    def wait_with(self, stack):
+        """Have commands, with their options, wait for the transaction."""
+        for args, _ in stack:
+            if name_of(args) in TAKING:
+                raise TypeError(
+                    f"{name_of(args)} takes away what it answers, and this client gets no answers "
+                    "of commands that write: use another client"
+                )
+        commands = join(self, self.manager.get())
+        for args, options in stack:
+            commands.execute_command(*args, **options)
 
     def waits(self, name):
         """Whether commands of a name wait for the transaction."""
@@ -124,9 +141,7 @@ class WaitingPipeline(Pipeline):
         stack = list(self.command_stack)
         if not any(self.client.waits(name_of(args)) for args, _ in stack):
             return super().execute(raise_on_error)
-        commands = join(self.client, self.client.manager.get())
-        for args, options in stack:
-            commands.execute_command(*args, **options)
+        self.client.wait_with(stack)
         self.reset()
         return [None] * len(stack)
 
