@@ -381,10 +381,16 @@ def application(database, keys):
             session["value"] = request.params["value"]
         if "merge" in request.params:
             session |= {"value": request.params["merge"]}
-        if "tie" in request.params:
-            session.tie(root[request.params["tie"]])
+        if "new" in request.params:
+            new = root[request.params["new"]] = PersistentMapping()
+            if "add" in request.params:
+                connection.add(new)
         if "change" in request.params:
             root[request.params["change"]]["other"] = request.params["value"]
+        if "save" in request.params:
+            request.tm.savepoint()
+        if "tie" in request.params:
+            session.tie(root[request.params["tie"]])
         if "flash" in request.params:
             session.flash("hello")
         if "end" in request.params:
@@ -455,3 +461,33 @@ def test_a_session_ends_with_the_change_of_an_object(database, keys):
     browser.get(value="4")
     change(database, "a")
     assert browser.get()["value"] is None
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"change": "a", "tie": "a"},
+        {"change": "a", "tie": "a", "save": ""},
+        {"change": "b", "tie": "a", "save": ""},
+        {"new": "d", "tie": "d", "add": ""},
+        {"new": "d", "tie": "d", "save": ""},
+    ],
+)
+@pytest.mark.parametrize("is_tied_before", [False, True])
+def test_a_session_is_tied_to_objects_of_its_own_transaction(
+    database, keys, params, is_tied_before
+):
+    browser = Browser(application(database, keys))
+    browser.get(value="1", **({"tie": "a"} if is_tied_before else {}))
+    browser.get(value="2", **params)
+    assert browser.get() == {"value": "2", "new": False, "flash": []}
+    change(database, "c")
+    assert browser.get(value="3")["value"] == browser.get()["value"] == "3"
+    change(database, params["tie"])
+    assert browser.get() == {"value": None, "new": True, "flash": []}
+
+
+def test_a_session_is_not_tied_to_an_object_without_a_connection(database, keys):
+    browser = Browser(application(database, keys))
+    with pytest.raises(ValueError, match="stored already"):
+        browser.get(value="1", new="d", tie="d")

@@ -114,3 +114,16 @@ def is_modified(connection):
         or connection._added
         or connection._savepoint_storage is not None
     )
+
+
+def is_own(each):
+    """Whether the transaction writes an object, as far as is known before its commit."""
+    connection = each._p_jar
+    saved = connection._savepoint_storage
+    # What was added, or was changed before a savepoint, does not call itself changed.
+    return bool(
+        each._p_changed
+        or each._p_oid in connection._added
+        or saved is not None
+        and each._p_oid in saved.index
+    )

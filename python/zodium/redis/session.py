@@ -19,7 +19,7 @@ from webob.cookies import SignedSerializer
 from zope.interface import implementer
 
 from ._join import join
-from ._ties import Ties
+from ._ties import Ties, is_own
 
 ID_BYTES = 24
 
@@ -162,20 +162,20 @@ class Session(dict):
             commands.delete(self._prefix + former)
         # A change by this very transaction does not end the session. Changes by others before it
         # would be conflicts, so those objects need no view.
-        own = [each for each in self.tied if each._p_changed]
-        ties = Ties([each for each in self.tied if not each._p_changed], self._storage)
-        ties.oids.update(dict.fromkeys(self.oids))
-        ties.view = min(view for view in (self.view, ties.view, b"\xff" * 8) if view)
-        oids = dict.fromkeys([*ties.oids, *(each._p_oid for each in own)])
-        if None in oids:
+        if any(each._p_jar is None for each in self.tied):
             raise ValueError("a session is tied to objects that are stored already")
+        own = dict.fromkeys(each._p_oid for each in self.tied if is_own(each))
+        ties = Ties([each for each in self.tied if each._p_oid not in own], self._storage)
+        # Former ties to own objects are among those that are made anew.
+        ties.oids.update(dict.fromkeys(oid for oid in self.oids if oid not in own))
+        ties.view = min(view for view in (self.view, ties.view, b"\xff" * 8) if view)
         document = {"created": self.created, "values": dict(self)}
-        document["ties"] = [oid.hex() for oid in oids]
+        document["ties"] = [oid.hex() for oid in (*ties.oids, *own)]
         key, text = self._prefix + self.identifier, json.dumps(document)
         words = ties.words() if ties.oids else []
         commands.execute_command("SET", key, text, "EX", self._timeout, *words)
         if own:
-            commands.execute_command("ZTIE", key, *ties.named(each._p_oid for each in own))
+            commands.execute_command("ZTIE", key, *ties.named(own))
 
     def answer_is_due(self):
         """Keep a session that was only read, for another while."""
