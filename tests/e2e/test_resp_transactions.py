@@ -114,6 +114,22 @@ def test_a_savepoint_before_the_first_commands_takes_them_back(served, database)
     connection.close()
 
 
+def test_commands_of_an_undone_transaction_stay(served, database):
+    keys = served[1]
+    connection = database.open()
+    number = connection.root()["number"]
+    number.value = 1
+    zodium.redis.join(keys).rpush("tasks", "1")
+    transaction.commit()
+    assert zodium.redis.set_tied(keys, "tied", "1", number)
+    database.undo(database.undoLog(0, 1)[0]["id"])
+    transaction.commit()
+    transaction.begin()
+    assert number.value == 0
+    assert keys.lrange("tasks", 0, -1) == ["1"] and keys.get("tied") is None
+    connection.close()
+
+
 def test_a_vote_refuses_commands_that_cannot_take_effect(served, database, start_server, tmp_path):
     server, keys = served
     connection = database.open()
