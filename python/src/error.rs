@@ -38,6 +38,10 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
             let none = ().into_pyobject(py)?;
             remote(py, "ZODB.POSException.ReadOnlyError", none.into_any())
         }
+        ClientError::NotVoted(_) => {
+            let arguments = (error.to_string(),).into_pyobject(py)?;
+            remote(py, "ZODB.POSException.StorageTransactionError", arguments.into_any())
+        }
         ClientError::Disconnected(_) | ClientError::Unreachable { .. } | ClientError::Closed => {
             ours("ClientDisconnected")
         }

@@ -55,6 +55,10 @@ pub enum ClientError {
         /// The unfinished transaction, for [`crate::Client::outcome`].
         transaction: Arc<crate::Unfinished>,
     },
+    /// The transaction was not finished, and is aborted, because the server has not agreed to it as
+    /// it is now. The text says why.
+    #[error("the transaction cannot be finished: {0}")]
+    NotVoted(&'static str),
     /// There is no such object, or it has been deleted.
     #[error("there is no object {0}")]
     NoObject(Oid),

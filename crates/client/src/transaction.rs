@@ -80,9 +80,21 @@ pub struct Transaction {
     written: FxHashMap<Oid, Option<Bytes>>,
     written_bytes: usize,
     stores: SentStores,
-    is_over: bool,
+    stage: Stage,
     /// Released when the transaction is over, or when its finish is answered.
-    turn: Option<CommitTurn>,
+    turn: Arc<Mutex<Option<CommitTurn>>>,
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The server has not agreed to all that was told.
+    Open,
+    /// The server has agreed.
+    Voted,
+    /// Only an abort is left, for this reason.
+    Broken(&'static str),
+    Over,
 }
 
 impl Client {
@@ -110,8 +122,8 @@ impl Client {
             written: FxHashMap::default(),
             written_bytes: 0,
             stores: SentStores::default(),
-            is_over: false,
-            turn: Some(turn),
+            stage: Stage::Open,
+            turn: Arc::new(Mutex::new(Some(turn))),
         };
         // The connection may have changed while this thread waited.
         transaction.current = transaction.shared.established()?;
@@ -225,18 +237,28 @@ impl Transaction {
     }
 
     /// Asks the server whether the transaction can be committed. Abort it after an error raised by
-    /// the server, or after a conflict that cannot be resolved.
+    /// the server, after an interrupt, or after a conflict that cannot be resolved.
     pub fn vote(&mut self) -> Result<Voted, ClientError> {
+        if let Stage::Broken(reason) = self.stage {
+            return Err(ClientError::NotVoted(reason));
+        }
         let connection = Arc::clone(&self.current.connection);
         let arguments = Value::tuple([self.id.into()]);
         let mut output = std::mem::take(&mut self.output);
         let promise = connection.add_request(&mut output, "vote", &arguments, None)?;
         connection.send(&output)?;
+        // The objects that the server has changed are in the answer to this vote, and in no later
+        // one.
+        self.stage = Stage::Broken("the answer to a vote was not waited for");
         connection.wait(&promise)?;
+        self.stage = Stage::Open;
         let voted = Voted::from_answer(connection.taken(&promise)?)?;
         for oid in &voted.changed {
             self.written.insert(*oid, None);
             self.stores.remove(*oid);
+        }
+        if voted.conflicts.is_empty() {
+            self.stage = Stage::Voted;
         }
         Ok(voted)
     }
@@ -245,8 +267,11 @@ impl Transaction {
     /// reported and before [`Client::last_tid`] includes it. If the caller has stopped waiting, the
     /// watcher is called instead, as for another client's transaction.
     ///
-    /// Any error other than [`ClientError::OutcomeUnknown`] means that nothing was committed.
+    /// Any error other than [`ClientError::OutcomeUnknown`] means that nothing was committed, and
+    /// that the transaction is aborted: also [`ClientError::NotVoted`], when the last vote had
+    /// conflicts, or when something was stored after it.
     pub fn finish(mut self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
+        self.check_voted()?;
         let connection = Arc::clone(&self.current.connection);
         let has_left = Arc::new(Mutex::new(false));
         let committed = self.committed(Arc::clone(&has_left), then);
@@ -257,23 +282,37 @@ impl Transaction {
         // From here on the server may have received it, whatever fails.
         let sent = connection.send(&message);
         let waited = connection.wait(&promise);
-        self.is_over = true;
         let stores = std::mem::take(&mut self.stores);
         let unknown = |error: &ClientError, transaction| ClientError::OutcomeUnknown {
             reason: error.to_string().into(),
             transaction: Arc::new(transaction),
         };
-        if let Err(error) = waited {
-            *has_left.lock() = true;
-            return Err(unknown(&error, Unfinished::left(stores, connection, promise)));
-        }
-        match sent.and_then(|()| connection.taken(&promise)) {
-            Ok(answer) => answer.as_tid().ok_or(ClientError::Unexpected {
+        let finished = match waited.map(|()| sent.and_then(|()| connection.taken(&promise))) {
+            Ok(Ok(answer)) => answer.as_tid().ok_or(ClientError::Unexpected {
                 method: "tpc_finish",
                 expected: "the tid of the transaction",
             }),
-            Err(error) if is_end(&error) => Err(unknown(&error, Unfinished::lost(stores))),
-            Err(error) => Err(error),
+            Ok(Err(error)) if is_end(&error) => Err(unknown(&error, Unfinished::lost(stores))),
+            Ok(Err(error)) => Err(error),
+            Err(error) => {
+                *has_left.lock() = true;
+                Err(unknown(&error, Unfinished::left(stores, connection, promise)))
+            }
+        };
+        // The server keeps a transaction open whose finish it refuses: it is aborted when dropped.
+        if matches!(finished, Ok(_) | Err(ClientError::OutcomeUnknown { .. })) {
+            self.stage = Stage::Over;
+        }
+        finished
+    }
+
+    fn check_voted(&self) -> Result<(), ClientError> {
+        match self.stage {
+            Stage::Voted => Ok(()),
+            Stage::Broken(reason) => Err(ClientError::NotVoted(reason)),
+            Stage::Open | Stage::Over => Err(ClientError::NotVoted(
+                "the last vote was refused, or something was told to the server after it",
+            )),
         }
     }
 
@@ -286,7 +325,7 @@ impl Transaction {
     ) -> impl FnOnce(&Value<'_>) + Send + 'static {
         let written = std::mem::take(&mut self.written);
         let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
-        let turn = self.turn.take();
+        let turn = Arc::clone(&self.turn);
         move |answer| {
             let Some(tid) = answer.as_tid() else { return };
             let kept = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
@@ -302,13 +341,14 @@ impl Transaction {
                 }
             });
             drop(has_left);
-            drop(turn);
+            // The next transaction need not wait until the thread that finishes is scheduled.
+            drop(turn.lock().take());
         }
     }
 
     /// Aborts the transaction.
     pub fn abort(mut self) -> Result<(), ClientError> {
-        self.is_over = true;
+        self.stage = Stage::Over;
         let aborted = self.current.connection.call("tpc_abort", &Value::tuple([self.id.into()]));
         match aborted {
             // The end of the connection has aborted it.
@@ -318,23 +358,30 @@ impl Transaction {
     }
 
     fn tell(&mut self, method: &str, arguments: &Value<'_>) -> Result<(), ClientError> {
+        if self.stage == Stage::Voted {
+            self.stage = Stage::Open;
+        }
         let connection: &Connection = &self.current.connection;
         if let Some(reason) = connection.end_reason() {
             return Err(reason.clone());
         }
         encode_oneway(connection.encoding, &mut self.output, method, arguments)?;
         if self.output.len() >= BATCH_BYTES {
-            let sent = connection.send(&self.output);
-            self.output.clear();
-            return sent;
+            return self.send_told();
         }
         Ok(())
+    }
+
+    fn send_told(&mut self) -> Result<(), ClientError> {
+        let sent = self.current.connection.send(&self.output);
+        self.output.clear();
+        sent
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if !self.is_over {
+        if self.stage != Stage::Over {
             // Needs no wait: the next request comes after it.
             let arguments = Value::tuple([self.id.into()]);
             let _ = self.current.connection.request("tpc_abort", &arguments, None);

@@ -1,11 +1,14 @@
 //! What a transaction can do beside storing objects, and how it ends.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::thread;
 
-use crate::common::peer::{Peer, play};
+use crate::common::peer::{Peer, play, play_with};
+use crate::common::switch::Switch;
 use crate::common::{Server, commit, record};
 use bytes::Bytes;
-use zodium_client::{Client, ClientError, Transaction, TransactionOptions};
+use zodium_client::{Client, ClientError, Interrupt, Options, Transaction, TransactionOptions};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::Encoding;
@@ -61,14 +64,17 @@ fn a_blob_that_is_not_there_is_refused_and_the_next_one_comes() {
     assert_eq!(fetched(&client, Oid(1), tid).unwrap(), b"content");
 }
 
+/// The source of a blob that cannot be read.
+struct Broken;
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the disk is gone"))
+    }
+}
+
 #[test]
 fn a_blob_whose_source_cannot_be_read_fails_in_the_client() {
-    struct Broken;
-    impl Read for Broken {
-        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-            Err(std::io::Error::other("the disk is gone"))
-        }
-    }
     let server = Server::start(Encoding::Msgpack);
     let client = server.client();
     let mut transaction = begin(&client);
@@ -78,6 +84,100 @@ fn a_blob_whose_source_cannot_be_read_fails_in_the_client() {
     assert!(error.to_string().contains("the disk is gone"), "{error}");
     transaction.abort().unwrap();
     commit(&client, &[(1, "x")]);
+}
+
+#[test]
+fn only_what_the_last_vote_has_covered_can_be_finished() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    let base = commit(&client, &[(1, "first")]);
+    let not_voted = |transaction: Transaction| {
+        let refused = transaction.finish(|_| ()).unwrap_err();
+        assert!(matches!(refused, ClientError::NotVoted(_)), "{refused:?}");
+        let current = client.load_current(Oid(1)).unwrap();
+        assert_eq!((current.data, current.serial), (record("first"), base));
+    };
+    let stored = |serial| {
+        let mut transaction = begin(&client);
+        transaction.store(Oid(1), serial, record("second")).unwrap();
+        transaction
+    };
+    not_voted(stored(base));
+    let mut late = stored(base);
+    late.vote().unwrap();
+    late.store(Oid(1), base, record("third")).unwrap();
+    not_voted(late);
+    let mut conflicting = stored(Tid(1));
+    assert_eq!(conflicting.vote().unwrap().conflicts.len(), 1);
+    not_voted(conflicting);
+    assert!(finish(stored(base)) > base);
+}
+
+#[test]
+fn a_transaction_whose_finish_is_refused_is_aborted_before_the_next_one() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            for name in ["tpc_begin", "storea"] {
+                peer.expect(name);
+            }
+            let vote = peer.expect("vote");
+            peer.reply(&vote, Value::list([]));
+            let end = peer.expect("tpc_finish");
+            peer.fail(&end, "builtins.OSError");
+            for name in ["tpc_abort", "tpc_begin"] {
+                peer.expect(name);
+            }
+            let vote = peer.expect("vote");
+            peer.reply(&vote, Value::list([]));
+        },
+        |client, _| {
+            let mut transaction = begin(client);
+            transaction.store(Oid(1), Tid::ZERO, record("one")).unwrap();
+            transaction.vote().unwrap();
+            let waiting = Arc::clone(client);
+            // It begins as soon as it may.
+            let next = thread::spawn(move || begin(&waiting).vote());
+            let refused = transaction.finish(|_| ()).unwrap_err();
+            assert!(refused.is_exception("builtins.OSError"), "{refused:?}");
+            next.join().unwrap().unwrap();
+        },
+    );
+}
+
+/// The answer names the objects that the server has changed, and comes once.
+#[test]
+fn a_transaction_whose_vote_was_interrupted_can_only_be_aborted() {
+    let stop = Arc::new(Switch::default());
+    let interrupt = Some(Arc::clone(&stop) as Arc<dyn Interrupt>);
+    play_with(
+        |options| Options { interrupt, ..options },
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            for name in ["tpc_begin", "storea"] {
+                peer.expect(name);
+            }
+            let vote = peer.expect("vote");
+            let abort = peer.expect("tpc_abort");
+            peer.reply(&vote, Value::list([Oid(1).into()]));
+            peer.reply(&abort, Value::None);
+            let ping = peer.expect("ping");
+            peer.reply(&ping, Value::None);
+        },
+        |client, _| {
+            let mut transaction = begin(client);
+            transaction.store(Oid(1), Tid::ZERO, record("one")).unwrap();
+            stop.set(true);
+            let error = transaction.vote().unwrap_err();
+            assert!(matches!(error, ClientError::Interrupted), "{error:?}");
+            stop.set(false);
+            let again = transaction.vote().unwrap_err();
+            assert!(matches!(again, ClientError::NotVoted(_)), "{again:?}");
+            let refused = transaction.finish(|_| ()).unwrap_err();
+            assert!(matches!(refused, ClientError::NotVoted(_)), "{refused:?}");
+            client.sync().unwrap();
+        },
+    );
 }
 
 #[test]
