@@ -86,6 +86,28 @@ fn a_blob_whose_source_cannot_be_read_fails_in_the_client() {
     commit(&client, &[(1, "x")]);
 }
 
+/// A stock server keeps what it has of a blob over the abort, and does not take another blob then.
+#[test]
+fn a_blob_whose_source_cannot_be_read_is_ended_and_its_transaction_can_only_be_aborted() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            for name in ["tpc_begin", "storea", "storeBlobStart", "storeBlobEnd", "tpc_abort"] {
+                peer.expect(name);
+            }
+        },
+        |client, _| {
+            let mut transaction = begin(client);
+            let data = Bytes::from_static(BLOB_RECORD);
+            transaction.store_blob(Oid(1), Tid::ZERO, data, &mut Broken).unwrap_err();
+            let refused = transaction.vote().unwrap_err();
+            assert!(matches!(refused, ClientError::NotVoted(_)), "{refused:?}");
+            let refused = transaction.finish(|_| ()).unwrap_err();
+            assert!(matches!(refused, ClientError::NotVoted(_)), "{refused:?}");
+        },
+    );
+}
+
 #[test]
 fn only_what_the_last_vote_has_covered_can_be_finished() {
     let server = Server::start(Encoding::Msgpack);
