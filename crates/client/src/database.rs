@@ -47,17 +47,17 @@ impl Database {
         Client::connect(options).map(Database::Server)
     }
 
-    /// The last transaction known to this client.
-    pub fn last_tid(&self) -> Tid {
+    /// The last transaction known to this client. Waits for the first connection, as loads do.
+    pub fn last_tid(&self) -> Result<Tid, ClientError> {
         match self {
-            Database::Server(client) => client.last_tid(),
-            Database::Stored(storage) => storage.last_tid(),
+            Database::Server(client) => client.last_tid_of_server(),
+            Database::Stored(storage) => Ok(storage.last_tid()),
         }
     }
 
-    /// A view of the database as of the last known transaction.
-    pub fn now(&self) -> View<'_> {
-        self.view(self.last_tid())
+    /// A view of the database as of [`Database::last_tid`].
+    pub fn now(&self) -> Result<View<'_>, ClientError> {
+        self.last_tid().map(|tid| self.view(tid))
     }
 
     /// A view of the database as of a transaction.

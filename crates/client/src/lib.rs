@@ -23,7 +23,7 @@
 //!     let options = OpenOptions { read_only: true, create: false, ..OpenOptions::new(path) };
 //!     Ok(Arc::new(FileStorage::open(Arc::new(RealDisk), &options)?))
 //! })?;
-//! let view = database.now();
+//! let view = database.now()?;
 //! match view.load(Oid::ROOT)? {
 //!     Some(root) => println!("{} bytes since {}", root.data.len(), root.serial),
 //!     None => println!("nothing has been stored yet"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{Server, commit, commit_root, extension, record};
-use zodium_client::{ClientError, CommittedTransaction, Database};
+use zodium_client::{ClientError, CommittedTransaction, Database, Options};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_types::Oid;
@@ -35,8 +35,8 @@ fn a_file_says_what_its_server_says() {
     assert_eq!(transactions(&file), transactions(&served));
     assert_eq!(transactions(&file)[0].extension, extension());
     for database in [&file, &served] {
-        assert_eq!(database.last_tid(), second);
-        let (then, now) = (database.view(first), database.now());
+        assert_eq!(database.last_tid().unwrap(), second);
+        let (then, now) = (database.view(first), database.now().unwrap());
         assert_eq!((then.tid(), now.tid()), (first, second));
         then.prefetch(&[Oid(0)]);
         let oids = [Oid(0), Oid(1), Oid(9)];
@@ -49,6 +49,16 @@ fn a_file_says_what_its_server_says() {
         assert_eq!(data(now.load_many(&oids).unwrap()), new);
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "files beside it");
+}
+
+#[test]
+fn a_view_of_now_waits_for_the_first_connection() {
+    let server = Server::start(Encoding::Msgpack);
+    let tid = commit_root(&server.client());
+    let database = Database::connect(Options { wait: false, ..server.options() }).unwrap();
+    let now = database.now().unwrap();
+    assert_eq!(now.tid(), tid);
+    assert_eq!(now.load(Oid::ROOT).unwrap().unwrap().serial, tid);
 }
 
 #[test]
