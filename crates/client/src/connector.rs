@@ -1,13 +1,14 @@
 //! The connector thread: finds a server, catches up with missed invalidations, reads the connection
 //! while no caller does, and reconnects when it is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 
@@ -55,14 +56,17 @@ pub(crate) fn run(shared: &Arc<Shared>) {
                 find(shared, &addresses, false)
             }
         };
-        let established = found.and_then(|candidate| establish(shared, candidate));
+        let established = found.and_then(|candidate| {
+            let panicked = || Err(ClientError::disconnected("a watcher panicked"));
+            outlived(|| establish(shared, candidate)).unwrap_or_else(panicked)
+        });
         shared.standing.set_handshaking(false);
         match established {
             Ok(current) => {
                 let warm_up = warm_up::start(shared, &current);
                 // The addresses may have changed while it connected.
                 if Arc::ptr_eq(&addresses, &shared.addresses.load()) {
-                    better = maintain(shared, &current, &addresses);
+                    better = outlived(|| maintain(shared, &current, &addresses)).flatten();
                 }
                 end(shared, &current);
                 // It may be telling the watcher of a commit, so it ends before the client does. The
@@ -160,8 +164,14 @@ fn end(shared: &Shared, current: &Established) {
         }
     }
     if let Some(watcher) = &shared.options.watcher {
-        watcher.disconnected();
+        outlived(|| watcher.disconnected());
     }
+}
+
+/// Calls what calls watchers; `None` if it panics. The client has no other thread that connects.
+fn outlived<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let called = catch_unwind(AssertUnwindSafe(call));
+    called.inspect_err(|_| error!("a watcher panicked; the client connects anew")).ok()
 }
 
 /// Tries all servers at once; the first acceptable one wins. A read-only server is the second

@@ -116,13 +116,34 @@ fn a_cache_is_dropped_when_the_server_cannot_tell_what_has_changed() {
     });
 }
 
-/// Fails at the first commit that it is told of.
-#[derive(Default)]
-struct Panicking(AtomicBool);
+/// Fails at the first call of this name.
+struct Panicking {
+    name: &'static str,
+    has_failed: AtomicBool,
+}
+
+impl Panicking {
+    fn at(name: &'static str) -> Option<Arc<dyn Watcher>> {
+        Some(Arc::new(Panicking { name, has_failed: AtomicBool::new(false) }))
+    }
+
+    fn call(&self, name: &str) {
+        let fails = name == self.name && !self.has_failed.swap(true, Ordering::Relaxed);
+        assert!(!fails, "{name} fails for a test of panics");
+    }
+}
 
 impl Watcher for Panicking {
-    fn invalidated(&self, tid: Tid, _: &[Oid]) {
-        assert!(self.0.swap(true, Ordering::Relaxed), "told of {tid} for a test of panics");
+    fn invalidated(&self, _: Tid, _: &[Oid]) {
+        self.call("invalidated");
+    }
+
+    fn connected(&self, _: &Value<'_>) {
+        self.call("connected");
+    }
+
+    fn disconnected(&self) {
+        self.call("disconnected");
     }
 }
 
@@ -144,7 +165,7 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
         let load = peer.expect("loadBefore");
         peer.reply_load(&load, b"data", Tid(11));
     };
-    let options = |options| Options { watcher: Some(Arc::new(Panicking::default())), ..options };
+    let options = |options| Options { watcher: Panicking::at("invalidated"), ..options };
     play_with(options, script, |client, _| {
         let reading = Arc::clone(client);
         let panicked = thread::spawn(move || reading.load_before(Oid(1), Tid(11))).join();
@@ -152,6 +173,33 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
         wait_until(|| client.last_tid() == Tid(11));
         assert_eq!(client.load_before(Oid(1), Tid(12)).unwrap().unwrap().serial, Tid(11));
     });
+}
+
+/// While the application waits for nothing, the thread that connects is the one that reads.
+#[test]
+fn a_watcher_that_panics_in_the_thread_that_connects_costs_the_connection_and_no_more() {
+    for name in ["invalidated", "connected", "disconnected"] {
+        let script = |listener: &UnixListener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            if name == "invalidated" {
+                peer.invalidate(Tid(11), &[Oid(1)]);
+                peer.expect_end();
+            }
+            drop(peer);
+            let mut peer = Peer::accept(listener);
+            peer.admit(Tid(11), |peer| {
+                let missed = peer.expect("getInvalidations");
+                peer.reply(&missed, Value::tuple([Tid(11).into(), Value::list([Oid(1).into()])]));
+            });
+            let load = peer.expect("loadBefore");
+            peer.reply_load(&load, b"data", Tid(11));
+        };
+        let options = |options| Options { watcher: Panicking::at(name), ..options };
+        play_with(options, script, |client, _| {
+            wait_until(|| client.last_tid() == Tid(11));
+            assert_eq!(client.load_before(Oid(1), Tid(12)).unwrap().unwrap().serial, Tid(11));
+        });
+    }
 }
 
 #[test]
