@@ -9,7 +9,8 @@ use crate::{Client, ClientError};
 
 impl Client {
     /// Fetches the blob that a transaction wrote for an object, writes it to `file`, which is
-    /// empty, and returns the file. Concurrent fetches of the same blob run one after the other.
+    /// empty, and returns the file, to be read from its beginning. Concurrent fetches of the same
+    /// blob run one after the other.
     ///
     /// After an error the file holds a part of the blob, or nothing.
     pub fn fetch_blob(&self, oid: Oid, serial: Tid, file: File) -> Result<File, ClientError> {

@@ -70,7 +70,7 @@ impl ArrivingBlob {
                 self.file.rewind()?;
             }
             BlobPart::Chunk(chunk) => self.file.write_all(chunk)?,
-            BlobPart::Stop => {}
+            BlobPart::Stop => self.file.rewind()?,
         }
         self.is_whole = matches!(part, BlobPart::Stop);
         Ok(())

@@ -1,7 +1,7 @@
 //! Blobs that are fetched, and callers that stop waiting for them.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, mpsc};
 
@@ -25,7 +25,6 @@ fn send_mark(peer: &mut Peer, name: &str) {
 
 fn content_of(mut file: File) -> String {
     let mut content = String::new();
-    file.rewind().unwrap();
     file.read_to_string(&mut content).unwrap();
     content
 }

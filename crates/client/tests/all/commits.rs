@@ -1,6 +1,6 @@
 //! What a transaction can do beside storing objects, and how it ends.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::sync::Arc;
 use std::thread;
 
@@ -29,7 +29,6 @@ fn finish(mut transaction: Transaction) -> Tid {
 fn fetched(client: &Client, oid: Oid, serial: Tid) -> Result<Vec<u8>, ClientError> {
     let mut file = client.fetch_blob(oid, serial, tempfile::tempfile().unwrap())?;
     let mut content = Vec::new();
-    file.seek(SeekFrom::Start(0)).unwrap();
     file.read_to_end(&mut content).unwrap();
     Ok(content)
 }
