@@ -281,7 +281,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the file of a blob back; `None` if the connection has ended.
+    /// Takes the file of a blob back; `None` if the connection has ended in the middle of it.
     pub(crate) fn take_blob(&self, oid: Oid, serial: Tid) -> Option<ArrivingBlob> {
         self.table.lock().blobs.remove(&(oid, serial))
     }
@@ -365,7 +365,6 @@ impl Connection {
         let (calls, loads) = {
             let mut table = self.table.lock();
             table.is_over = true;
-            table.blobs.clear();
             (std::mem::take(&mut table.calls), std::mem::take(&mut table.loads))
         };
         calls.into_values().for_each(|call| call.promise.complete(Err(reason.clone())));
