@@ -11,6 +11,8 @@ use crate::{Interrupt, Watcher};
 
 /// Longest time that a call can be given to wait. The clock cannot count much longer ones.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// Longest silence of a server that can be allowed. The system counts about 24 days.
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default cache size; stock clients use as much disk.
 const CACHE_BYTES: usize = 20 << 20;
 /// Default time that calls wait for a connection, as with stock clients.
@@ -65,9 +67,10 @@ pub struct Options {
     pub access: Access,
     /// Whether [`crate::Client::connect`] waits for a connection.
     pub wait: bool,
-    /// Longest time that calls wait for a connection.
+    /// Longest time that calls wait for a connection; at most [`TIMEOUT_MAX`] counts.
     pub wait_timeout: Duration,
-    /// Longest silence of a server that was pinged. After that the client reconnects.
+    /// Longest silence of a server that was pinged. After that the client reconnects. At most a day
+    /// counts.
     pub silence_max: Duration,
     /// A label that identifies the client in the server's log.
     pub label: Option<String>,
@@ -75,7 +78,8 @@ pub struct Options {
     pub tls: Option<TlsOptions>,
     /// Size of the cache in bytes, overhead included; 0 for no cache.
     pub cache_bytes: usize,
-    /// A file that keeps the cache between runs; `None` for no file.
+    /// A file that keeps the cache between runs; `None` for no file. The client works without it,
+    /// and logs a warning, if the file cannot be used or another client uses it.
     pub cache_path: Option<PathBuf>,
     /// Where the list of the objects is kept that the next opening prefetches.
     pub warm_up: WarmUpList,

@@ -19,7 +19,7 @@ use crate::commit_turns::{CommitTurn, CommitTurns};
 use crate::connection::{Connection, Receiver};
 use crate::keyed_mutex::KeyedMutex;
 use crate::objects::ObjectsAhead;
-use crate::options::{Access, Options};
+use crate::options::{Access, Options, SILENCE_LIMIT, TIMEOUT_MAX};
 use crate::standing::{Established, Phase, Standing};
 use crate::warm_up::WarmUp;
 use crate::{ClientError, LastTold, Revision};
@@ -64,7 +64,9 @@ pub(crate) struct Delivery {
 }
 
 impl Shared {
-    pub(crate) fn new(options: Options, tls: Option<TlsSide>) -> Shared {
+    pub(crate) fn new(mut options: Options, tls: Option<TlsSide>) -> Shared {
+        options.wait_timeout = options.wait_timeout.min(TIMEOUT_MAX);
+        options.silence_max = options.silence_max.min(SILENCE_LIMIT);
         let cache = Cache::new(options.cache_bytes);
         let source = source(&options.storage, &options.addresses);
         Shared {
@@ -229,8 +231,17 @@ impl Receiver for Delivery {
 #[cfg(test)]
 mod tests {
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
+
+    /// The system refuses a longer silence for a connection over TCP.
+    #[test]
+    fn a_silence_beyond_what_the_system_counts_is_as_long_as_a_day() {
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
+        let options = Options { silence_max: Duration::MAX, ..Options::new(address) };
+        assert_eq!(Shared::new(options, None).options.silence_max, Duration::from_secs(86_400));
+    }
 
     #[test]
     fn a_load_as_of_a_commit_that_is_being_applied_never_finds_what_it_replaces() {
