@@ -16,7 +16,7 @@ use crate::cache::CacheMetrics;
 use crate::connection::{Connection, Started};
 use crate::connector;
 use crate::options::{Access, Options, TlsOptions, WarmUpList};
-use crate::reading::oids_of;
+use crate::reading::{NO_OBJECT, oids_of};
 use crate::shared::Shared;
 use crate::table::{LoadKey, Loaded};
 use crate::{ClientError, Revision};
@@ -148,7 +148,8 @@ impl Client {
         self.shared.load().cached(oid, before)
     }
 
-    /// Sends a load to the server, for callers that [`Client::load_cached`] gave nothing.
+    /// Loads from the server, for callers that [`Client::load_cached`] gave nothing. What the cache
+    /// has got meanwhile is not loaded again.
     pub fn load_uncached(&self, oid: Oid, before: Tid) -> Result<Option<Revision>, ClientError> {
         load(&self.shared.load(), oid, before)
     }
@@ -158,7 +159,8 @@ impl Client {
         self.load_before(oid, Tid::MAX)?.ok_or(ClientError::NoObject(oid))
     }
 
-    /// Loads the data that a transaction wrote for an object.
+    /// Loads the data that a transaction wrote for an object. Fails with [`ClientError::NoObject`]
+    /// if it wrote none.
     pub fn load_serial(&self, oid: Oid, serial: Tid) -> Result<Vec<u8>, ClientError> {
         let shared = self.shared.load();
         let is_open = !shared.standing.is_closed();
@@ -166,9 +168,11 @@ impl Client {
             return Ok(revision.data.to_vec());
         }
         let arguments = Value::tuple([oid.into(), serial.into()]);
-        match shared.connection()?.call("loadSerial", &arguments)? {
-            Value::Bytes(data) => Ok(data.into_owned()),
-            _ => Err(ClientError::Unexpected { method: "loadSerial", expected: "data" }),
+        match retried(|| shared.connection()?.call("loadSerial", &arguments)) {
+            Ok(Value::Bytes(data)) => Ok(data.into_owned()),
+            Ok(_) => Err(ClientError::Unexpected { method: "loadSerial", expected: "data" }),
+            Err(error) if error.is_exception(NO_OBJECT) => Err(ClientError::NoObject(oid)),
+            Err(error) => Err(error),
         }
     }
 
@@ -186,7 +190,7 @@ impl Client {
             .collect();
         let unknown = oids.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
         let keys: Vec<LoadKey> = unknown.map(|(oid, _)| (*oid, before)).collect();
-        let mut loaded = load_all(&shared, &keys)?.into_iter();
+        let mut loaded = retried(|| load_all(&shared, &keys))?.into_iter();
         for (oid, answer) in oids.iter().zip(&mut answers) {
             if answer.is_none() {
                 *answer = match loaded.next() {
@@ -275,7 +279,10 @@ impl Client {
         Ok(())
     }
 
-    /// Closes the connection and fails all pending requests.
+    /// Closes the connection and fails all pending requests. Dropping the client does so too.
+    ///
+    /// Waits until the watcher has returned, if it is being called by another thread. So the caller
+    /// must hold no lock that the watcher takes.
     pub fn close(&self) {
         let shared = self.shared();
         shared.close();
@@ -298,8 +305,8 @@ impl Client {
         while !connector.is_finished() {
             if shared.standing.is_handshaking() && Instant::now() >= patience {
                 // The connector is waiting for an unresponsive server; it will end after its
-                // timeout.
-                return;
+                // timeout. The next client may use the files now.
+                return shared.close_files();
             }
             thread::sleep(CLOSE_POLL);
         }
@@ -385,9 +392,7 @@ fn load_once(shared: &Shared, key: LoadKey) -> Result<Loaded, ClientError> {
 fn load_apart(connection: &Connection, (oid, before): LoadKey) -> Result<Loaded, ClientError> {
     let answer = connection.call("loadBefore", &Value::tuple([oid.into(), before.into()]));
     match answer {
-        Err(error) if error.is_exception("ZODB.POSException.POSKeyError") => {
-            Err(ClientError::NoObject(oid))
-        }
+        Err(error) if error.is_exception(NO_OBJECT) => Err(ClientError::NoObject(oid)),
         Ok(Value::None) => Ok(None),
         answer => Revision::from_answer(answer?).map(Some),
     }

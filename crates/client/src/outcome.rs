@@ -166,7 +166,7 @@ impl Client {
         for (oid, _, data) in stores {
             match self.load_serial(*oid, tid) {
                 Ok(found) if found == data[..] => {}
-                Ok(_) | Err(ClientError::Raised(_)) => return Ok(false),
+                Ok(_) | Err(ClientError::NoObject(_) | ClientError::Raised(_)) => return Ok(false),
                 Err(error) => return Err(error),
             }
         }

@@ -18,7 +18,7 @@ use crate::table::{BlobPart, Call, LoadKey, Loaded};
 use crate::{ClientError, Revision};
 
 /// The exception by which a server reports a missing object.
-const NO_OBJECT: &str = "ZODB.POSException.POSKeyError";
+pub(crate) const NO_OBJECT: &str = "ZODB.POSException.POSKeyError";
 
 thread_local! {
     /// The address of the connection that this thread reads; 0 for none.

@@ -127,7 +127,7 @@ impl Read for ServerStorage {
     fn record(&self, oid: Oid, serial: Tid) -> Result<Option<StoredRecord>, StorageError> {
         match self.client.load_serial(oid, serial) {
             Ok(data) => Ok(Some(StoredRecord { data: Some(data.into()), data_tid: serial })),
-            Err(error) if error.is_exception("ZODB.POSException.POSKeyError") => Ok(None),
+            Err(ClientError::NoObject(_)) => Ok(None),
             Err(error) => Err(failed(error)),
         }
     }

@@ -98,7 +98,9 @@ enum Stage {
 }
 
 impl Client {
-    /// Begins a transaction. A client has one at a time; further callers wait until it is over.
+    /// Begins a transaction. A client has one at a time; further callers wait until it is over, for
+    /// longer than [`crate::Options::wait_timeout`] too. A thread that has one open must not begin
+    /// another: it would wait for itself.
     ///
     /// # Errors
     /// [`ClientError::Nested`] from a watcher, and from the function given to

@@ -1,9 +1,11 @@
 //! A cache that is kept in a file between two runs of a client.
 
+use std::os::unix::net::UnixListener;
+
 use crate::common::{Server, commit, record};
 use zodium_client::{Client, ClientError, Options};
 use zodium_pickle::Value;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
 
 /// A server, and options of clients that keep their cache in this folder.
@@ -90,4 +92,23 @@ fn a_kept_cache_of_old_revisions_stays_while_its_last_transaction_is_there() {
     commit(&server.client(), &[(1, "three")]);
     let client = Client::connect(options).unwrap();
     assert_eq!(client.load_cached(Oid(1), second).unwrap().data, record("one"));
+}
+
+/// The thread that connects goes on to wait for the silent server for half a minute.
+#[test]
+fn a_client_that_is_closed_while_a_server_is_silent_leaves_the_file_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, options) = keeping(&folder);
+    commit(&server.client(), &[(1, "one")]);
+    let silent = folder.path().join("silent");
+    let listener = UnixListener::bind(&silent).unwrap();
+    let addresses = vec![Address::Unix(silent)];
+    let waiting = Options { addresses, wait: false, ..options.clone() };
+    let waiting = Client::connect(waiting).unwrap();
+    let _silent = listener.accept().unwrap();
+    waiting.close();
+    let next = Client::connect(options.clone()).unwrap();
+    next.load_current(Oid(1)).unwrap();
+    next.close();
+    assert_eq!(cached_objects(&Client::connect(options).unwrap()), 1);
 }
