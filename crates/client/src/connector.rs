@@ -44,6 +44,7 @@ struct Candidate {
 
 /// Runs until the client is closed.
 pub(crate) fn run(shared: &Arc<Shared>) {
+    shared.standing.connect_here();
     let mut addresses = shared.addresses.load_full();
     let mut better = None;
     while !shared.standing.is_closed() {

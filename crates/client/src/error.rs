@@ -36,7 +36,8 @@ pub enum ClientError {
     /// is discarded when it arrives.
     #[error("interrupted while waiting for the server")]
     Interrupted,
-    /// The caller is told of a commit, and would wait for what itself has to read.
+    /// The caller is told of a commit or a connection. It would wait for what its own thread has to
+    /// read, or for the connection that this thread has to make.
     #[error(
         "a function that is told of commits, or a signal handler within one, cannot wait for the \
          server: its own thread reads the answer"

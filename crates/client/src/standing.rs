@@ -1,7 +1,8 @@
 //! Whether the client has a connection, and the wait for one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -47,9 +48,16 @@ pub(crate) struct Standing {
     /// locked, with Release; loaded with Acquire.
     is_closed: AtomicBool,
     phase_changed: Condvar,
+    /// The thread that connects, which calls watchers too.
+    connector: OnceLock<ThreadId>,
 }
 
 impl Standing {
+    /// Makes the calling thread the one that connects.
+    pub(crate) fn connect_here(&self) {
+        let _ = self.connector.set(thread::current().id());
+    }
+
     /// The established connection, if there is one. It may have ended.
     pub(crate) fn current(&self) -> Guard<Option<Arc<Established>>> {
         self.connection.load()
@@ -74,6 +82,9 @@ impl Standing {
     }
 
     fn wait(&self, limit: Duration, patience: &Patience) -> Result<Arc<Established>, ClientError> {
+        if self.connector.get() == Some(&thread::current().id()) {
+            return Err(ClientError::Nested);
+        }
         let deadline = Instant::now() + limit;
         let mut phase = self.phase.lock();
         loop {
@@ -168,6 +179,7 @@ impl Default for Standing {
             phase: Mutex::new(Phase::Connecting(NOT_ATTEMPTED.into())),
             is_closed: AtomicBool::new(false),
             phase_changed: Condvar::new(),
+            connector: OnceLock::new(),
         }
     }
 }

@@ -4,8 +4,8 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
 /// Receives the events of a storage, one call at a time and in the order of commits. The thread
-/// that reads from the server makes the calls, so no method may wait for a reply to the same
-/// client.
+/// that reads from the server makes the calls, so a method that would wait for a reply to the same
+/// client, or for a connection, gets [`crate::ClientError::Nested`].
 pub trait Watcher: Send + Sync {
     /// Another client's transaction wrote these objects. Called after loads see the change, and
     /// before `Client::last_tid` includes it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::common::peer::{Peer, play, play_with};
+use crate::common::peer::{Peer, play, play_with, wait_until};
 use crate::common::switch::Switch;
 use crate::common::{Server, commit, record};
 use zodium_client::{Client, ClientError, Interrupt, Options, Watcher};
@@ -135,6 +135,57 @@ fn a_call_within_a_watcher_fails_and_harms_nothing() {
     assert!(matches!(answers[..], [Err(ClientError::Nested)]), "{answers:?}");
 }
 
+/// Calls its client when it is told of connections.
+#[derive(Default)]
+struct Connections {
+    client: OnceLock<Arc<Client>>,
+    answers: Mutex<Vec<Result<(), ClientError>>>,
+}
+
+impl Connections {
+    fn call(&self) {
+        if let Some(client) = self.client.get() {
+            self.answers.lock().push(client.sync());
+        }
+    }
+}
+
+impl Watcher for Connections {
+    fn connected(&self, _: &Value<'_>) {
+        self.call();
+    }
+
+    fn disconnected(&self) {
+        self.call();
+    }
+}
+
+/// The thread that tells of connections is the one that makes them.
+#[test]
+fn a_call_of_who_is_told_of_connections_waits_for_none() {
+    let told = Arc::new(Connections::default());
+    let watcher: Arc<dyn Watcher> = Arc::<Connections>::clone(&told) as _;
+    play_with(
+        |options| Options { watcher: Some(watcher), ..options },
+        |listener| {
+            for _ in 0..2 {
+                let mut peer = Peer::admitted(listener, Tid(10));
+                let ping = peer.expect("ping");
+                peer.reply(&ping, Value::None);
+            }
+        },
+        |client, _| {
+            let _ = told.client.set(Arc::clone(client));
+            client.sync().unwrap();
+            wait_until(|| told.answers.lock().len() == 2);
+            client.sync().unwrap();
+        },
+    );
+    let answers = std::mem::take(&mut *told.answers.lock());
+    let is_nested = |answer: &Result<_, _>| matches!(answer, Err(ClientError::Nested));
+    assert!(answers[..2].iter().all(is_nested), "{answers:?}");
+}
+
 #[test]
 fn a_close_within_a_watcher_does_not_wait_for_its_own_thread() {
     let act = |client: &Client| {
@@ -156,4 +207,39 @@ fn a_load_without_a_server_waits_as_long_as_any_call() {
     let error = client.load_current(Oid(1)).unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
     assert!(begin.elapsed() < 2 * wait_timeout, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn limits_beyond_what_the_clock_counts_are_as_long_as_it_counts() {
+    let server = Server::start(Encoding::Pickle);
+    let (wait_timeout, silence_max) = (Duration::MAX, Duration::MAX);
+    let options = Options { wait_timeout, silence_max, ..server.options() };
+    Client::connect(options).unwrap().sync().unwrap();
+}
+
+/// More loads than fit on their way while the server reads none.
+#[test]
+fn loads_of_many_objects_and_of_serials_outlive_a_connection() {
+    const OBJECTS: u64 = 20_000;
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            peer.expect("loadSerial");
+            drop(peer);
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let load = peer.expect("loadSerial");
+            peer.reply(&load, b"old".into());
+            peer.expect("loadBefore");
+            drop(peer);
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let loads: Vec<_> = (0..OBJECTS).map(|_| peer.expect("loadBefore")).collect();
+            loads.iter().for_each(|load| peer.reply_load(load, b"data", Tid(5)));
+        },
+        |client, _| {
+            assert_eq!(client.load_serial(Oid(1), Tid(3)).unwrap(), b"old");
+            let oids: Vec<_> = (0..OBJECTS).map(Oid).collect();
+            let loaded = client.load_many(&oids, Tid(11)).unwrap();
+            assert!(loaded.iter().all(|one| matches!(one, Ok(Some(_)))));
+        },
+    );
 }
