@@ -125,6 +125,36 @@ def backup_history(backup):
         reader.close()
 
 
+def start_backup(make, is_own, upstream):
+    backup = make(is_own, storages=1, partitions=2, upstream=upstream)
+    backup.start()
+    assert backup.neoctl("set", "cluster", "STARTING_BACKUP").returncode == 0
+    backup.wait_state("BACKINGUP")
+    return backup
+
+
+def test_a_backup_leaves_an_upstream_cluster_that_lacks_its_last_transaction(make):
+    upstream = make(True, storages=1, partitions=2)
+    upstream.start()
+    client = upstream.client()
+    client.call("set", a=1)
+    kept = client.call("last")
+    backup = start_backup(make, True, upstream)
+    client.call("set", a=2)
+    wait_followed(backup, client)
+    backup.master_nodes[0].kill()
+    assert upstream.neoctl("truncate", f"tid:0x{kept}").returncode == 0
+    upstream.wait_running()
+    # The upstream cluster is ahead again before the backup is back.
+    client = upstream.client()
+    client.call("set", b=1)
+    backup.master_nodes[0].start()
+    backup.wait_running()
+    assert "lacks a transaction of this backup" in backup.master_nodes[0].log()
+    assert backup.client().call("get") == {"a": 2}
+    assert client.call("get") == {"a": 1, "b": 1}
+
+
 def test_what_cannot_be_a_backup_is_refused(make):
     upstream = make(True, storages=1, partitions=2)
     upstream.start()

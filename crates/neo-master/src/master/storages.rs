@@ -2,7 +2,9 @@
 
 use tracing::{error, info, warn};
 use zodium_neo::messages::AnswerUnfinishedTransactions;
-use zodium_neo::{ConnectionId, Kind, Message, NodeId, NodeState, Partition, Request};
+use zodium_neo::{
+    ClusterState, ConnectionId, Kind, Message, NodeId, NodeState, Partition, Request,
+};
 use zodium_types::Tid;
 
 use super::Master;
@@ -168,8 +170,17 @@ impl Master {
         }
     }
 
-    /// A check has found a difference. An operator decides what is done.
+    /// A check has found a difference: an operator decides what is done. Or, without cells: a
+    /// storage has a transaction that the upstream cluster lacks.
     fn corrupted(&mut self, partition: Partition, nodes: &[NodeId]) {
+        if nodes.is_empty() {
+            if self.cluster.state() == ClusterState::BackingUp {
+                warn!(%partition, "the upstream cluster lacks a transaction of this backup, \
+                    leaving backup mode: it was truncated, or an older copy was put back");
+                self.stop_backup();
+            }
+            return;
+        }
         let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
         error!("Partition {partition} corrupted in: {}", nodes.join(", "));
     }

@@ -144,3 +144,20 @@ fn a_lost_upstream_cluster_is_dialled_again_and_a_truncated_one_left() {
     assert!(bench.closed.contains(&upstream));
     assert!(bench.names(storages[0]).contains(&"Truncate"));
 }
+
+#[test]
+fn a_backup_with_a_transaction_that_the_upstream_cluster_lacks_leaves_it() {
+    let (mut bench, storages, _, upstream) = following(Tid(1020));
+    // A check has found a difference: that is for operators.
+    let nodes = vec![storage(1)];
+    bench.tell(storages[0], 98, NotifyPartitionCorrupted { partition: Partition(0), nodes });
+    assert_eq!(bench.master.status().state, Some(ClusterState::BackingUp));
+    let nodes = Vec::new();
+    bench.tell(storages[0], 99, NotifyPartitionCorrupted { partition: Partition(0), nodes });
+    assert!(bench.closed.contains(&upstream));
+    let cut = bench.take_with(storages[0], "Truncate", |message| match message {
+        Message::Truncate(message) => message.tid,
+        _ => unreachable!(),
+    });
+    assert_eq!(cut, LAST, "what was complete before stays");
+}

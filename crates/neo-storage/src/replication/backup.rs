@@ -1,14 +1,16 @@
 //! Backup clusters: partitions are fetched from a storage of the upstream cluster, or from one of
 //! the own cluster that has them already.
 
-use tracing::info;
+use tracing::{error, info};
 use zodium_neo::Partition;
-use zodium_neo::messages::Replicate;
+use zodium_neo::messages::{NotifyPartitionCorrupted, Replicate};
 use zodium_types::Tid;
 
+use super::fetching::Current;
 use super::{BackupSource, Cell, Replication};
 use crate::cluster::Cluster;
 use crate::database::CellProgress;
+use crate::links::Links;
 
 impl Cell {
     /// A readable cell of a backup cluster: its last records may be incomplete.
@@ -49,6 +51,16 @@ impl Replication {
                 (cell.next_transaction, cell.next_record) = (tid.next(), tid.next());
             }
         }
+    }
+
+    /// Fetches nothing of the current partition: the upstream cluster lacks a transaction of it, so
+    /// the two together would be a database that never was. The master is told by a partition that
+    /// is corrupted in no cell; one of NEO/py logs that.
+    pub(super) fn leave_upstream(&mut self, links: &mut Links, tid: Tid) {
+        let Some(Current { partition, .. }) = self.current.take() else { return };
+        error!(%partition, %tid, "the upstream cluster lacks a transaction of this backup: it was \
+            truncated, or an older copy was put back");
+        links.notify_master(NotifyPartitionCorrupted { partition, nodes: Vec::new() });
     }
 
     /// The cluster will not be a backup any more.

@@ -25,6 +25,8 @@ pub(super) struct Current {
     /// After the rows that the source was told of, if this node may have further ones: the answer
     /// says nothing of those.
     pub(super) untold: Option<(Tid, Oid)>,
+    /// The last transaction that the upstream cluster must have as well: the last one of the cell.
+    pub(super) common: Option<Tid>,
     /// While all records are compared: the last pack that the source may have carried out.
     pub(super) compares: Option<Tid>,
     /// Whether the first chunk was asked for.
@@ -44,6 +46,12 @@ impl Current {
     pub(super) fn next(&mut self, of_source: Option<(Tid, Oid)>) -> Option<(Tid, Oid)> {
         let next = of_source.into_iter().chain(self.untold.take()).min();
         next.filter(|(tid, _)| *tid <= self.tid)
+    }
+
+    /// The transaction of this cell that the upstream cluster lacks, if an answer says so: other
+    /// transactions were committed there in its place.
+    pub(super) fn lacking_upstream(&mut self, deleted: &[Tid]) -> Option<Tid> {
+        self.common.take().filter(|common| deleted.contains(common))
     }
 
     /// Keeps a transaction for the next change. `limits_metadata`: a row holds no longer ones.

@@ -76,6 +76,7 @@ impl Replication {
             source,
             asked: None,
             untold: None,
+            common: None,
             compares: None,
             has_begun: false,
             transactions: Vec::new(),
@@ -161,9 +162,24 @@ impl Replication {
     fn fetch_transactions(&self, links: &mut Links, min_tid: Tid, is_first: bool) {
         let Some(current) = &self.current else { return };
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
+        let source = current.source.as_ref().filter(|_| is_first);
+        let is_upstream = source.is_some_and(|source| !source.cluster.is_empty());
         links.write_lazily(
-            move |database| database.reads().tids(partition, (min_tid, max_tid), CHUNK),
-            move |node, tids| {
+            move |database| {
+                let reads = database.reads();
+                // Begins with the last transaction that is here, to learn whether it is there.
+                let before = Tid(min_tid.0.saturating_sub(1)).min(max_tid);
+                let common = match is_upstream {
+                    true => reads.newest_tids(&[partition], before, (0, 1))?.pop(),
+                    false => None,
+                };
+                let min_tid = common.unwrap_or(min_tid);
+                Ok((min_tid, common, reads.tids(partition, (min_tid, max_tid), CHUNK)?))
+            },
+            move |node, (min_tid, common, tids)| {
+                if let Some(current) = node.replication.current_mut(attempt) {
+                    current.common = common;
+                }
                 let last = tids.last().filter(|_| tids.len() == CHUNK as usize);
                 let untold = last.map(|tid| (tid.next(), Oid(0)));
                 let question = AskFetchTransactions {
@@ -182,6 +198,10 @@ impl Replication {
     /// The partition that is being fetched, in this attempt.
     fn current(&self, attempt: u64) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.attempt == attempt)
+    }
+
+    fn current_mut(&mut self, attempt: u64) -> Option<&mut Current> {
+        self.current.as_mut().filter(|current| current.attempt == attempt)
     }
 
     /// Asks the source, unless the attempt has been given up meanwhile.
@@ -210,6 +230,9 @@ impl Replication {
         let (Some(current), Some(own)) = (&mut self.current, own) else { return };
         let AnswerFetchTransactions { next_tid, deleted, completed_pack } = answer;
         current.asked = None;
+        if let Some(tid) = current.lacking_upstream(&deleted) {
+            return self.leave_upstream(links, tid);
+        }
         let next_tid = next_tid.map(|tid| (tid, Oid(0)));
         let next_tid = current.next(next_tid).map(|(tid, _)| tid);
         let (attempt, partition) = (current.attempt, current.partition);
