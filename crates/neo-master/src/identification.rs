@@ -16,6 +16,9 @@ use crate::peer::{Links, Role};
 /// A node that comes too early tries again.
 const NOT_READY: &str = "Retry Later";
 const BACKING_UP: &str = "read-write access requested but cluster is backing up";
+/// Its own backup would stay where it began.
+const IS_BACKUP: &str = "the cluster is a backup, which tells of no commits: follow its upstream \
+    cluster instead";
 
 /// A node that introduces itself.
 #[derive(Debug)]
@@ -109,6 +112,9 @@ impl Newcomer<'_> {
         let request = self.request;
         match cluster.state() {
             ClusterState::Running => {}
+            ClusterState::BackingUp if request.backup().is_some() => {
+                return Err(Refusal::not_ready(IS_BACKUP));
+            }
             ClusterState::BackingUp if request.is_read_only() => {}
             ClusterState::BackingUp => {
                 return Err(Refusal::answer(ErrorCode::ReadOnlyAccess, BACKING_UP));

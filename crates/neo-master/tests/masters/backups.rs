@@ -2,8 +2,8 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{
-    CellState, ClusterState, ConnectionId, ErrorCode, Message, NodeId, NodeState, NodeType,
-    Partition, TableId,
+    CellState, ClusterState, ConnectionId, ErrorCode, Extra, Message, NodeId, NodeState, NodeType,
+    Partition, TableId, Value,
 };
 use zodium_neo_master::{Settings, UpstreamSettings};
 use zodium_types::Tid;
@@ -92,6 +92,19 @@ fn clients_of_a_backup_only_read() {
         _ => unreachable!(),
     });
     assert_eq!(code, ErrorCode::ReadOnlyAccess);
+}
+
+#[test]
+fn a_backup_is_not_followed_by_another_one() {
+    let (mut bench, ..) = following(LAST);
+    for (extra, is_accepted) in [
+        (Extra::from_iter([("backup", Value::Bytes(b"copy"))]), false),
+        (Extra::from_iter([("read_only", Value::Bool(true))]), true),
+    ] {
+        let client = bench.node_with(NodeType::Client, None, None, extra);
+        assert_eq!(bench.names(client).contains(&"AcceptIdentification"), is_accepted);
+        assert_eq!(bench.names(client).contains(&"Error"), !is_accepted);
+    }
 }
 
 #[test]

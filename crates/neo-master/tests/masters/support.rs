@@ -131,8 +131,19 @@ impl Bench {
         id: Option<NodeId>,
         address: Option<Address>,
     ) -> ConnectionId {
+        self.node_with(node_type, id, address, Extra::default())
+    }
+
+    /// A node identifies itself, and says more of itself.
+    pub(crate) fn node_with(
+        &mut self,
+        node_type: NodeType,
+        id: Option<NodeId>,
+        address: Option<Address>,
+        extra: Extra<'_>,
+    ) -> ConnectionId {
         let connection = self.master.accepted("a node".to_owned());
-        let (cluster, extra) = (CLUSTER, Extra::default());
+        let cluster = CLUSTER;
         let request =
             RequestIdentification { node_type, id, address, cluster, id_timestamp: None, extra };
         self.tell(connection, 0, request);
