@@ -1,6 +1,7 @@
 """NEO clusters served to stock ZEO clients: `zodium serve neo://`."""
 
 import contextlib
+import signal
 import subprocess
 import threading
 import time
@@ -337,3 +338,25 @@ def test_what_is_wrong_is_said(cluster, gateway, tmp_path):
     with pytest.raises(ServerFailed, match="no primary master") as failed:
         gateway(one, query="wait=1")
     assert "looking for the primary master" in str(failed.value)
+
+
+def test_a_gateway_to_a_truncated_cluster_ends_though_it_has_later_commits(
+    cluster, gateway, open_database
+):
+    one = cluster(partitions=2)
+    client = one.client()
+    client.call("set", a=1)
+    kept = client.call("last")
+    client.call("set", a=2)
+    server = gateway(one)
+    database = open_database(server)
+    assert values_of(database) == {"a": 2}
+    # It does not notice before others have committed.
+    server.process.send_signal(signal.SIGSTOP)
+    assert one.neoctl("truncate", f"tid:0x{kept}").returncode == 0
+    one.wait_running()
+    one.client().call("set", b=1)
+    server.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: "it was truncated" in server.log(), "the gateway says so", 10)
+    with pytest.raises(Exception, match="truncated"):
+        open_database(server, cache_size=0).storage.load(p64(0))

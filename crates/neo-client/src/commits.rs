@@ -22,6 +22,9 @@ pub(crate) struct Commits {
     current: Arc<CurrentRevisions>,
     /// Stored with Release after what makes answers stale, loaded with Acquire.
     last_tid: AtomicU64,
+    /// The last transaction that is known to be one, at most `last_tid`. Changed by the connector
+    /// thread, or while a commit is told of.
+    last_transaction: AtomicU64,
     last_oid: AtomicU64,
     last_committed_oid: AtomicU64,
 }
@@ -51,6 +54,7 @@ impl Commits {
             state: Mutex::default(),
             current,
             last_tid: AtomicU64::new(0),
+            last_transaction: AtomicU64::new(0),
             last_oid: AtomicU64::new(0),
             last_committed_oid: AtomicU64::new(0),
         }
@@ -59,6 +63,17 @@ impl Commits {
     /// The last transaction that was told of.
     pub(crate) fn last_tid(&self) -> Tid {
         Tid(self.last_tid.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that the cluster is known to have had: the last tid of a backup cluster
+    /// may be no transaction.
+    pub(crate) fn last_transaction(&self) -> Tid {
+        Tid(self.last_transaction.load(Ordering::Acquire))
+    }
+
+    /// Notes a transaction that the cluster has.
+    pub(crate) fn note_transaction(&self, tid: Tid) {
+        self.last_transaction.fetch_max(tid.0, Ordering::AcqRel);
     }
 
     /// The largest oid that was seen.
@@ -184,6 +199,7 @@ impl Commits {
             self.last_committed_oid.fetch_max(oid.0, Ordering::Relaxed);
         }
         self.current.note_commit(&committed.oids);
+        self.note_transaction(committed.tid);
         self.last_tid.store(committed.tid.0, Ordering::Release);
         true
     }

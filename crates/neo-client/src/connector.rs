@@ -12,6 +12,7 @@ use zodium_neo::messages::{
     AskFinalTID, AskLastTransaction, NotPrimaryMaster, RequestIdentification,
 };
 use zodium_neo::{Extra, Map, Message, NodeState, NodeType, Value};
+use zodium_storage::Committed;
 use zodium_types::{Address, Tid};
 
 use crate::NeoError;
@@ -64,6 +65,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                 info!(master = %address, client = %session.id, "connected to the NEO cluster");
                 search.found(&address);
                 cluster.connected(&session);
+                note_last_transaction(cluster, &session);
                 // The other end is in the receiver, which lives as long as the connection.
                 let _ = end.recv();
                 cluster.disconnected("the connection to the primary master was lost");
@@ -216,7 +218,7 @@ fn catch_up(cluster: &Arc<Cluster>, session: &Arc<Session>, last: Tid) -> Result
     }
     let missed = match failed {
         None if seen == Tid::ZERO => Ok(Vec::new()),
-        None => reads.committed(seen.next(), last),
+        None => missed(&reads, cluster.commits.last_transaction(), seen, last),
         Some(error) => Err(error),
     };
     match missed {
@@ -231,6 +233,29 @@ fn catch_up(cluster: &Arc<Cluster>, session: &Arc<Session>, last: Tid) -> Result
             own.into_values().chain(lost).for_each(|one| cluster.commits.unresolved(one));
             Err(error)
         }
+    }
+}
+
+/// The transactions after `seen`. Others may have committed since a truncation: so the last one
+/// that was there, `known`, must still be there.
+fn missed(reads: &Reads<'_>, known: Tid, seen: Tid, last: Tid) -> Result<Vec<Committed>, NeoError> {
+    if known != Tid::ZERO && !reads.has_transaction(known)? {
+        return Err(NeoError::Truncated { seen: known, now: last });
+    }
+    reads.committed(seen.next(), last)
+}
+
+/// Learns whether the last tid is that of a transaction, for [`missed`]. In a backup cluster it may
+/// be one before the next transaction.
+fn note_last_transaction(cluster: &Arc<Cluster>, session: &Arc<Session>) {
+    let last = cluster.commits.last_tid();
+    if cluster.commits.last_transaction() >= last {
+        return;
+    }
+    match Reads::in_session(cluster, session).has_transaction(last) {
+        Ok(true) => cluster.commits.note_transaction(last),
+        Ok(false) => {}
+        Err(error) => debug!(%last, %error, "the last transaction was not found"),
     }
 }
 

@@ -113,19 +113,19 @@ pub enum NeoError {
     /// A finish was answered with a tid that is not later than those before.
     #[error(
         "the transaction is committed as {tid}, which the primary master gave out of its order; \
-         restart this server, and report it"
+         open the cluster anew, and report it"
     )]
     OutOfOrder {
         /// The tid.
         tid: Tid,
     },
-    /// The cluster's last transaction is older than one that clients have seen.
+    /// The cluster lacks a transaction that clients have seen.
     #[error(
-        "the last transaction of the NEO cluster is {now}, but {seen} was there already: it was \
-         truncated. Restart this server, and have clients drop their caches"
+        "the NEO cluster has lost transaction {seen}, its last one is {now}: it was truncated. \
+         Open it anew (restart a gateway to it), and have clients drop their caches"
     )]
     Truncated {
-        /// The last transaction before.
+        /// The last transaction that was there.
         seen: Tid,
         /// The last transaction now.
         now: Tid,

@@ -185,6 +185,15 @@ impl<'c> Reads<'c> {
         )
     }
 
+    /// Whether there is a transaction of that tid.
+    pub(crate) fn has_transaction(&self, tid: Tid) -> Result<bool, NeoError> {
+        let partition = self.cluster.routing.read().of_tid(tid);
+        Ok(match partition {
+            Some(partition) => !self.tids(partition, (tid, tid), 1)?.is_empty(),
+            None => false,
+        })
+    }
+
     /// The newest tids of a partition but the first `skip`, newest first.
     pub(crate) fn newest(
         &self,

@@ -138,3 +138,28 @@ fn truncated_cluster_is_not_served_any_more() {
     assert!(error.to_string().contains("truncated"), "{error}");
     assert_eq!(neo.write_state(), WriteState::Failed);
 }
+
+#[test]
+fn truncated_cluster_with_later_commits_is_not_served_any_more() {
+    let model = Model::start(1);
+    let neo = crate::support::open_with_cache(&model);
+    let commits = follow(&neo);
+    let cut_off = model.commit(&[(1, "a")]);
+    assert_eq!(commits.recv_timeout(PATIENCE).unwrap().tid, cut_off);
+    assert_eq!(current(&neo, 1).as_deref(), Some("a"));
+    {
+        let mut state = model.state.lock();
+        state.objects.clear();
+        state.transactions.clear();
+    }
+    model.lose_clients();
+    model.commit(&[(2, "b")]);
+    let mut failed = None;
+    let begun = std::time::Instant::now();
+    while failed.is_none() {
+        failed = crate::support::text(&neo, 1, Tid::MAX).err();
+        assert!(begun.elapsed() < PATIENCE, "it shows what was cut off");
+    }
+    assert!(failed.unwrap().to_string().contains("truncated"));
+    assert!(commits.try_recv().is_err());
+}
