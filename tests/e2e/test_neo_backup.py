@@ -2,6 +2,7 @@
 
 import pytest
 from harness.neo import clusters, needs_neo
+from harness.neo_databases import opening, serving, values_of
 from harness.waiting import wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
@@ -131,6 +132,26 @@ def start_backup(make, is_own, upstream):
     assert backup.neoctl("set", "cluster", "STARTING_BACKUP").returncode == 0
     backup.wait_state("BACKINGUP")
     return backup
+
+
+@pytest.mark.parametrize("sides", SIDES.values(), ids=SIDES)
+def test_a_gateway_to_a_backup_shows_what_comes(make, sides, tmp_path):
+    upstream = make(sides[0], storages=1, partitions=2)
+    upstream.start()
+    client = upstream.client()
+    client.call("set", a=1)
+    backup = start_backup(make, sides[1], upstream)
+    wait_followed(backup, client)
+    with serving(tmp_path) as serve, opening() as open_database:
+        gateway = serve(backup.url(), "--read-only", "--cache-size", "0")
+        database = open_database(gateway, read_only=True)
+        assert values_of(database) == {"a": 1}
+        client.call("set", a=2)
+        wait_for(lambda: values_of(database) == {"a": 2}, "the commit is told")
+        # What was current at the start is packed away.
+        client.call("pack")
+        wait_for(lambda: backup_history(backup) == 1, "the backup is packed")
+        assert values_of(open_database(gateway, read_only=True)) == {"a": 2}
 
 
 def test_a_backup_leaves_an_upstream_cluster_that_lacks_its_last_transaction(make):

@@ -18,13 +18,10 @@ use crate::cache::CurrentRevisions;
 use crate::commits::Commits;
 use crate::connection::{Connection, Receiver};
 use crate::routing::Routing;
-use crate::session::Session;
+use crate::session::{IDENTIFICATION_TIME_MAX, Session};
 use crate::storage_links::StorageLinks;
 use crate::stores::Event;
 use crate::{NeoError, Options, TlsFiles};
-
-/// Longest time for a node to accept this client.
-pub(crate) const IDENTIFICATION_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// What all threads of a client share.
 pub(crate) struct Cluster {

@@ -8,19 +8,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
-use zodium_neo::messages::{
-    AskFinalTID, AskLastTransaction, NotPrimaryMaster, RequestIdentification,
-};
+use zodium_neo::messages::{AskFinalTID, NotPrimaryMaster, RequestIdentification};
 use zodium_neo::{Extra, Map, Message, NodeState, NodeType, Value};
 use zodium_storage::Committed;
 use zodium_types::{Address, Tid};
 
 use crate::NeoError;
-use crate::cluster::{Cluster, IDENTIFICATION_TIME_MAX};
+use crate::backup;
+use crate::cluster::Cluster;
 use crate::commits::Unresolved;
 use crate::connection::{Connection, Receiver};
 use crate::reads::Reads;
-use crate::session::Session;
+use crate::session::{self, IDENTIFICATION_TIME_MAX, Session};
 
 /// Interval between the first attempts at the same master. A cluster that has lost its primary one
 /// has another after some 100 ms.
@@ -67,7 +66,12 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                 cluster.connected(&session);
                 note_last_transaction(cluster, &session);
                 // The other end is in the receiver, which lives as long as the connection.
-                let _ = end.recv();
+                match session.is_backup {
+                    true => backup::follow(cluster, &session, &end),
+                    false => {
+                        let _ = end.recv();
+                    }
+                }
                 cluster.disconnected("the connection to the primary master was lost");
                 if !cluster.is_over() {
                     warn!(master = %address, "lost the primary master, looking for one");
@@ -154,6 +158,9 @@ fn establish(
     let receiver: Arc<dyn Receiver> = Arc::<MasterReceiver>::clone(receiver);
     let master = Connection::open(("master", None), address, cluster.security(), receiver)?;
     let established = identify(cluster, &master).and_then(|(session, last)| {
+        if session.is_backup {
+            backup::settle(cluster);
+        }
         catch_up(cluster, &session, last)?;
         Ok(session)
     });
@@ -179,26 +186,27 @@ fn identify(cluster: &Cluster, master: &Arc<Connection>) -> Result<(Arc<Session>
         Message::AcceptIdentification(accepted) => accepted.your_id,
         _ => None,
     })?;
-    let slow = || NeoError::lost(master.peer(), "it did not accept this client in time");
-    let id = accepted.wait_for(IDENTIFICATION_TIME_MAX).ok_or_else(slow)??;
+    let id = accepted.wait_for(IDENTIFICATION_TIME_MAX).ok_or_else(|| session::slow(master))??;
     // Its answer comes after the nodes and the partition table.
-    let last = master.ask(AskLastTransaction {}, |answer| match answer {
-        Message::AnswerLastTransaction(last) => Some(last.tid),
-        _ => None,
-    })?;
-    let last = last.wait_for(IDENTIFICATION_TIME_MAX).ok_or_else(slow)??;
+    let last = session::ask_last(master)?;
+    let is_backup = cluster.options.read_only && session::is_backup(master)?;
     let routing = cluster.routing.read();
     if !routing.is_operational() {
         let reason = "some partitions have no running storage";
         return Err(NeoError::lost(master.peer(), reason));
     }
     let id_timestamp = routing.id_timestamp(id);
-    Ok((Arc::new(Session { master: Arc::clone(master), id, id_timestamp }), last))
+    Ok((Arc::new(Session { master: Arc::clone(master), id, id_timestamp, is_backup }), last))
 }
 
 /// Tells of what was missed since the last session, and settles own finishes.
 fn catch_up(cluster: &Arc<Cluster>, session: &Arc<Session>, last: Tid) -> Result<(), NeoError> {
     let seen = cluster.commits.last_tid();
+    if seen > last && session.is_backup {
+        // Storages that were killed fetch again what they had not noted as complete.
+        let reason = "the backup cluster is behind what it has shown";
+        return Err(NeoError::lost(session.master.peer(), reason));
+    }
     if seen > last {
         return Err(NeoError::Truncated { seen, now: last });
     }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod cache;
 mod cluster;
 mod commits;

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use zodium_neo_client::{NeoError, NeoStorage};
+use zodium_neo_client::{NeoError, NeoStorage, Options};
 use zodium_storage::{Read, StorageError, Write, WriteState};
 use zodium_types::{Oid, Tid};
 
@@ -162,4 +162,18 @@ fn truncated_cluster_with_later_commits_is_not_served_any_more() {
     }
     assert!(failed.unwrap().to_string().contains("truncated"));
     assert!(commits.try_recv().is_err());
+}
+
+#[test]
+fn backup_that_is_behind_what_it_has_shown_is_waited_for() {
+    let model = Model::start(1);
+    model.state.lock().is_backup = true;
+    let last = model.commit(&[(1, "a")]);
+    let options = Options { read_only: true, cache_bytes: 0, ..options(&[model.master], 10) };
+    let neo = NeoStorage::open(options).unwrap();
+    model.state.lock().last_tid = last.0 - 1;
+    model.lose_clients();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    model.state.lock().last_tid = last.0;
+    assert_eq!(current(&neo, 1).as_deref(), Some("a"));
 }

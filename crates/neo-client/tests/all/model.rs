@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::thread;
 
 use parking_lot::{Condvar, Mutex};
+use zodium_neo::ClusterState::{BackingUp, Running};
 use zodium_neo::messages::{
-    AcceptIdentification, AnswerBeginTransaction, AnswerCheckCurrentSerial, AnswerFinalTID,
-    AnswerLastTransaction, AnswerNewOIDs, AnswerObject, AnswerObjectHistory, AnswerRelockObject,
-    AnswerStoreObject, AnswerStoreTransaction, AnswerTIDsFrom, AnswerTransactionFinished,
-    AnswerTransactionInformation, AnswerVoteTransaction, AskObject, Cell, Error, HistoryRecord,
-    InvalidateObjects, NodeInformation, NotPrimaryMaster, NotifyDeadlock, NotifyNodeInformation,
-    RelockConflict, SendPartitionTable,
+    AcceptIdentification, AnswerBeginTransaction, AnswerCheckCurrentSerial, AnswerClusterState,
+    AnswerFinalTID, AnswerLastTransaction, AnswerNewOIDs, AnswerObject, AnswerObjectHistory,
+    AnswerRelockObject, AnswerStoreObject, AnswerStoreTransaction, AnswerTIDsFrom,
+    AnswerTransactionFinished, AnswerTransactionInformation, AnswerVoteTransaction, AskObject,
+    Cell, Error, HistoryRecord, InvalidateObjects, NodeInformation, NotPrimaryMaster,
+    NotifyDeadlock, NotifyNodeInformation, RelockConflict, SendPartitionTable,
 };
 use zodium_neo::{
     Address, CellState, Checksum, ErrorCode, Message, NodeId, NodeState, NodeType, StoredData,
@@ -60,6 +61,8 @@ pub(crate) struct State {
     pub(crate) aborts: usize,
     clients: Vec<Arc<Link>>,
     pub(crate) next_oid: u64,
+    /// Clients are told of no commits.
+    pub(crate) is_backup: bool,
 }
 
 /// A load that is not answered yet.
@@ -155,7 +158,7 @@ impl Model {
         let mut state = self.state.lock();
         let tid = state.commit(objects.collect());
         let oids = state.transactions[&tid].clone();
-        for link in &state.clients {
+        for link in state.clients.iter().filter(|_| !state.is_backup) {
             link.notify(InvalidateObjects { tid, oids: oids.clone() });
         }
         tid
@@ -197,6 +200,10 @@ impl Model {
             }
             Message::AskLastTransaction(_) => {
                 link.answer(id, AnswerLastTransaction { tid: Tid(state.last_tid) });
+            }
+            Message::AskClusterState(_) => {
+                let state = if state.is_backup { BackingUp } else { Running };
+                link.answer(id, AnswerClusterState { state: Some(state) });
             }
             Message::AskBeginTransaction(_) => {
                 state.last_tid += 100;

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use zodium_neo_client::{NeoStorage, Options};
 use zodium_storage::{Access, Load, Read, StorageError, Write};
 use zodium_types::{Oid, Tid};
 
 use crate::model::{Model, storage};
-use crate::support::{commit, current, follow, open, open_with_cache, text, write};
+use crate::support::{
+    PATIENCE, commit, current, follow, open, open_with_cache, options, text, write,
+};
 
 #[test]
 fn revisions_are_found_and_later_ones_end_them() {
@@ -137,4 +140,21 @@ fn current_revisions_are_kept_until_they_are_changed() {
     assert_eq!(resident(1, Tid::MAX), None);
     assert_eq!(current(&neo, 1).as_deref(), Some("c"));
     assert_eq!(loads(), 5);
+}
+
+#[test]
+fn backup_that_tells_of_no_commits_is_followed() {
+    let model = Model::start(1);
+    model.state.lock().is_backup = true;
+    model.commit(&[(1, "a")]);
+    let options = Options { read_only: true, ..options(&[model.master], 10) };
+    let neo = NeoStorage::open(options).unwrap();
+    let commits = follow(&neo);
+    assert_eq!(current(&neo, 1).as_deref(), Some("a"));
+    let missed = [model.commit(&[(1, "b")]), model.commit(&[(2, "c")])];
+    for tid in missed {
+        assert_eq!(commits.recv_timeout(PATIENCE).unwrap().tid, tid);
+    }
+    assert_eq!(current(&neo, 1).as_deref(), Some("b"));
+    assert_eq!(neo.last_tid(), missed[1]);
 }
