@@ -19,6 +19,10 @@ use crate::scan::{DataEntry, Scan, Step, TransactionEntry};
 /// Bytes read at once during the search for the transaction of a damaged record.
 const LOOK_BYTES: usize = 4 << 10;
 
+/// Most revisions that a load goes back if it may not wait: each step takes microseconds even in
+/// memory, and an object may have any number of revisions.
+const RESIDENT_STEPS_MAX: usize = 100;
+
 impl Reader {
     /// The latest revision of `oid` written by a transaction before `before`.
     pub fn load_before(
@@ -52,7 +56,12 @@ impl Reader {
         }
         let mut end = head.tid;
         let mut previous = head.previous;
+        let mut steps = 0;
         while previous != 0 {
+            if steps == RESIDENT_STEPS_MAX && !access.may_wait() {
+                return Ok(Load::WouldBlock);
+            }
+            steps += 1;
             let Some(link) = log.link(previous, oid, access)? else { return Ok(Load::WouldBlock) };
             if link.tid < before {
                 return Ok(match log.record(link.position, oid, access)? {

@@ -1,11 +1,12 @@
-//! How much is read to find transactions in a long log.
+//! How much is read to find transactions in a long log, or a revision of an object with many.
 //!
 //! A cold file of 100,000 transactions: reads are counted, not timed.
 
 use crate::support::{commit, commit_all, data_of, stores, tid, try_open};
-use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
+use zodium_disk::{FaultyDisk, MemoryDisk, Missed, Operation};
 use zodium_filestorage::{FileStorage, FileStorageError};
-use zodium_types::Tid;
+use zodium_storage::{Access, Load, Read as _};
+use zodium_types::{Oid, Tid};
 
 const TRANSACTIONS: u64 = 100_000;
 /// Of transactions written together.
@@ -114,4 +115,30 @@ fn what_is_not_there_is_not_found() {
     }
     let after = storage.reader().iterate(Some(tid(TRANSACTIONS)), None).unwrap().step().unwrap();
     assert!(after.is_none());
+}
+
+#[test]
+fn only_a_load_that_may_wait_goes_far_back_in_a_history() {
+    const REVISIONS: u64 = 1_000;
+    let storage = try_open(MemoryDisk::new(), 1 << 20).unwrap();
+    for n in 1..=REVISIONS {
+        commit(&storage, stores(tid(n), &[(1, b"data")])).unwrap();
+    }
+    let resident = |serial| {
+        let missed = Missed::default();
+        let load = storage.load_resident(Oid(1), tid(serial).next(), &missed).unwrap();
+        (load, missed.into_bytes())
+    };
+    for back in [0, 1, 50, 100] {
+        let (load, _) = resident(REVISIONS - back);
+        let Load::Revision(found) = load else { panic!("{back} back: {load:?}") };
+        assert_eq!(found.serial, tid(REVISIONS - back));
+    }
+    for back in [101, REVISIONS - 1, REVISIONS] {
+        // No bytes are missing, so the load is for a thread.
+        assert!(matches!(resident(REVISIONS - back), (Load::WouldBlock, None)), "{back} back");
+    }
+    let oldest = storage.load_before(Oid(1), tid(1).next(), Access::Blocking).unwrap();
+    let Load::Revision(oldest) = oldest else { panic!("{oldest:?}") };
+    assert_eq!((oldest.serial, oldest.end), (tid(1), Some(tid(2))));
 }
