@@ -39,6 +39,9 @@ pub(crate) struct Client {
     pub(crate) is_held: Cell<bool>,
     /// `CLIENT PAUSE` has stopped it. Meanwhile no commands are taken.
     pub(crate) is_paused: Cell<bool>,
+    /// Its last command has taken more memory than there is. Until keys have gone no commands are
+    /// taken.
+    pub(crate) is_over: Cell<bool>,
     pub(crate) replies: Cell<Replies>,
     pub(crate) is_monitor: Cell<bool>,
     /// Whether its reads do not count as uses: `CLIENT NO-TOUCH`.
@@ -174,6 +177,7 @@ impl Client {
             log_position: Cell::default(),
             is_held: Cell::default(),
             is_paused: Cell::default(),
+            is_over: Cell::default(),
             replies: Cell::default(),
             is_monitor: Cell::default(),
             keeps_uses: Cell::default(),
@@ -219,7 +223,7 @@ impl Client {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        let waits = self.wait.borrow().is_some();
+        let waits = self.wait.borrow().is_some() || self.is_over.get();
         waits || self.is_loading.get() || self.is_held.get() || self.is_paused.get()
     }
 

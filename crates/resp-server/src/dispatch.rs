@@ -13,7 +13,7 @@ use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::LocalServer;
 use crate::locking::stripes_of;
-use crate::memory::{Room, make_room};
+use crate::memory::{Room, make_room, make_room_behind, used_if_limited};
 use crate::reply::Reply;
 use crate::{commands, monitoring, objects, transaction};
 
@@ -150,13 +150,20 @@ fn run(
     arguments: Arguments,
     reply: &mut Reply,
 ) -> Result<After, Fail> {
-    match command.run {
+    let server = &*local.server;
+    let may_add = command.may_add() || command.name == "exec";
+    let before = if may_add { used_if_limited(server) } else { 0 };
+    let outcome = match command.run {
         Run::Data(run) => {
-            run_data(local, client, command, run, arguments, reply)?;
-            Ok(After::Continue)
+            run_data(local, client, command, run, arguments, reply).map(|()| After::Continue)
         }
         Run::Connection(run) => local.counted(command, || run(local, client, arguments, reply)),
+    };
+    if may_add {
+        // What has become too much goes before the client's next command.
+        make_room_behind(local, client, before);
     }
+    outcome
 }
 
 /// Executes a command under the locks of its keys; then serves the clients that wait for them.
@@ -195,10 +202,6 @@ fn run_data(
     }
     let position = server.settle(hold);
     local.note_position(client, position);
-    if command.may_add() {
-        // What has become too much goes before the client's next command.
-        make_room(server);
-    }
     outcome
 }
 

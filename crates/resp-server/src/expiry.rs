@@ -1,4 +1,5 @@
-//! What is done ten times a second: above all, keys whose time is past are removed.
+//! What is done ten times a second: above all, keys are removed whose time is past, or that memory
+//! has no room for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use zodium_keyspace::now;
 
 use crate::durability::compact_if_due;
+use crate::memory::{is_off, make_all_room};
 use crate::server::Server;
 use crate::ties::free_cut;
 use crate::waiting::serve_put_off;
@@ -19,8 +21,7 @@ const KEYS_MAX: usize = 64;
 pub(crate) async fn expire(server: Arc<Server>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
-        // A script holds all stripes: the worker must not wait for it.
-        if server.scripts.running.is_any() || server.pause.until().is_some() {
+        if is_off(&server) {
             continue;
         }
         compact_if_due(&server);
@@ -42,5 +43,6 @@ pub(crate) async fn expire(server: Arc<Server>) {
             // Clients of the worker come in between.
             tokio::task::yield_now().await;
         }
+        make_all_room(&server).await;
     }
 }

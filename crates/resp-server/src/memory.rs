@@ -1,10 +1,17 @@
 //! The limit of memory, and removing keys to keep it.
+//!
+//! Key decision: a command removes a few keys only, as its worker has other clients. What is still
+//! too much goes between the requests of all clients. So that memory is bounded nevertheless, a
+//! client whose command has taken more than it removed sends no other before there is room.
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use zodium_keyspace::{Eviction, First, Keyspace, NotEvicted, Removed, Uses, now};
 
+use crate::client::Client;
 use crate::events::Class;
+use crate::local::LocalServer;
 use crate::server::Server;
 use crate::settings::Settings;
 
@@ -21,10 +28,15 @@ fn eviction(policy: &str) -> Option<Eviction> {
     Some(Eviction { first, only_volatile: which == "volatile" })
 }
 
+/// Most keys that are removed in one go: a key takes microseconds.
+const EVICTED_MAX: usize = 100;
+
 /// Whether there is memory for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Enough,
+    /// Not yet: more keys may go at once.
+    Soon,
     /// Keys may go when they are unlocked.
     Later,
     None,
@@ -44,30 +56,78 @@ pub(crate) fn apply_policy(settings: &Settings, keyspace: &Keyspace) {
     });
 }
 
-/// Makes room for more, as the policy says. The caller may hold stripes: keys of these stay.
+/// Makes room for more, as the policy says, or a part of it. The caller may hold stripes: keys of
+/// these stay.
 pub(crate) fn make_room(server: &Server) -> Room {
-    let most = server.settings.memory_max.load(Ordering::Relaxed);
-    if most == 0 || server.keyspace.used_bytes() <= most {
+    if has_room(server) {
         return Room::Enough;
     }
     let Some(eviction) = eviction(&server.settings.text("maxmemory-policy")) else {
         return Room::None;
     };
     let samples = usize::try_from(server.settings.number("maxmemory-samples")).unwrap_or(1);
-    while server.keyspace.used_bytes() > most {
-        let now = now();
-        let log = |removed: &[Removed]| server.log.append_removed(removed, now);
-        let (removed, entry) = match server.keyspace.evict(eviction, samples, now, &log) {
-            Ok(evicted) => evicted,
+    for _ in 0..EVICTED_MAX {
+        match evict(server, eviction, samples) {
+            Ok(()) if has_room(server) => return Room::Enough,
+            Ok(()) => {}
             Err(NotEvicted::Locked) => return Room::Later,
             Err(NotEvicted::Nothing) => return Room::None,
-        };
-        // No lock is held while the value is freed.
-        drop(entry);
-        server.tracking.invalidate_removed(&server.clients, std::slice::from_ref(&removed));
-        let Removed { database, key } = removed;
-        server.statistics.evicted.fetch_add(1, Ordering::Relaxed);
-        server.publishing.announce(&server.clients, (database, &key), Class::Evicted, "evicted");
+        }
     }
-    Room::Enough
+    Room::Soon
+}
+
+/// The bytes of all keys and values; 0 if there is no limit for them.
+pub(crate) fn used_if_limited(server: &Server) -> u64 {
+    match server.settings.memory_max.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => server.keyspace.used_bytes(),
+    }
+}
+
+fn has_room(server: &Server) -> bool {
+    used_if_limited(server) <= server.settings.memory_max.load(Ordering::Relaxed)
+}
+
+fn evict(server: &Server, eviction: Eviction, samples: usize) -> Result<(), NotEvicted> {
+    let now = now();
+    let log = |removed: &[Removed]| server.log.append_removed(removed, now);
+    let (removed, entry) = server.keyspace.evict(eviction, samples, now, &log)?;
+    // No lock is held while the value is freed.
+    drop(entry);
+    server.tracking.invalidate_removed(&server.clients, std::slice::from_ref(&removed));
+    let Removed { database, key } = removed;
+    server.statistics.evicted.fetch_add(1, Ordering::Relaxed);
+    server.publishing.announce(&server.clients, (database, &key), Class::Evicted, "evicted");
+    Ok(())
+}
+
+/// Makes all the room that is wanted. Clients of the worker come in between.
+pub(crate) async fn make_all_room(server: &Server) {
+    while !is_off(server) && make_room(server) == Room::Soon {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Makes room after a command of a client, before which `before` bytes were used. If the command
+/// has taken more than goes at once, the client waits for the rest.
+pub(crate) fn make_room_behind(local: &Rc<LocalServer>, client: &Rc<Client>, before: u64) {
+    let server = &*local.server;
+    if make_room(server) != Room::Soon || server.keyspace.used_bytes() <= before {
+        return;
+    }
+    client.is_over.set(true);
+    let (local, client) = (Rc::clone(local), Rc::downgrade(client));
+    tokio::task::spawn_local(async move {
+        make_all_room(&local.server).await;
+        if let Some(client) = client.upgrade() {
+            client.is_over.set(false);
+            client.link.wake();
+        }
+    });
+}
+
+/// Whether no keys are removed now. A script holds all stripes: a worker must not wait for it.
+pub(crate) fn is_off(server: &Server) -> bool {
+    server.scripts.running.is_any() || server.pause.until().is_some()
 }

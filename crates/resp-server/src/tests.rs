@@ -75,10 +75,14 @@ impl Peer {
     }
 }
 
-fn with_server<F: Future<Output = ()>>(password: Option<&str>, test: impl FnOnce(Running) -> F) {
+fn new_server(password: Option<&str>) -> Arc<Server> {
     let password = password.map(str::to_owned);
     let options = Options { workers: 1, password, port: 6379, may_shut_down: false };
-    with(Arc::new(Server::new(options)), test);
+    Arc::new(Server::new(options))
+}
+
+fn with_server<F: Future<Output = ()>>(password: Option<&str>, test: impl FnOnce(Running) -> F) {
+    with(new_server(password), test);
 }
 
 fn with<F: Future<Output = ()>>(server: Arc<Server>, test: impl FnOnce(Running) -> F) {

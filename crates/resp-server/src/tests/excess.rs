@@ -1,6 +1,76 @@
 //! Commands that would take all memory or time, or end the server.
 
-use super::served;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zodium_keyspace::{Stripes, now};
+
+use super::{new_server, served, with};
+use crate::Server;
+use crate::memory::{Room, make_room};
+
+const KEYS: usize = 5000;
+
+/// A server whose keys may go, with many of them.
+fn filled() -> Arc<Server> {
+    let server = new_server(None);
+    server.settings.set("maxmemory-policy", "allkeys-random").unwrap();
+    let mut hold = server.keyspace.lock(Stripes::ALL, now());
+    for number in 0..KEYS {
+        hold.put_string(format!("k{number}").as_bytes(), b"value", None);
+    }
+    drop(hold);
+    server
+}
+
+fn set_limit(server: &Server, bytes: u64) {
+    server.settings.set("maxmemory", &bytes.to_string()).unwrap();
+}
+
+fn keys(server: &Server) -> usize {
+    server.keyspace.lock(Stripes::ALL, now()).len()
+}
+
+#[test]
+fn a_command_removes_a_few_keys_and_the_others_go_between_requests() {
+    let server = filled();
+    with(Arc::clone(&server), |running| async move {
+        let most = server.keyspace.used_bytes() / 10;
+        set_limit(&server, most);
+        assert_eq!(make_room(&server), Room::Soon);
+        assert_eq!(keys(&server), KEYS - 100);
+        // A small command takes less than goes for it, so that its client need not wait.
+        let mut peer = running.connect();
+        let answer = peer.ask("SET k v\r\nDBSIZE").await;
+        let left: usize = answer.strip_prefix("+OK :").unwrap().parse().unwrap();
+        assert!((KEYS - 301..=KEYS - 299).contains(&left), "{left}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(server.keyspace.used_bytes() <= most);
+        assert_ne!(keys(&server), 0);
+        assert_eq!(make_room(&server), Room::Enough);
+        server.settings.set("maxmemory-policy", "noeviction").unwrap();
+        set_limit(&server, 1);
+        assert_eq!(make_room(&server), Room::None);
+    });
+}
+
+#[test]
+fn a_client_whose_command_takes_more_than_goes_at_once_waits_for_the_rest() {
+    let server = filled();
+    with(Arc::clone(&server), |running| async move {
+        let most = server.keyspace.used_bytes();
+        set_limit(&server, most);
+        let mut peer = running.connect();
+        let large = "x".repeat(50_000);
+        for set in [format!("SET one {large}"), format!("MULTI\r\nSET two {large}\r\nEXEC")] {
+            let answer = peer.ask(&format!("{set}\r\nINFO memory")).await;
+            let (_, used) = answer.split_once("used_memory:").unwrap();
+            let used: u64 = used.split(' ').next().unwrap().parse().unwrap();
+            assert!(used <= most, "{used} of {most}");
+        }
+        assert!(keys(&server) > 1000);
+    });
+}
 
 #[test]
 fn settings_of_requests_leave_room_for_requests() {
