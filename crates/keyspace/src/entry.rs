@@ -72,6 +72,10 @@ impl<'a> EntryRef<'a> {
         Entry::new(self.value().to_value()).expiring(self.expires_at())
     }
 
+    pub(crate) fn is_large(self) -> bool {
+        self.record.is_large()
+    }
+
     /// When it expires, in milliseconds since 1970.
     #[must_use]
     pub fn expires_at(self) -> Option<u64> {

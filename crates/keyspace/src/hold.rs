@@ -43,6 +43,8 @@ pub struct Hold<'a> {
     pub journal: Journal,
     /// What was seen of changes that a log has.
     pub seen: Seen,
+    /// Large values that keys had.
+    garbage: Vec<Record>,
 }
 
 /// A key of a database that was removed, or has come into being.
@@ -69,7 +71,15 @@ impl<'a> Hold<'a> {
             news: News::default(),
             journal: Journal::default(),
             seen: Seen::default(),
+            garbage: Vec::new(),
         }
+    }
+
+    /// Takes large values that keys had. They take long to drop: the caller does so when it holds
+    /// nothing any more, and where no clients wait.
+    #[must_use]
+    pub fn take_garbage(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.garbage)
     }
 
     /// What the database has for a key.
@@ -198,7 +208,8 @@ impl<'a> Hold<'a> {
         self.touch(key);
         let (now, uses) = (self.now, self.uses);
         let (database, hash) = self.fresh(key);
-        let is_new = database.insert(hash, key, new, |used| used.again(now, uses));
+        let (is_new, large) = database.insert(hash, key, new, |used| used.again(now, uses));
+        self.garbage.extend(large);
         if is_new {
             self.news.new.note(|| Removed { database: self.database, key: key.into() });
         }
@@ -250,7 +261,7 @@ impl<'a> Hold<'a> {
         self.news.filled.note(|| Removed { database: self.database, key: key.into() });
     }
 
-    /// Removes a key. The caller says [`Hold::changed`].
+    /// Removes a key, and gives what it had. The caller says [`Hold::changed`].
     pub fn take(&mut self, key: &[u8]) -> Option<Record> {
         let (database, hash) = self.fresh(key);
         let taken = database.remove(hash, key);
@@ -258,6 +269,14 @@ impl<'a> Hold<'a> {
             self.touch(key);
         }
         taken
+    }
+
+    /// Removes a key, if it is there. The caller says [`Hold::changed`].
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let taken = self.take(key);
+        let was_there = taken.is_some();
+        self.garbage.extend(taken.filter(Record::is_large));
+        was_there
     }
 
     /// Removes a key whose collection has no elements any more; whether it was removed.
@@ -532,7 +551,8 @@ impl<'a> Hold<'a> {
             && database.get(hash, key).is_some_and(|entry| entry.is_expired(self.now));
         if is_past || database.is_cut(key, self.moment) {
             stripe.mark(self.database, key);
-            stripe.databases[self.database].remove(hash, key);
+            let removed = stripe.databases[self.database].remove(hash, key);
+            self.garbage.extend(removed.filter(Record::is_large));
             self.news.expired.push(Removed { database: self.database, key: key.into() });
             self.journal.note(self.database, key);
         }

@@ -134,6 +134,12 @@ impl WritableKey<'_> {
         self.0.entry().is_some_and(|entry| self.0.is_gone(entry))
     }
 
+    /// Whether it has a value that takes long to free.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.0.entry().is_some_and(EntryRef::is_large)
+    }
+
     /// Sets its string and when that expires, in milliseconds since 1970, and marks the watchers of
     /// the key. A new value has no ties. If the key has gone, that is not noted: the caller has
     /// looked, or it does not matter.

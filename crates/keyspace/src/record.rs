@@ -15,6 +15,10 @@ use crate::{Entry, Text, Value, ValueRef, Word, WrongType};
 pub const PACKED_BYTES_MAX: usize = 5 << 10;
 /// Bytes of the time in a packed string that expires.
 const TIME_BYTES: usize = 8;
+/// Values from so many bytes on take so long to free that clients should not wait for it:
+/// collections, which are many allocations, and strings.
+const LARGE_COLLECTION_BYTES: u64 = 64 << 10;
+const LARGE_STRING_BYTES: u64 = 1 << 20;
 /// Bytes that sizes are counted in, so that four bytes suffice.
 const SIZE_UNIT: usize = 16;
 
@@ -246,6 +250,16 @@ impl Record {
             Form::Packed { .. } => self.estimated_bytes(0) as u64,
             Form::Whole(whole) => u64::from(whole.size) * SIZE_UNIT as u64,
         }
+    }
+
+    /// Whether it takes long to free, as a collection of thousands of elements does.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        let least = match self.value() {
+            ValueRef::String(_) => LARGE_STRING_BYTES,
+            _ => LARGE_COLLECTION_BYTES,
+        };
+        self.counted_bytes() >= least
     }
 
     /// Counts the bytes of a value anew that can change in place.

@@ -174,14 +174,14 @@ impl Database {
         old
     }
 
-    /// Sets what a key has, and notes its use; whether it is new.
+    /// Sets what a key has, and notes its use; whether it is new, and what it had if that is large.
     pub(crate) fn insert(
         &mut self,
         hash: u64,
         key: &[u8],
         new: New,
         used: impl FnOnce(Used) -> Used,
-    ) -> bool {
+    ) -> (bool, Option<Record>) {
         if let Some(at) = new.expires_at() {
             self.note_due(at, hash);
         }
@@ -192,16 +192,22 @@ impl Database {
             self.account(record.counted_bytes(), 0);
             self.table.insert(hash, record, SharedUsed::new(used(Used::default())));
             self.count();
-            return true;
+            return (true, None);
         };
         let (before, had_time) = (record.counted_bytes(), record.expires_at().is_some());
-        record.set(new);
+        let large = match record.is_large() {
+            true => Some(std::mem::replace(record, new.record(key))),
+            false => {
+                record.set(new);
+                None
+            }
+        };
         uses.set(used(uses.get()));
         let after = record.counted_bytes();
         self.account(after, before);
         self.volatile -= usize::from(had_time);
         self.count();
-        false
+        (false, large)
     }
 
     pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Record> {

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use zodium_keyspace::{
-    Entry, Eviction, First, Hash, Keyspace, List, Set, SortedSet, Stream, StreamId, Stripes, Value,
+    Entry, Eviction, First, Hash, Hold, Keyspace, List, Set, SortedSet, Stream, StreamId, Stripes,
+    Value,
 };
 
 /// Something that happens to a key.
@@ -142,4 +143,37 @@ fn bytes_are_about_those_of_the_values() {
             assert!((all..all + 20_000).contains(&used), "{used} of {all}");
         }
     }
+}
+
+#[test]
+fn what_takes_long_to_free_is_left_to_the_caller() {
+    let large = || {
+        let mut set = Set::default();
+        (0..20_000_u32).for_each(|number| _ = set.add(&number.to_be_bytes()));
+        Entry::new(Value::Set(Box::new(set)))
+    };
+    let small = || Entry::new(Value::String(Bytes::from(vec![0; 100_000])));
+    let keyspace = Keyspace::default();
+    let garbage = |entry, end: fn(&mut Hold)| {
+        let mut hold = keyspace.lock(Stripes::ALL, 10);
+        hold.put(b"k", entry);
+        assert!(hold.take_garbage().is_empty());
+        end(&mut hold);
+        let garbage = hold.take_garbage().len();
+        hold.take(b"k");
+        assert!(hold.take_garbage().is_empty());
+        garbage
+    };
+    let ends: [fn(&mut Hold); 3] = [
+        |hold| hold.put_string(b"k", b"value", None),
+        |hold| assert!(hold.remove(b"k")),
+        |hold| {
+            assert!(hold.expire_at(b"k", Some(5)));
+            hold.remove_expired(b"k");
+        },
+    ];
+    for end in ends {
+        assert_eq!((garbage(large(), end), garbage(small(), end)), (1, 0));
+    }
+    assert_eq!(keyspace.used_bytes(), 0);
 }

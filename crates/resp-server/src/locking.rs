@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::commands::{Command, Keys};
 use crate::events::Class;
 use crate::fail::Fail;
+use crate::memory::drop_elsewhere;
 use crate::server::Server;
 use crate::waiting::serve;
 
@@ -63,8 +64,9 @@ impl Server {
         let position = self.log.append(&mut hold);
         self.tracking.invalidate(&self.clients, &mut hold);
         let (created, expired) = (hold.news.filled.take(), hold.news.take_expired());
-        let changes = hold.changes;
+        let (changes, garbage) = (hold.changes, hold.take_garbage());
         drop(hold);
+        drop_elsewhere(garbage);
         if changes > 0 {
             self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
         }

@@ -94,7 +94,9 @@ fn evict(server: &Server, eviction: Eviction, samples: usize) -> Result<(), NotE
     let log = |removed: &[Removed]| server.log.append_removed(removed, now);
     let (removed, entry) = server.keyspace.evict(eviction, samples, now, &log)?;
     // No lock is held while the value is freed.
-    drop(entry);
+    if entry.is_large() {
+        drop_elsewhere(vec![entry]);
+    }
     server.tracking.invalidate_removed(&server.clients, std::slice::from_ref(&removed));
     let Removed { database, key } = removed;
     server.statistics.evicted.fetch_add(1, Ordering::Relaxed);
@@ -125,6 +127,15 @@ pub(crate) fn make_room_behind(local: &Rc<LocalServer>, client: &Rc<Client>, bef
             client.link.wake();
         }
     });
+}
+
+/// Drops values that take long to free: on another thread, so that clients need not wait for it.
+pub(crate) fn drop_elsewhere<T: Send + 'static>(values: Vec<T>) {
+    if !values.is_empty()
+        && let Ok(runtime) = tokio::runtime::Handle::try_current()
+    {
+        runtime.spawn_blocking(move || drop(values));
+    }
 }
 
 /// Whether no keys are removed now. A script holds all stripes: a worker must not wait for it.

@@ -83,8 +83,8 @@ fn set(
 ) -> bool {
     let server = &*local.server;
     // Looked at under the lock: clients that read the key, to be told of changes, hold it too. That
-    // a key has gone is told as well.
-    if tells_changes(server) || key.has_gone() {
+    // a key has gone is told as well, and a large value is freed elsewhere.
+    if tells_changes(server) || key.has_gone() || key.is_large() {
         return false;
     }
     client.note_command(command);

@@ -47,7 +47,7 @@ fn store(call: &mut Call, operation: Operation, event: &str) -> Outcome {
     if length > 0 {
         call.hold.put(target, Entry::new(set.into_value()));
         call.changed(target, Class::Set, event);
-    } else if call.hold.take(target).is_some() {
+    } else if call.hold.remove(target) {
         call.changed(target, Class::Generic, "del");
     }
     call.reply.count(length);

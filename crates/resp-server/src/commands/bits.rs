@@ -194,7 +194,7 @@ pub(super) fn bitop(call: &mut Call) -> Outcome {
     if length > 0 {
         call.hold.put_string(target, &result, None);
         call.changed(target, Class::String, "set");
-    } else if call.hold.take(target).is_some() {
+    } else if call.hold.remove(target) {
         call.changed(target, Class::Generic, "del");
     }
     call.reply.count(length);

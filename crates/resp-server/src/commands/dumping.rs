@@ -91,12 +91,12 @@ pub(super) fn restore(call: &mut Call) -> Outcome {
         (time, false) => Some(call.hold.now.saturating_add(time)),
     };
     if expires_at.is_some_and(|at| at <= call.hold.now) {
-        if call.hold.take(key).is_some() {
+        if call.hold.remove(key) {
             call.changed(key, Class::Generic, "del");
         }
     } else {
         // To listeners it is a new key, whatever was there.
-        call.hold.take(key);
+        call.hold.remove(key);
         call.hold.put(key, Entry::new(read).expiring(expires_at));
         let now = call.hold.now / 1000;
         call.hold.set_use(

@@ -145,7 +145,7 @@ fn set_time(call: &mut Call, name: &str, unit_ms: i64, is_relative: bool) -> Out
                 call.changed(key, Class::Generic, "expire");
             }
             None => {
-                call.hold.take(key);
+                call.hold.remove(key);
                 call.changed(key, Class::Generic, "del");
             }
         }

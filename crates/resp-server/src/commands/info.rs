@@ -95,7 +95,7 @@ fn memory(call: &Call, out: &mut String) -> std::fmt::Result {
     // What `maxmemory` limits; and what the process has of the machine.
     writeln!(out, "used_memory:{bytes}\nused_memory_rss:{resident}")?;
     writeln!(out, "used_memory_dataset:{bytes}\nmem_not_counted_for_evict:0")?;
-    // Nothing is freed by a thread of its own.
+    // What other threads free is not counted.
     writeln!(out, "lazyfree_pending_objects:0")?;
     writeln!(out, "number_of_cached_scripts:{}", call.server.scripts.count())?;
     let settings = &call.server.settings;

@@ -10,16 +10,14 @@ use crate::fail::{Fail, NO_DATABASE, NO_INTEGER, NO_KEY, Outcome, SYNTAX};
 use crate::glob;
 
 pub(super) fn del(call: &mut Call) -> Outcome {
-    let (mut removed, mut values) = (0, Vec::new());
+    let mut removed = 0;
     for key in call.arguments.from(1).iter() {
-        if let Some(entry) = call.hold.take(key) {
-            values.push(entry);
+        if call.hold.remove(key) {
             removed += 1;
             call.changed(key, Class::Generic, "del");
         }
     }
     call.reply.count(removed);
-    drop(values);
     Ok(())
 }
 
@@ -69,7 +67,7 @@ fn move_key(call: &mut Call) -> Outcome {
     let ties = call.hold.ties(source);
     let entry = call.hold.take(source).map(Record::into_entry).ok_or(NO_KEY)?;
     // Its own event of a new key: clients that wait for it are served.
-    call.hold.take(target);
+    call.hold.remove(target);
     call.hold.put(target, entry);
     call.hold.tie(target, ties);
     call.changed(source, Class::Generic, "rename_from");
@@ -136,7 +134,7 @@ pub(super) fn copy(call: &mut Call) -> Outcome {
     call.hold.database = target;
     let may = replaces || call.hold.entry(copy).is_none();
     if may {
-        call.hold.take(copy);
+        call.hold.remove(copy);
         call.hold.put(copy, entry);
         call.hold.tie(copy, ties);
         call.changed(copy, Class::Generic, "copy_to");

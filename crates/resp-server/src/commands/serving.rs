@@ -6,6 +6,7 @@ use super::introspection::help;
 use super::keys::database;
 use crate::call::{Call, is};
 use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::memory::drop_elsewhere;
 
 pub(super) fn dbsize(call: &mut Call) -> Outcome {
     let keys = call.hold.len();
@@ -39,13 +40,6 @@ pub(super) fn flushall(call: &mut Call) -> Outcome {
     call.hold.database = selected;
     call.reply.ok();
     Ok(())
-}
-
-/// Drops what a flush has taken out: on another thread, so that clients need not wait for it.
-fn drop_elsewhere<T: Send + 'static>(flushed: Vec<T>) {
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn_blocking(move || drop(flushed));
-    }
 }
 
 pub(super) fn swapdb(call: &mut Call) -> Outcome {

@@ -227,7 +227,7 @@ fn looked_up(hold: &Hold, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
 fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
     let count = answers.len();
     if count == 0 {
-        if call.hold.take(target).is_some() {
+        if call.hold.remove(target) {
             call.changed(target, Class::Generic, "del");
         }
     } else {

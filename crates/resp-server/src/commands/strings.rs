@@ -190,7 +190,7 @@ pub(super) fn getdel(call: &mut Call) -> Outcome {
         return Ok(());
     };
     call.reply.stored(old);
-    call.hold.take(key);
+    call.hold.remove(key);
     call.changed(key, Class::Generic, "del");
     Ok(())
 }
@@ -219,7 +219,7 @@ pub(super) fn getex(call: &mut Call) -> Outcome {
     call.reply.stored(value);
     match at {
         Some(at) if at <= now => {
-            call.hold.take(key);
+            call.hold.remove(key);
             call.changed(key, Class::Generic, "del");
         }
         Some(at) => {

@@ -94,7 +94,7 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
         None => {
             // Its value is older than a commit that would have removed it.
             call.log_instead([&b"del"[..], key]);
-            call.hold.take(key);
+            call.hold.remove(key);
             call.changed(key, Class::Generic, "del");
         }
     }

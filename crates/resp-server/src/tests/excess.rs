@@ -1,9 +1,11 @@
 //! Commands that would take all memory or time, or end the server.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use zodium_keyspace::{Stripes, now};
+use bytes::Bytes;
+use zodium_keyspace::{Entry, Stripes, Value, now};
 
 use super::{new_server, served, with};
 use crate::Server;
@@ -69,6 +71,53 @@ fn a_client_whose_command_takes_more_than_goes_at_once_waits_for_the_rest() {
             assert!(used <= most, "{used} of {most}");
         }
         assert!(keys(&server) > 1000);
+    });
+}
+
+/// Bytes that tell which thread has freed them.
+struct Told(mpsc::Sender<ThreadId>);
+
+impl AsRef<[u8]> for Told {
+    fn as_ref(&self) -> &[u8] {
+        &[0; 1 << 20]
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.send(thread::current().id()).unwrap();
+    }
+}
+
+#[test]
+fn large_values_are_freed_on_another_thread() {
+    let server = new_server(None);
+    with(Arc::clone(&server), |running| async move {
+        let (sender, freed_by) = mpsc::channel();
+        let put = || {
+            let value = Value::String(Bytes::from_owner(Told(sender.clone())));
+            server.keyspace.lock(Stripes::ALL, now()).put(b"k", Entry::new(value));
+        };
+        let mut peer = running.connect();
+        for (request, answer) in [
+            ("DEL k", ":1"),
+            ("UNLINK k", ":1"),
+            ("SET k v", "+OK"),
+            ("SETEX k 10 v", "+OK"),
+            ("EXPIRE k 0", ":1"),
+            ("SINTERSTORE k none", ":0"),
+        ] {
+            put();
+            peer.expect(&[(request, answer)]).await;
+            let thread = freed_by.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert_ne!(thread, thread::current().id(), "{request}");
+        }
+        put();
+        server.settings.set("maxmemory-policy", "allkeys-random").unwrap();
+        set_limit(&server, 1);
+        assert_eq!(make_room(&server), Room::Enough);
+        let thread = freed_by.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_ne!(thread, thread::current().id());
     });
 }
 
