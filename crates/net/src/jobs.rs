@@ -239,15 +239,29 @@ impl Jobs {
         }
     }
 
-    /// As [`Jobs::spawn`], for jobs that may read a whole file. It begins when one of the `places`
-    /// is free.
+    /// As [`Jobs::spawn_answer`], for jobs that may read a whole file. It begins when one of the
+    /// `places` is free too.
     pub fn spawn_search<T: Send + 'static>(
         &self,
         places: Arc<Semaphore>,
         job: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(T) + 'static,
     ) {
-        self.spawn_after(places.acquire_owned(), job, done);
+        let (answer, link) = (self.place_for_answer(), self.shared.link.clone());
+        let before = async move {
+            let answer = answer.await;
+            let mut is_open = true;
+            loop {
+                let place = Arc::clone(&places).acquire_owned().await;
+                if !is_open || !link.is_congested() {
+                    return (answer, place);
+                }
+                // Other answers have come. Others may search until the client has read them.
+                drop(place);
+                is_open = link.uncongested().await;
+            }
+        };
+        self.spawn_after(before, job, done);
     }
 
     /// Runs the job after `before`, whose result (such as a place) is kept until the job's end.
@@ -304,7 +318,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
-    use crate::{Limits, Protocol};
+    use crate::{CloseReason, Limits, Protocol};
 
     type Job = Box<dyn FnOnce() + Send>;
 
@@ -463,6 +477,30 @@ mod tests {
                 settle().await;
                 assert_eq!((0..5).filter(|_| queued.run_next()).count(), begun);
             }
+            assert_eq!(jobs.running(), 0);
+        });
+    }
+    #[test]
+    fn a_search_takes_no_place_before_the_client_has_read_earlier_answers() {
+        run(async |jobs, queued| {
+            let places = Arc::new(Semaphore::new(1));
+            let link = jobs.shared.link.clone();
+            for _ in 0..2 {
+                let link = link.clone();
+                let large = move |()| link.output().push(vec![0; 64 << 20].into());
+                jobs.spawn_search(Arc::clone(&places), || (), large);
+            }
+            settle().await;
+            assert!(queued.run_next());
+            settle().await;
+            assert!(link.is_congested());
+            assert!(!queued.run_next());
+            assert_eq!(places.available_permits(), 1);
+            // Without a client there is nothing to wait for.
+            link.close(CloseReason::Done);
+            settle().await;
+            assert!(queued.run_next());
+            settle().await;
             assert_eq!(jobs.running(), 0);
         });
     }

@@ -133,7 +133,7 @@ impl Parts {
             }
             Method::LoadSerial => reads::load_serial(peer, to, arguments),
             Method::GetTid => reads::current_tid(peer, to, arguments),
-            Method::History => reads::history(peer, to, arguments),
+            Method::History => reads::history(peer, self.searches(), to, arguments),
             Method::NewOids => reads::new_oids(peer, to, arguments),
             Method::NewOid => Err(Exception::new(
                 "builtins.AttributeError",
@@ -158,8 +158,8 @@ impl Parts {
             Method::Vote => votes.vote(to, arguments),
             Method::Finish => votes.finish(to, arguments),
             Method::Abort => votes.abort(to, arguments),
-            Method::UndoLog => undo_log::undo_log(peer, self.undo_searches(), to, arguments),
-            Method::UndoInfo => undo_log::undo_info(peer, self.undo_searches(), to, arguments),
+            Method::UndoLog => undo_log::undo_log(peer, self.searches(), to, arguments),
+            Method::UndoInfo => undo_log::undo_info(peer, self.searches(), to, arguments),
             Method::Pack => pack::pack(peer, to, arguments),
             Method::IteratorStart => iterators.start(to, arguments),
             Method::IteratorNext => iterators.next(to, arguments),
@@ -175,8 +175,8 @@ impl Parts {
         }
     }
 
-    /// Places for undo logs that are being read.
-    fn undo_searches(&self) -> Arc<tokio::sync::Semaphore> {
-        Arc::clone(&self.local.server.undo_searches)
+    /// Places for undo logs and long histories that are being read.
+    fn searches(&self) -> Arc<tokio::sync::Semaphore> {
+        Arc::clone(&self.local.server.searches)
     }
 }

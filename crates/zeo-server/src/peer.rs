@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 use zodium_engine::Database;
@@ -71,7 +72,12 @@ impl Peer {
         question: impl FnOnce(&Database) -> Result<Value<'static>, Exception> + Send + 'static,
     ) -> Reply {
         let (storage, peer, to) = (Arc::clone(self.storage()), Rc::clone(self), to.clone());
-        let job = move || question(&storage);
+        let gone = self.jobs.gone();
+        let job = move || match gone.load(Ordering::Relaxed) {
+            // The client went while it waited for a place.
+            true => Ok(Value::None),
+            false => question(&storage),
+        };
         self.jobs.spawn_search(places, job, move |result| peer.replies.reply_result(&to, result));
         Reply::Later
     }

@@ -4,6 +4,8 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+use zodium_engine::Database;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
@@ -15,6 +17,10 @@ use crate::replies::{Reply, ReplyTo};
 
 /// Most oids allocated at once, as in ZEO.
 const NEW_OIDS_MAX: i64 = 100;
+
+/// Most revisions of a history that takes no place of the searches: a longer one may take tens of
+/// megabytes while it is made.
+const SHORT_HISTORY_MAX: i64 = 100;
 
 pub(crate) fn load_serial(
     peer: &Rc<Peer>,
@@ -34,13 +40,19 @@ pub(crate) fn current_tid(
     Ok(peer.ask(to, move |storage| answers::current_tid(storage, oid)))
 }
 
+/// Answers `history`. `places` are those of searches.
 pub(crate) fn history(
     peer: &Rc<Peer>,
+    places: Arc<Semaphore>,
     to: &ReplyTo,
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
     let (oid, count) = (arguments.oid()?, arguments.integer_or(1)?);
-    Ok(peer.ask(to, move |storage| answers::history(storage, oid, count)))
+    let answer = move |storage: &Database| answers::history(storage, oid, count);
+    Ok(match count <= SHORT_HISTORY_MAX {
+        true => peer.ask(to, answer),
+        false => peer.search(to, places, answer),
+    })
 }
 
 pub(crate) fn next_object(

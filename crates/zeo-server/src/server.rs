@@ -13,9 +13,9 @@ use zodium_zeo::codec::Encoding;
 use crate::reports::ReportRequest;
 use crate::statistics::Statistics;
 
-/// Most undo logs that are read at once; others wait. With a filter that matches nothing each reads
-/// a whole file.
-const UNDO_SEARCHES_MAX: usize = 4;
+/// Most undo logs and long histories that are read at once; others wait. An undo log with a filter
+/// that matches nothing reads a whole file, and a history of 100,000 revisions takes 60 MB.
+const SEARCHES_MAX: usize = 4;
 
 /// Options of a server.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +46,8 @@ pub struct Server {
     pub(crate) started: u64,
     /// Channels to each worker, to ask for reports of its sessions.
     pub(crate) report_requests: Mutex<Vec<mpsc::UnboundedSender<ReportRequest>>>,
-    /// Places for undo logs that are being read.
-    pub(crate) undo_searches: Arc<Semaphore>,
+    /// Places for undo logs and long histories that are being read.
+    pub(crate) searches: Arc<Semaphore>,
 }
 
 /// What the workers share about a served storage.
@@ -70,7 +70,7 @@ impl Server {
             storages: storages.into_iter().map(serve).collect(),
             started: since_epoch.as_secs(),
             report_requests: Mutex::default(),
-            undo_searches: Arc::new(Semaphore::new(UNDO_SEARCHES_MAX)),
+            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
         }
     }
 }

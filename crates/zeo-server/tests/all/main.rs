@@ -12,6 +12,7 @@ mod blobs;
 mod calls;
 mod cold_loads;
 mod facts;
+mod histories;
 mod iterators;
 mod large_requests;
 mod log_reads;

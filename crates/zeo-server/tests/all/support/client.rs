@@ -183,6 +183,11 @@ impl Client {
         }
     }
 
+    /// Whether the reply to a call has come with those that were waited for.
+    pub(crate) fn has_answer(&self, id: &MessageId) -> bool {
+        self.answers.contains_key(id)
+    }
+
     /// Waits for the reply to a call that was sent.
     pub(crate) fn answer(&mut self, id: &MessageId) -> Result<Answer, Difference> {
         loop {
