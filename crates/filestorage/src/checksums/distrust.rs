@@ -9,8 +9,10 @@ use std::fmt;
 pub enum Distrust {
     /// The file that holds them cannot be read.
     Unreadable,
-    /// Their file is incomplete, or of another version.
+    /// Their file is incomplete, damaged, or of a version that is too old.
     Format,
+    /// Their file has this version, which a later program wrote.
+    LaterVersion(u32),
     /// The lock file does not name the session that wrote them.
     OtherWriter,
     /// They belong to another data file.
@@ -34,8 +36,13 @@ impl fmt::Display for Distrust {
         match self {
             Distrust::Unreadable => write!(f, "they cannot be read"),
             Distrust::Format => {
-                write!(f, "their file is incomplete, or of another version of Zodium")
+                write!(f, "their file is incomplete or damaged, or of an early version of Zodium")
             }
+            Distrust::LaterVersion(version) => write!(
+                f,
+                "their file has version {version}, which a later Zodium wrote and this one does \
+                 not know: check the data file with that one"
+            ),
             Distrust::OtherWriter => {
                 write!(f, "another program has opened the data file for writing since")
             }

@@ -21,9 +21,12 @@ const SUMMED_BYTES: usize = 93;
 /// Offset of the byte that is 1 after an orderly close.
 const CLOSED_OFFSET: usize = SUMMED_BYTES - 1;
 const MAGIC: &[u8; 16] = b"Zodium checksums";
-/// Version 1 did not identify the data file, and version 2 neither the start of the system nor the
-/// time of the last change.
+/// Version 1 did not identify the data file.
 const VERSION: u32 = 3;
+/// It has neither the start of the system nor the time of the last change, and is read too.
+const VERSION_BEFORE: u32 = 2;
+/// Bytes of its header before the sum.
+const SUMMED_BYTES_BEFORE: usize = 77;
 
 /// The content of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +48,8 @@ pub(crate) struct LogState {
     pub(crate) inode: u64,
     /// Its length, all of it on stable storage.
     pub(crate) length: u64,
-    /// When its bytes were last changed, in nanoseconds of Unix time; 0 before an orderly close.
+    /// When its bytes were last changed, in nanoseconds of Unix time; 0 before an orderly close,
+    /// and if that is not known.
     pub(crate) modified: i64,
 }
 
@@ -83,6 +87,10 @@ impl Header {
 
     /// Returns `None` for a damaged header, and for other bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
+        Header::parse_current(bytes).or_else(|| Header::parse_before(bytes))
+    }
+
+    fn parse_current(bytes: &[u8]) -> Option<Header> {
         let bytes: &[u8; SUMMED_BYTES + 4] = bytes.first_chunk()?;
         let is_closed = bytes[CLOSED_OFFSET] != 0;
         let [salt, count, end, nonce, before, boot, inode, length, modified] =
@@ -94,10 +102,38 @@ impl Header {
         (header.to_bytes() == *bytes).then_some(header)
     }
 
+    /// Parses a header of the version before.
+    fn parse_before(bytes: &[u8]) -> Option<Header> {
+        let (summed, rest) = bytes.split_at_checked(SUMMED_BYTES_BEFORE)?;
+        let (numbers, closed) = summed.split_at(SUMMED_BYTES_BEFORE - 1);
+        let is_sound = version(summed) == Some(VERSION_BEFORE)
+            && rest.starts_with(&crc32c::crc32c(summed).to_be_bytes());
+        let is_closed = match closed {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        };
+        let [salt, count, end, nonce, before, inode, length] =
+            std::array::from_fn(|place| u64_at(numbers, 20 + 8 * place));
+        let session = Session { nonce, before, boot: 0, is_closed };
+        let log = LogState { inode, length, modified: 0 };
+        is_sound.then_some(Header { salt, count, end, session, log })
+    }
+
     /// The offset of an entry.
     pub(crate) fn entry_offset(number: u64) -> u64 {
         HEADER_BYTES + number * ENTRY_BYTES as u64
     }
+}
+
+/// The version of the header, if it is one of a later program.
+pub(crate) fn later_version(bytes: &[u8]) -> Option<u32> {
+    version(bytes).filter(|version| *version > VERSION)
+}
+
+fn version(bytes: &[u8]) -> Option<u32> {
+    let version = bytes.strip_prefix(MAGIC)?.first_chunk()?;
+    Some(u32::from_be_bytes(*version))
 }
 
 /// A random number.
@@ -124,6 +160,31 @@ mod tests {
             assert_eq!(Header::parse(&flipped), None, "bit {bit}");
         }
         assert_eq!(Header::parse(&bytes[..40]), None);
+    }
+
+    /// As the program before wrote it, with all but `boot` and `modified`.
+    fn bytes_before(header: Header) -> Vec<u8> {
+        let bytes = header.to_bytes();
+        let mut before = [&MAGIC[..], &[0, 0, 0, 2], &bytes[20..60], &bytes[68..84]].concat();
+        before.push(bytes[CLOSED_OFFSET]);
+        before.extend(crc32c::crc32c(&before).to_be_bytes());
+        before
+    }
+
+    #[test]
+    fn headers_of_the_version_before_are_read() {
+        let session = Session { nonce: random(), before: random(), boot: 0, is_closed: true };
+        let log = LogState { inode: random(), length: 900, modified: 0 };
+        let header = Header { salt: random(), count: 3, end: 700, session, log };
+        let bytes = bytes_before(header);
+        assert_eq!(bytes.len(), 81);
+        assert_eq!(Header::parse(&bytes), Some(header));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::parse(&flipped), None, "bit {bit}");
+        }
+        assert_eq!(Header::parse(&bytes[..80]), None);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) use comparison::Comparison;
 pub(crate) use coverage::take_all;
 pub use distrust::Distrust;
 pub(crate) use entry::Entry;
-pub(crate) use opening::{Opened, SUFFIX, are_of_transactions, open};
+pub(crate) use opening::{Opened, SUFFIX, are_of_transactions, keep_later_version, open};
 pub(crate) use passage::Passage;
 pub(crate) use session_name::SessionName;
 pub(crate) use side_file::{Found, SideFile};

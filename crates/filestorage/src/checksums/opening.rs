@@ -27,7 +27,7 @@ use super::header::{HEADER_BYTES, Header, READ_BYTES as HEADER_READ_BYTES, Sessi
 use super::last_writer::LastWriter;
 use super::side_file::SideFile;
 use super::sums::sum_at;
-use super::{last_writer, repair};
+use super::{header, last_writer, repair};
 use crate::format::{DataHeader, MAGIC_BYTES, POINTER_BYTES, TransactionHeader};
 use crate::scan::{Part, Walk};
 
@@ -88,7 +88,8 @@ pub(crate) fn open(
     if header.session.is_closed && length > was && next().is_some_and(|piece| piece.is_whole()) {
         return Err(Distrust::OtherLength { was, is: length });
     }
-    let is_modified = header.session.is_closed && status.modified != header.log.modified;
+    let is_modified =
+        header.session.is_closed && ![0, status.modified].contains(&header.log.modified);
     let checksummed = ChecksummedLog { side: &opened.side, path, data, length };
     match checksummed.contradiction(is_modified) {
         Some(position) => Err(Distrust::OtherContents { position }),
@@ -98,6 +99,8 @@ pub(crate) fn open(
 
 /// Suffix of the side file.
 pub(crate) const SUFFIX: &str = ".checksums";
+/// Suffix of a side file that a later version of the program wrote, which is not used.
+const LATER_SUFFIX: &str = ".later";
 
 /// Whether there are checksums of transactions beside a data file, whatever file that was.
 pub(crate) fn are_of_transactions(disk: &dyn Disk, path: &Path) -> bool {
@@ -108,7 +111,20 @@ pub(crate) fn are_of_transactions(disk: &dyn Disk, path: &Path) -> bool {
 fn read_header(file: &dyn DiskFile) -> Result<Header, Distrust> {
     let mut bytes = [0; HEADER_READ_BYTES];
     let read = file.read_up_to(&mut bytes, 0).map_err(|_| Distrust::Unreadable)?;
-    Header::parse(&bytes[..read]).ok_or(Distrust::Format)
+    let bytes = &bytes[..read];
+    let other = || header::later_version(bytes).map_or(Distrust::Format, Distrust::LaterVersion);
+    Header::parse(bytes).ok_or_else(other)
+}
+
+/// Renames a side file of a later version, before one of this version takes its place: the program
+/// that wrote it, or a search for damage, may need it.
+pub(crate) fn keep_later_version(disk: &dyn Disk, side_path: &Path) -> io::Result<()> {
+    let Ok(file) = disk.open(side_path, OpenMode::Read) else { return Ok(()) };
+    let Err(Distrust::LaterVersion(_)) = read_header(file.as_ref()) else { return Ok(()) };
+    let kept = with_suffix(side_path, LATER_SUFFIX);
+    disk.rename(side_path, &kept)?;
+    warn!(file = %kept.display(), "the checksums of the later version are kept under this name");
+    Ok(())
 }
 
 impl Opened {

@@ -7,7 +7,7 @@ use zodium_disk::{Disk, with_suffix};
 
 use super::options::OpenOptions;
 use super::recovery::Recovered;
-use crate::checksums::{ChecksumMode, Checksums, SUFFIX, Writing};
+use crate::checksums::{ChecksumMode, Checksums, SUFFIX, Writing, keep_later_version};
 
 impl Recovered {
     /// Begins to use the side file, which is made when there is none. `None` when it is not asked
@@ -24,7 +24,9 @@ impl Recovered {
             (Some(opened), _, true) => Ok(Writing::never(Arc::clone(&opened.side))),
             (Some(opened), _, false) => Writing::resume(opened, self.file.as_ref(), self.end),
             (None, _, false) => {
-                Writing::create(disk, (&side_path, path), self.file.as_ref(), self.end, 0)
+                let file = self.file.as_ref();
+                keep_later_version(disk, &side_path)
+                    .and_then(|()| Writing::create(disk, (&side_path, path), file, self.end, 0))
                     .and_then(|writing| disk.sync_folder_of(&side_path).map(|()| writing))
             }
         };

@@ -12,7 +12,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{
-    ChecksumMode, FileStorage, FileStorageError, OpenOptions, RecoverOptions, RecoveryKind, recover,
+    ChecksumMode, Distrust, FileStorage, FileStorageError, OpenOptions, RecoverOptions,
+    RecoveryKind, recover,
 };
 use zodium_storage::{Access, Load, LogItem, PackOptions};
 use zodium_types::{Oid, Tid};
@@ -116,6 +117,61 @@ fn file_without_checksums_gets_them_while_it_is_written_to() {
     let metrics = storage.checksum_metrics().unwrap();
     assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 0));
     check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(9));
+}
+
+/// The header that a program with version 2 would have written.
+fn as_version_2(header: &[u8]) -> Vec<u8> {
+    let mut old = [&header[..19], &[2], &header[20..60], &header[68..84], &header[92..93]].concat();
+    old.extend(crc32c::crc32c(&old).to_be_bytes());
+    old.resize(4096, 0);
+    old
+}
+
+/// Else an update of the program would take damaged bytes for sound.
+#[test]
+fn checksums_of_version_2_are_used_and_get_version_3() {
+    for is_closed in [true, false] {
+        let (disk, mut history) = written(&SmallRng::seed_from_u64(4), 5_000);
+        if !is_closed {
+            history.commit_batch(&open(disk.clone()));
+        }
+        let (path, mut data) = (companion(".checksums"), data_of(&disk));
+        let side = disk.bytes(&path).unwrap();
+        let old = [as_version_2(&side), side[4096..].to_vec()].concat();
+        overwrite(&disk, &path, &old);
+        let at = start_of_last(&data, 1) + 60;
+        data[at] ^= 1;
+        overwrite(&disk, data_file(), &data);
+        let storage = open(disk.clone());
+        assert!(!loads_other_bytes(&storage, &history.model), "closed: {is_closed}");
+        storage.scrub(Default::default(), u64::MAX);
+        let metrics = storage.checksum_metrics().unwrap();
+        assert_eq!((metrics.covered_bytes, metrics.damaged), (metrics.bytes, 1), "{is_closed}");
+        assert_eq!(disk.bytes(&path).unwrap()[16..20], [0, 0, 0, 3]);
+    }
+}
+
+/// The later program, or a search for damage, may need them.
+#[test]
+fn checksums_of_a_later_version_are_kept_aside() {
+    let (disk, history) = written(&SmallRng::seed_from_u64(4), 2_000);
+    let path = companion(".checksums");
+    let mut later = disk.bytes(&path).unwrap();
+    later[19] = 4;
+    overwrite(&disk, &path, &later);
+    let read_only = OpenOptions {
+        checksums: ChecksumMode::Full,
+        read_only: true,
+        ..OpenOptions::new(data_file())
+    };
+    drop(FileStorage::open(Arc::new(disk.clone()), &read_only).unwrap());
+    assert!(disk.bytes(&path).unwrap() == later);
+    let distrust = checked(&disk).0.distrust;
+    assert_eq!(distrust, Some(Distrust::LaterVersion(4)));
+    let storage = open(disk.clone());
+    cover(&storage);
+    check_everything(&storage, &history.model, &mut SmallRng::seed_from_u64(9));
+    assert!(disk.bytes(&companion(".checksums.later")).unwrap() == later);
 }
 
 /// Whatever pieces of the side file a power cut leaves: its header counts no entry that is lost.
