@@ -51,6 +51,20 @@ pub enum OpenError {
         /// The version that it has.
         version: u32,
     },
+    /// A sound record has something that the program does not know.
+    #[error(
+        "{} has at byte {position} what this program does not know ({what}): use the newer program \
+         that wrote it",
+        path.display()
+    )]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// Where the record begins.
+        position: u64,
+        /// What is unknown.
+        what: String,
+    },
     /// There are sound records behind damaged bytes, so these are not the end of a torn write.
     #[error(
         "{} is damaged at byte {position}: records behind it are sound, so that this is no write \

@@ -34,7 +34,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log, or creates it, and hands all its records to `read`, in order.
+    /// Opens a log, or creates it, and hands all its records to `read`, in order, then `None`. If
+    /// `read` fails, the file stays as it is.
     ///
     /// The end of a write that a crash has cut off is removed, and kept beside the log if there is
     /// space.
@@ -45,7 +46,7 @@ impl Log {
         disk: &Arc<dyn Disk>,
         path: &Path,
         sync: Sync,
-        mut read: impl FnMut(Chunk) -> Result<(), E>,
+        mut read: impl FnMut(Option<Chunk>) -> Result<(), E>,
     ) -> Result<Log, E> {
         let path = path.to_path_buf();
         let lock = lock(disk, &path)?;
@@ -56,8 +57,9 @@ impl Log {
         let file = disk.open(&path, OpenMode::Create).map_err(failed("open"))?;
         let mut reader = LogReader::of(Arc::clone(&file), path.clone())?;
         while let Some(chunk) = reader.next_chunk()? {
-            read(chunk)?;
+            read(Some(chunk))?;
         }
+        read(None)?;
         let length = cut(&**disk, &*file, &reader, &path).map_err(failed("repair"))?;
         disk.sync_folder_of(&path).map_err(failed("sync the folder of"))?;
         Ok(Log::start(Arc::clone(disk), path, file, length, sync, lock)?)

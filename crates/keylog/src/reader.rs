@@ -16,6 +16,8 @@ const READ_BYTES: usize = 4 << 20;
 /// Bytes of a log with the places of the records in them.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
+    /// Where its bytes begin in the log.
+    start: u64,
     bytes: Arc<Vec<u8>>,
     places: Vec<Range<usize>>,
 }
@@ -37,6 +39,13 @@ impl Chunk {
     #[must_use]
     pub fn record(&self, number: usize) -> &[u8] {
         self.places.get(number).map_or(&[], |place| &self.bytes[place.clone()])
+    }
+
+    /// Where the frame of a record begins in the log; that of the chunk if there are fewer.
+    #[must_use]
+    pub fn position(&self, number: usize) -> u64 {
+        let body = self.places.get(number).map_or(FRAME_BYTES, |place| place.start);
+        self.start + (body - FRAME_BYTES) as u64
     }
 
     /// The bodies of all records.
@@ -114,8 +123,9 @@ impl LogReader {
             let is_end = self.position + bytes.len() as u64 >= self.length;
             let (places, end, found) = frames(&bytes);
             if end > 0 {
+                let start = self.position;
                 self.position += end as u64;
-                return Ok(Some(Chunk { bytes: Arc::new(bytes), places }));
+                return Ok(Some(Chunk { start, bytes: Arc::new(bytes), places }));
             }
             match found {
                 None => return Ok(None),

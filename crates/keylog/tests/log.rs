@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
-use zodium_keylog::{Log, LogReader, OpenError, Reached, Sync};
+use zodium_keylog::{Chunk, Log, LogReader, OpenError, Reached, Sync};
 
 const PATH: &str = "keys.log";
 
@@ -21,7 +21,7 @@ fn path() -> &'static Path {
 fn open(disk: &Arc<dyn Disk>, sync: Sync) -> Result<(Log, Vec<Vec<u8>>), OpenError> {
     let mut records = Vec::new();
     let log = Log::open(disk, path(), sync, |chunk| {
-        records.extend(chunk.records().map(<[u8]>::to_vec));
+        records.extend(chunk.iter().flat_map(Chunk::records).map(<[u8]>::to_vec));
         Ok::<(), OpenError>(())
     })?;
     Ok((log, records))

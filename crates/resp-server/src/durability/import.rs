@@ -13,6 +13,7 @@ use super::replay::{run_logged, stripes_of_logged};
 use crate::Server;
 use crate::call::is;
 use crate::commands::payload_of;
+use crate::fail::Fail;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -224,16 +225,16 @@ impl Commands {
         server: &Server,
         requests: &[(usize, OwnedRequest)],
     ) -> Result<(), ImportError> {
+        let refused = |fail: Fail| ImportError::Refused(fail.0.into_owned());
         let mut stripes = Stripes::NONE;
         for (_, request) in requests {
-            crate::commands::find(request.arguments())
-                .map_err(|fail| ImportError::Refused(fail.0.into_owned()))?;
+            crate::commands::find(request.arguments()).map_err(refused)?;
             stripes = stripes | stripes_of_logged(&server.keyspace, request);
         }
         let mut hold = server.journaling(server.keyspace.lock(stripes, now()));
         for (database, request) in requests {
             hold.database = *database;
-            run_logged(server, &mut hold, request);
+            run_logged(server, &mut hold, request).map_err(refused)?;
             self.count += 1;
         }
         server.settle(hold);

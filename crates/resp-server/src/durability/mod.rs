@@ -22,6 +22,8 @@ pub use import::{DumpedKey, ImportError};
 pub use opening::{KeeperOptions, LoadReport};
 
 pub(crate) use compaction::compact_if_due;
+#[cfg(test)]
+pub(crate) use items::write_command;
 pub(crate) use items::{write_parked, write_time, write_unparked};
 pub(crate) use journal::Instead;
 pub(crate) use key_log::KeyLog;

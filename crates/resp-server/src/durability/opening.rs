@@ -1,5 +1,6 @@
 //! Opening the log: its records are read and executed, then changes are kept in it.
 
+use std::convert::Infallible;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -35,7 +36,8 @@ pub struct LoadReport {
     pub time: Duration,
 }
 
-/// Reads the log of a server, and keeps its changes in it from now on.
+/// Reads the log of a server, and keeps its changes in it from now on. A log with something that
+/// this program does not know stays as it is: the next compaction would leave that out.
 pub(crate) fn open(server: &Arc<Server>, options: &KeeperOptions) -> Result<LoadReport, OpenError> {
     let began = Instant::now();
     let sync = sync_named(&options.sync).unwrap_or_default();
@@ -43,14 +45,24 @@ pub(crate) fn open(server: &Arc<Server>, options: &KeeperOptions) -> Result<Load
     let log = thread::scope(|scope| {
         // While the records of a chunk are executed, the next one is read.
         let (chunks, read) = mpsc::sync_channel(1);
+        let (end, ended) = mpsc::sync_channel::<Infallible>(0);
+        let replay = &replay;
         let opening = scope.spawn(move || {
+            let mut chunks = Some(chunks);
             Log::open(&options.disk, &options.path, sync, |chunk| {
-                // An error would be a panic of the other thread, which ends this one too.
-                chunks.send(chunk).ok();
-                Ok::<(), OpenError>(())
+                // Errors are those of `check`, or a panic of the other thread, which ends this too.
+                match (chunk, &chunks) {
+                    (Some(chunk), Some(chunks)) => drop(chunks.send(chunk)),
+                    _ => {
+                        chunks = None;
+                        ended.recv().ok();
+                    }
+                }
+                replay.check(&options.path)
             })
         });
-        read.iter().for_each(|chunk| replay.execute(&chunk));
+        read.into_iter().take_while(|_| !replay.is_refused()).for_each(|it| replay.execute(&it));
+        drop(end);
         opening.join().unwrap_or_else(|panic| resume_unwind(panic))
     })?;
     let (bytes, _) = log.lengths();

@@ -1,9 +1,10 @@
 //! Reading the log: its records are executed in order, on several threads where their keys allow.
 
+use std::path::Path;
 use std::sync::Barrier;
 
 use parking_lot::Mutex;
-use zodium_keylog::Chunk;
+use zodium_keylog::{Chunk, OpenError};
 use zodium_keyspace::{Entry, Hold, Keyspace, Stripes};
 use zodium_rdb::{Input, read_value};
 use zodium_resp::OwnedRequest;
@@ -12,7 +13,8 @@ use super::items::{self, Item};
 use super::recovery::Recovery;
 use super::strings::Strings;
 use crate::Server;
-use crate::commands::{self, Command};
+use crate::commands;
+use crate::fail::Outcome;
 use crate::unanswered::execute_unanswered;
 
 /// Records of a chunk from which several threads are used.
@@ -24,16 +26,41 @@ const THREADS_MAX: usize = 8;
 pub(super) struct Replay<'a> {
     server: &'a Server,
     recovery: Mutex<Recovery>,
+    /// Where a record has something that this program does not know, and what.
+    unknown: Mutex<Option<(u64, String)>>,
 }
 
 impl Replay<'_> {
     pub(super) fn new(server: &Server) -> Replay<'_> {
-        Replay { server, recovery: Mutex::default() }
+        Replay { server, recovery: Mutex::default(), unknown: Mutex::default() }
     }
 
     /// What is left to be decided when all records were executed.
     pub(super) fn end(self) -> Recovery {
         self.recovery.into_inner()
+    }
+
+    /// Whether a record was not understood.
+    pub(super) fn is_refused(&self) -> bool {
+        self.unknown.lock().is_some()
+    }
+
+    /// The error of a log with a record that was not understood.
+    pub(super) fn check(&self, path: &Path) -> Result<(), OpenError> {
+        match self.unknown.lock().clone() {
+            None => Ok(()),
+            Some((position, what)) => {
+                Err(OpenError::Unknown { path: path.to_owned(), position, what })
+            }
+        }
+    }
+
+    /// Notes the first of the records that were not understood.
+    fn refuse(&self, position: u64, what: String) {
+        let mut unknown = self.unknown.lock();
+        if unknown.as_ref().is_none_or(|(first, _)| position < *first) {
+            *unknown = Some((position, what));
+        }
     }
 
     /// Executes the records of a chunk.
@@ -58,7 +85,8 @@ impl Replay<'_> {
     fn execute_share(&self, chunk: &Chunk, share: &Share) {
         let keyspace = &self.server.keyspace;
         let mut strings = Strings::new(keyspace);
-        for record in chunk.records() {
+        for (number, record) in chunk.records().enumerate() {
+            let at = chunk.position(number);
             // Most records are of one key. The other threads need not read them.
             let one = items::one_key(record).map(|one| (keyspace.place(one.key), one));
             let only = one.map(|(place, _)| place.stripes());
@@ -69,23 +97,19 @@ impl Replay<'_> {
             }
             strings.put();
             let Some((now, items)) = items::read(record) else {
-                if share.thread == 0 {
-                    // Its sum was right.
-                    tracing::error!(
-                        "the log has a record that this program does not know, which is left out"
-                    );
-                }
+                // Its sum was right.
+                self.refuse(at, "an item".to_owned());
                 continue;
             };
             let stripes = only.unwrap_or_else(|| stripes_of_items(keyspace, &items));
             match share.of(stripes) {
                 Some(thread) if thread == share.thread => {
-                    self.execute_record(now, &items, stripes);
+                    self.execute_record(at, (now, &items), stripes);
                 }
                 Some(_) => {}
                 None => {
                     if share.meeting.wait().is_leader() {
-                        self.execute_record(now, &items, stripes);
+                        self.execute_record(at, (now, &items), stripes);
                     }
                     share.meeting.wait();
                 }
@@ -94,32 +118,42 @@ impl Replay<'_> {
         strings.put();
     }
 
-    fn execute_record(&self, now: u64, items: &[Item], stripes: Stripes) {
+    fn execute_record(&self, at: u64, (now, items): (u64, &[Item]), stripes: Stripes) {
         let mut hold = self.server.keyspace.lock(stripes, now);
-        for item in items {
-            match item {
-                Item::Command(database, request) => {
-                    hold.database = *database;
-                    run_logged(self.server, &mut hold, request);
-                }
-                Item::Value { database, key, expires_at, value } => {
-                    hold.database = *database;
-                    put(&mut hold, key, *expires_at, value);
-                }
-                Item::Removal(database, key) => {
-                    hold.database = *database;
-                    hold.take(key);
-                }
-                Item::Tie { database, key, origin } => {
-                    hold.database = *database;
-                    self.recovery.lock().tie_again(&self.server.beside, &mut hold, key, origin);
-                }
-                Item::Parked { token, database, since, commands } => {
-                    self.recovery.lock().park(token, *database, since, commands);
-                }
-                Item::Unparked(token) => self.recovery.lock().unpark(token),
-            }
+        let done = items.iter().try_for_each(|item| self.execute_item(&mut hold, item));
+        if let Err(what) = done {
+            self.refuse(at, what);
         }
+    }
+
+    /// Executes an item; the error says what is not known of it.
+    fn execute_item(&self, hold: &mut Hold, item: &Item) -> Result<(), String> {
+        match item {
+            Item::Command(database, request) => {
+                hold.database = *database;
+                run_logged(self.server, hold, request).map_err(|fail| fail.0.into_owned())?;
+            }
+            Item::Value { database, key, expires_at, value } => {
+                hold.database = *database;
+                put(hold, key, *expires_at, value)?;
+            }
+            Item::Removal(database, key) => {
+                hold.database = *database;
+                hold.take(key);
+            }
+            Item::Tie { database, key, origin } => {
+                hold.database = *database;
+                self.recovery.lock().tie_again(&self.server.beside, hold, key, origin);
+            }
+            Item::Parked { token, database, since, commands } => {
+                for request in commands {
+                    commands::find(request.arguments()).map_err(|fail| fail.0.into_owned())?;
+                }
+                self.recovery.lock().park(token, *database, since, commands);
+            }
+            Item::Unparked(token) => self.recovery.lock().unpark(token),
+        }
+        Ok(())
     }
 }
 
@@ -135,28 +169,18 @@ fn stripes_of_items(keyspace: &Keyspace, items: &[Item]) -> Stripes {
     stripes.fold(Stripes::NONE, |all, one| all | one)
 }
 
-/// The command of a request of the log.
-fn logged_command(request: &OwnedRequest) -> Option<&'static Command> {
-    match commands::find(request.arguments()) {
-        Ok(command) => Some(command),
-        Err(fail) => {
-            tracing::error!("the log has a command that is left out: {}", fail.0);
-            None
-        }
-    }
-}
-
 /// The stripes of a request of the log.
 pub(super) fn stripes_of_logged(keyspace: &Keyspace, request: &OwnedRequest) -> Stripes {
     let Ok(command) = commands::find(request.arguments()) else { return Stripes::NONE };
     command.stripes(keyspace, request.arguments())
 }
 
-/// Executes a request of the log.
-pub(super) fn run_logged(server: &Server, hold: &mut Hold, request: &OwnedRequest) {
-    let Some(command) = logged_command(request) else { return };
+/// Executes a request of the log. The error: this program does not know the command.
+pub(super) fn run_logged(server: &Server, hold: &mut Hold, request: &OwnedRequest) -> Outcome {
+    let command = commands::find(request.arguments())?;
     // Its client got the error.
     let _ = execute_unanswered(server, hold, command, request.arguments());
+    Ok(())
 }
 
 /// The part of the records that a thread executes.
@@ -175,17 +199,11 @@ impl Share<'_> {
     }
 }
 
-/// Gives a key a value.
-fn put(hold: &mut Hold, key: &[u8], expires_at: Option<u64>, value: &[u8]) {
-    let Some((kind, mut rest)) = value.split_first() else { return };
-    match read_value(*kind, &mut Input::new(&mut rest)) {
-        Ok(value) => {
-            hold.put(key, Entry::new(value).expiring(expires_at));
-            hold.changed(key);
-        }
-        Err(error) => {
-            let key = key.escape_ascii();
-            tracing::error!(%key, %error, "the log has a value that cannot be read: left out");
-        }
-    }
+/// Gives a key a value; the error says why that cannot be read.
+fn put(hold: &mut Hold, key: &[u8], expires_at: Option<u64>, value: &[u8]) -> Result<(), String> {
+    let (kind, mut rest) = value.split_first().ok_or("a value without a kind")?;
+    let value = read_value(*kind, &mut Input::new(&mut rest)).map_err(|error| error.to_string())?;
+    hold.put(key, Entry::new(value).expiring(expires_at));
+    hold.changed(key);
+    Ok(())
 }

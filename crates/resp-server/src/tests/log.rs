@@ -4,10 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use zodium_disk::{Disk, MemoryDisk};
+use zodium_keylog::{Log, OpenError, Sync};
+use zodium_resp::OwnedRequest;
 use zodium_tls::PeerIdentity;
 use zodium_types::{Oid, Tid};
 
 use super::{Peer, with};
+use crate::durability::{write_command, write_parked};
 use crate::{Commit, KeeperOptions, Loaded, Options, Server, Storages};
 
 /// The object that keys are tied to.
@@ -58,11 +61,19 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Server> {
 }
 
 fn open_with(disk: &Arc<dyn Disk>, sync: &str, storage: OneCommit) -> Arc<Server> {
+    try_open(disk, sync, storage).unwrap()
+}
+
+fn try_open(
+    disk: &Arc<dyn Disk>,
+    sync: &str,
+    storage: OneCommit,
+) -> Result<Arc<Server>, OpenError> {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
     server.attach(Arc::new(storage));
     let (disk, sync) = (Arc::clone(disk), sync.to_owned());
-    server.keep(&KeeperOptions { disk, path: "/keys".into(), sync }).unwrap();
-    server
+    server.keep(&KeeperOptions { disk, path: "/keys".into(), sync })?;
+    Ok(server)
 }
 
 /// What a request is answered by a server that has executed `steps`, and by one that has read the
@@ -119,6 +130,70 @@ fn keys_whose_ties_were_cut_are_not_seen_again_when_the_log_is_read() {
         };
         assert_eq!(answers(steps, question), [expected, expected], "{command}");
     }
+}
+
+fn request(words: &str) -> OwnedRequest {
+    words.split(' ').map(str::as_bytes).collect()
+}
+
+/// A log with a record of a string, and one of each of these items behind it; its bytes.
+fn log_with(items: &[&[u8]]) -> (MemoryDisk, Vec<u8>) {
+    let memory = MemoryDisk::default();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let log = Log::open(&disk, "/keys".as_ref(), Sync::No, |_| Ok::<(), OpenError>(())).unwrap();
+    let mut known = Vec::new();
+    write_command(&mut known, 0, request("SET a 1").arguments());
+    for item in [&[known.as_slice()], items].concat() {
+        log.append(&[&1_790_000_000_000_u64.to_be_bytes(), item].concat());
+    }
+    drop(log);
+    let bytes = memory.bytes("/keys".as_ref()).unwrap();
+    (memory, bytes)
+}
+
+/// Else the next compaction would write a log without it.
+#[test]
+fn a_log_with_something_unknown_is_refused_and_stays_as_it_is() {
+    let command = |words: &str| {
+        let mut item = Vec::new();
+        write_command(&mut item, 0, request(words).arguments());
+        item
+    };
+    let value = [&[2, 0, 0, 0, 0, 1, b'z'][..], &[0; 8], &[0, 0, 0, 2, 250, 1]].concat();
+    let mut parked = Vec::new();
+    let newer = request("SETNEWER a 2");
+    write_parked(&mut parked, b"token", 0, &[], [newer.arguments()].into_iter());
+    for (item, what) in [
+        (command("SETNEWER a 2"), "ERR unknown command 'SETNEWER'"),
+        (command("DEL"), "ERR wrong number of arguments for 'del' command"),
+        (value, "a value of the kind 250"),
+        (parked, "ERR unknown command 'SETNEWER'"),
+        (vec![7, 0, 0, 0, 0], "an item"),
+    ] {
+        let (disk, before) = log_with(&[&item, &command("SET b 1")]);
+        // The end of a write that a crash has cut off stays too.
+        let before = [before, vec![0xd1]].concat();
+        disk.put("/keys".as_ref(), before.clone());
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let error = try_open(&shared, "no", OneCommit(Tid(1))).err().unwrap().to_string();
+        let at = before.windows(item.len()).position(|bytes| bytes == item).unwrap() - 18;
+        let expected = format!("/keys has at byte {at} what this program does not know ({what}");
+        assert!(error.starts_with(&expected), "{error}, and not {expected}");
+        assert!(disk.bytes("/keys".as_ref()).unwrap() == before, "{what}");
+    }
+}
+
+/// Its client got the error.
+#[test]
+fn a_logged_command_that_fails_does_not_prevent_a_start() {
+    let mut item = Vec::new();
+    for words in ["SET text abc", "INCR text", "SET a 2 NEWOPTION", "SET last 3"] {
+        write_command(&mut item, 0, request(words).arguments());
+    }
+    let (disk, _) = log_with(&[&item]);
+    with(open(&(Arc::new(disk) as Arc<dyn Disk>)), |running| async move {
+        running.connect().expect(&[("GET a", "$1 1"), ("GET last", "$1 3")]).await;
+    });
 }
 
 #[test]
