@@ -74,8 +74,8 @@ type Content = (Tid, u64, u64, usize);
 impl CacheFile {
     /// Locks the file for the lifetime of the result, and fills an empty cache from it.
     ///
-    /// `source` names the storage and its servers. A file with another source is ignored and
-    /// replaced by the next save; a damaged file is renamed to `*.damaged`.
+    /// `source` names the storage and its servers. A file with another source, or of another
+    /// version, is ignored and replaced by the next save; a damaged file is renamed to `*.damaged`.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_set_aside_whole_and_one_of_another_storage_stays() {
+    fn a_damaged_file_is_set_aside_whole_and_one_of_another_storage_or_version_stays() {
         let memory = MemoryDisk::volatile();
         let disk: Arc<dyn Disk> = Arc::new(memory.clone());
         open(&disk, &Cache::new(1 << 20)).save(&filled(5)).unwrap();
@@ -281,6 +281,11 @@ mod tests {
         let aside = with_suffix(Path::new(PATH), ".damaged");
         restore(&memory, Path::new(PATH), "storage 2 of localhost:8100", &Cache::new(1 << 20));
         assert_eq!(memory.bytes(Path::new(PATH)).as_ref(), Some(&good));
+        assert_eq!(memory.bytes(&aside), None);
+        let other_version = [b"zodiumC2", &good[8..]].concat();
+        memory.put(Path::new(PATH), other_version.clone());
+        assert!(restored(&memory).is_empty());
+        assert_eq!(memory.bytes(Path::new(PATH)), Some(other_version));
         assert_eq!(memory.bytes(&aside), None);
         // The second one replaces the first.
         for length in [good.len() / 2, good.len() - 1] {

@@ -31,6 +31,7 @@ pub use cache_file::{CacheFile, CacheFileError};
 use history::History;
 pub use objects::CacheMetrics;
 use saved::Snapshot;
+pub(crate) use saved::is_other_version;
 
 use objects::Objects;
 

@@ -31,6 +31,8 @@ const SOURCE_BYTES_MAX: usize = 64 << 10;
 pub(super) enum Useless {
     #[error("it holds objects of {0}")]
     Foreign(String),
+    #[error("it is of another version of Zodium")]
+    OtherVersion,
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     #[error("it cannot be read: {0}")]
@@ -88,7 +90,11 @@ pub(super) fn read(
     mut remember: impl FnMut(Oid, Revision),
 ) -> Result<Tid, Useless> {
     let mut input = Summed { inner: input, sum: 0, bytes: 0 };
-    if &read_array(&mut input)? != MAGIC {
+    let magic = read_array(&mut input)?;
+    if &magic != MAGIC {
+        if is_other_version(MAGIC, &magic) {
+            return Err(Useless::OtherVersion);
+        }
         return Err(Useless::Damaged("it does not begin with the magic bytes of a saved cache"));
     }
     let found = read_bytes(&mut input, length, SOURCE_BYTES_MAX)?;
@@ -113,6 +119,14 @@ pub(super) fn read(
         return Err(Useless::Damaged("its checksum does not match"));
     }
     Ok(last_tid)
+}
+
+/// Whether a file whose magic bytes end in the digit of its version begins with those of another
+/// version.
+pub(crate) fn is_other_version(magic: &[u8; 8], found: &[u8]) -> bool {
+    let [name @ .., version] = magic;
+    let digit = found.strip_prefix(name).and_then(<[u8]>::first);
+    digit.is_some_and(|digit| digit.is_ascii_digit() && digit != version)
 }
 
 fn read_array<const N: usize>(input: &mut impl Read) -> Result<[u8; N], Useless> {

@@ -7,6 +7,8 @@ use rustc_hash::FxHashSet;
 use thiserror::Error;
 use zodium_types::Oid;
 
+use crate::cache::is_other_version;
+
 const MAGIC: &[u8; 8] = b"zodiumW1";
 /// Number of runs that an object stays without being loaded.
 const AGE_MAX: u8 = 3;
@@ -30,6 +32,8 @@ pub(super) struct List {
 pub(super) enum Useless {
     #[error("it is a list of {0}")]
     Foreign(String),
+    #[error("it is of another version of Zodium")]
+    OtherVersion,
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -67,6 +71,9 @@ impl List {
 
     /// Decodes a file; `source` names the storage and its servers.
     pub(super) fn decode(file: &[u8], source: &str) -> Result<List, Useless> {
+        if is_other_version(MAGIC, file) {
+            return Err(Useless::OtherVersion);
+        }
         let truncated = Useless::Damaged("it is truncated");
         let body = file.strip_prefix(MAGIC);
         let body = body.ok_or(Useless::Damaged("it does not begin with the magic bytes"))?;
@@ -135,6 +142,13 @@ mod tests {
         assert_eq!(List::decode(&file, SOURCE), Err(foreign));
     }
 
+    #[test]
+    fn a_list_of_another_version_is_not_called_damaged() {
+        let mut file = list(&[(1, 0)]).encode(SOURCE);
+        file[7] = b'2';
+        assert_eq!(List::decode(&file, SOURCE), Err(Useless::OtherVersion));
+    }
+
     proptest! {
         #[test]
         fn a_list_is_read_as_it_was_written(
@@ -154,7 +168,12 @@ mod tests {
             let mut file = whole.clone();
             let at = place.index(file.len());
             file[at] ^= 1_u8 << bit;
-            prop_assert!(matches!(List::decode(&file, SOURCE), Err(Useless::Damaged(_))));
+            let changed = List::decode(&file, SOURCE);
+            let is_version = at == MAGIC.len() - 1 && file[at].is_ascii_digit();
+            match is_version {
+                true => prop_assert_eq!(changed, Err(Useless::OtherVersion)),
+                false => prop_assert!(matches!(changed, Err(Useless::Damaged(_)))),
+            }
             prop_assert!(matches!(List::decode(&whole[..at], SOURCE), Err(Useless::Damaged(_))));
         }
 
