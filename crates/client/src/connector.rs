@@ -232,6 +232,7 @@ fn connect_to(
     let tls = shared.tls.as_ref();
     let limit = handshake_limit(shared);
     let patience = shared.patience.clone();
+    shared.standing.note_attempt(address);
     let accepted = || shared.standing.note_silence(address, tls.is_some());
     let connection = Connection::open(address, tls, limit, receiver, patience, accepted)?;
     let register = |read_only: bool| {

@@ -28,6 +28,9 @@ pub(crate) struct Established {
 /// The reason before the first attempt to connect has come to anything.
 const NOT_ATTEMPTED: &str = "no connection was attempted yet";
 
+/// How the reason begins while an address has not answered the first attempt.
+const UNANSWERED: &str = "no answer yet from ";
+
 /// State of the connection.
 #[derive(Clone)]
 pub(crate) enum Phase {
@@ -135,6 +138,11 @@ impl Standing {
         self.phase_changed.notify_all();
     }
 
+    /// Notes the beginning of an attempt, for waits that end before it does.
+    pub(crate) fn note_attempt(&self, address: &Address) {
+        self.note_first(&format!("{UNANSWERED}{address}"));
+    }
+
     /// Notes that a peer has accepted a connection, for waits that end before it answers.
     pub(crate) fn note_silence(&self, address: &Address, has_tls: bool) {
         let advice = match has_tls {
@@ -147,10 +155,15 @@ impl Standing {
         let text = format!(
             "{address} accepted the connection, but has not answered as a ZEO server{advice}"
         );
+        self.note_first(&text);
+    }
+
+    /// Notes how far the first attempt is.
+    fn note_first(&self, text: &str) {
         let mut phase = self.phase.lock();
         // The error of an attempt that was answered says more.
         if let Phase::Connecting(reason) = &mut *phase
-            && **reason == *NOT_ATTEMPTED
+            && (**reason == *NOT_ATTEMPTED || reason.starts_with(UNANSWERED))
         {
             *reason = text.into();
         }
