@@ -41,6 +41,11 @@ impl StorageName {
         };
         match scheme {
             "file" => StorageName::of_path(&decoded(rest)),
+            // The name of the cluster that `serve` takes here would be a part of the file's.
+            "sqlite" if rest.contains('?') => bail!(
+                "{text}: no query is understood here; a new database is that of a cluster called \
+                 as the file, and a question mark in a path is written %3F"
+            ),
             "sqlite" => Ok(StorageName::Sqlite(PathBuf::from(decoded(rest)))),
             "zeo" | "zodium" => Ok(StorageName::Server(Box::new(Options::from_url(text)?))),
             "neo" => Ok(StorageName::Neo(Box::new(NeoOptions::from_url(text)?))),
@@ -204,6 +209,8 @@ mod tests {
             (path("zeo.sock"), "server"),
             (format!("file://{}", path("8100")), "file"),
             (format!("sqlite://{}", path("missing")), "sqlite"),
+            (format!("sqlite://{}%3F", path("missing")), "sqlite"),
+            (format!("sqlite://{}?cluster=x", path("missing")), "refused"),
             ("zeo://localhost:8100/main".to_owned(), "server"),
             ("zodium://localhost:8100".to_owned(), "server"),
             ("localhost:8100".to_owned(), "server"),
