@@ -7,10 +7,12 @@ never a file touched.
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from harness.certificates import Site
@@ -19,6 +21,7 @@ from harness.wire import Z64, Wire
 
 pytestmark = pytest.mark.zodium
 
+ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20  # a refusal that takes longer is none
 
 
@@ -100,8 +103,12 @@ def test_help_of_serve_names_every_option(zodium):
 
 
 def test_version(zodium):
+    """Two builds of the same version are told apart."""
     done = zodium("--version")
-    assert (done.returncode, done.stdout.split()[0]) == (0, "zodium")
+    found = re.fullmatch(r"zodium ([\d.]+)( \([0-9a-f]{10,}\))?\n", done.stdout)
+    assert done.returncode == 0 and found, done.stdout
+    git = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True)
+    assert found[2] or git.returncode != 0, "built from a checkout"
 
 
 @pytest.mark.parametrize(

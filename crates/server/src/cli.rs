@@ -48,7 +48,7 @@ Examples:
 
 /// The whole command line.
 #[derive(Debug, Parser)]
-#[command(name = "zodium", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(name = "zodium", version = crate::VERSION, about = ABOUT, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -50,6 +50,9 @@ use clap::CommandFactory;
 
 use crate::streams::complain;
 
+/// The version, with the commit if it is known.
+const VERSION: &str = env!("ZODIUM_VERSION");
+
 /// Runs a command line, whose first argument is the name that the program was called by.
 ///
 /// For a wrong command line, and for help, the process ends here.

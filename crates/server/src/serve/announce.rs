@@ -68,7 +68,7 @@ pub(super) fn is_reachable(address: &Address) -> bool {
 
 /// What a server prints at its start, for people.
 fn greeting(storages: &Storages, listeners: &[Listener]) -> String {
-    let mut text = format!("Zodium {} serves\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("Zodium {} serves\n", crate::VERSION);
     for OpenStorage { name, storage, file, .. } in storages.iter() {
         let kept = storage.reader();
         let is_of_python_2 = file.as_ref().is_some_and(|file| file.magic() == Magic::Fs21);

@@ -27,6 +27,7 @@ pub(crate) fn of(options: &ServerOptions) -> Limits {
     });
     let connections_max = connections_max(options.connections_max, files);
     info!(
+        version = crate::VERSION,
         connections_max,
         memory_limit = memory_bytes,
         open_files = files,
