@@ -124,6 +124,8 @@ impl Subscribers {
     /// A companion may ask from under its locks: it gets an answer that has all commits that it was
     /// told of, and every later commit it will be told of.
     pub fn may_have_changed(&self, since: Tid, oids: &[Oid]) -> bool {
+        // Before the lock, which commits need: both sides may be long.
+        let oids: FxHashSet<Oid> = oids.iter().copied().collect();
         let state = self.told.lock();
         let newer = state.recent.iter().rev().take_while(|commit| commit.tid > since);
         // Without a remembered transaction, nothing is newer than the last announced one.
