@@ -88,6 +88,8 @@ def test_a_value_of_an_older_view_is_refused(client):
     assert client.keys.get("key") is None
     assert client.cache("key", "3", one, view=older) is None
     assert client.cache("key", "4", one, view=newer)
+    # So is one that the storage does not have.
+    assert client.cache("key", "5", one, view=b"\xff" * 8) is None
     # A transaction of keys takes it too.
     with client.keys.pipeline() as pipe:
         pipe.execute_command("SET", "key", "5", "TIE", one.hex(), "AT", older.hex())

@@ -119,7 +119,7 @@ impl Subscribers {
     }
 
     /// Whether any of these objects was written by a remembered transaction after `since`, or may
-    /// have been by one that is not remembered.
+    /// have been by one that is not remembered, or not known here.
     ///
     /// A companion may ask from under its locks: it gets an answer that has all commits that it was
     /// told of, and every later commit it will be told of.
@@ -127,11 +127,12 @@ impl Subscribers {
         // Before the lock, which commits need: both sides may be long.
         let oids: FxHashSet<Oid> = oids.iter().copied().collect();
         let state = self.told.lock();
+        let announced = self.announced_tid();
         let newer = state.recent.iter().rev().take_while(|commit| commit.tid > since);
         // Without a remembered transaction, nothing is newer than the last announced one.
-        let oldest = state.recent.front().map_or_else(|| self.announced_tid(), |oldest| oldest.tid);
-        let is_old = oldest > since;
-        is_old || newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid))
+        let oldest = state.recent.front().map_or(announced, |oldest| oldest.tid);
+        let is_known = oldest <= since && since <= announced;
+        !is_known || newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid))
     }
 
     /// The objects written after `since` and not after `told`, from the recent transactions; `None`
@@ -268,6 +269,7 @@ mod tests {
         assert!(may_have_changed(5, &[10]) && may_have_changed(9, &[10]));
         assert!(!may_have_changed(9, &[1]) && !may_have_changed(10, &[1, 10]));
         assert!(may_have_changed(10, &[1, 20]));
+        assert!(may_have_changed(21, &[1]), "no commit of this storage");
         assert!(!may_have_changed(20, &[10, 20]));
     }
 

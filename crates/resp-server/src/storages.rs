@@ -28,8 +28,9 @@ pub trait Storages: Send + Sync {
     /// wait for this server.
     fn last_tid(&self, storage: usize) -> Tid;
 
-    /// Whether objects were written after `since`, or may have been. The answer has all commits
-    /// that the server was told of, or is just being told of.
+    /// Whether objects were written after `since`, or may have been; always, if the storage has no
+    /// transaction as late as that. The answer has all commits that the server was told of, or is
+    /// just being told of.
     fn may_have_changed(&self, storage: usize, since: Tid, oids: &[Oid]) -> bool;
 
     /// The last transaction that wrote an object; zero if none has, `None` if that cannot be told.
