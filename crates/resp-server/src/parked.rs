@@ -164,7 +164,8 @@ impl Parked {
     }
 
     /// Gives a voted transaction the commands that are parked under a token, which take effect with
-    /// it. True if they are its own; false if another storage's part of the transaction has them.
+    /// it. A part of the same transaction in another storage has them no longer: it has voted
+    /// before, and is finished before. False if another transaction of this storage has them.
     ///
     /// # Errors
     /// There are none, so the transaction must not be committed.
@@ -175,14 +176,21 @@ impl Parked {
             self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
             return Ok(true);
         }
-        let is_claimed = parcels.claimed.values().any(|(claimed, _)| **claimed == *token);
-        is_claimed.then_some(false).ok_or_else(|| {
+        let mut claimed = parcels.claimed.iter();
+        let earlier = claimed.find(|(_, (claimed, _))| **claimed == *token);
+        let Some(earlier) = earlier.map(|(owner, _)| *owner) else {
             let token = String::from_utf8_lossy(token);
-            format!(
+            return Err(format!(
                 "this server has no commands under the token {token}: the RESP connection that \
-                 parked them is lost, or is one to another server; retry the transaction"
-            )
-        })
+                 parked them is lost, or is one to another server"
+            ));
+        };
+        if earlier.0 == owner.0 {
+            return Ok(false);
+        }
+        let parcel = parcels.claimed.remove(&earlier);
+        parcels.claimed.extend(parcel.map(|parcel| (owner, parcel)));
+        Ok(true)
     }
 
     /// Drops the commands of a voted transaction that was not committed.
@@ -283,7 +291,7 @@ mod tests {
             );
         }
         assert_eq!(server.claim(0, 7, b"a"), Ok(true));
-        assert_eq!(server.claim(1, 7, b"a"), Ok(false), "another storage of the same transaction");
+        assert_eq!(server.claim(0, 6, b"a"), Ok(false), "another transaction of the storage");
         assert_eq!(server.claim(0, 8, b"b"), Ok(true));
         assert_eq!(server.beside.parked.state(b"a"), State::Voted);
         // The connection ends: what is claimed stays.

@@ -117,7 +117,8 @@ impl Server {
     }
 
     /// Gives a voted transaction the commands that are parked under a token, which take effect with
-    /// it. True if they are its own; false if another storage's part of the transaction has them.
+    /// it. An earlier part of the same transaction, in another storage, has them no longer. False
+    /// if another transaction of this storage has them.
     ///
     /// # Errors
     /// There are none, so the transaction must not be committed.
