@@ -2,6 +2,7 @@
 
 use zodium_keyspace::{Hold, Removed, Score};
 use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_hexadecimal, parse_integer};
+use zodium_types::Tid;
 
 use crate::durability::Instead;
 use crate::events::Class;
@@ -23,6 +24,18 @@ pub(crate) struct Call<'a, 'k> {
     pub(crate) waits_as: Option<OwnedRequest>,
     /// What the log gets of it, if that is not the command itself.
     pub(crate) instead: Instead,
+    /// The commit that it takes effect with, if it was parked.
+    pub(crate) commit: Option<ItsCommit>,
+}
+
+/// The transaction of a storage that a command takes effect with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ItsCommit {
+    pub(crate) storage: usize,
+    pub(crate) tid: Tid,
+    /// Its number among those that were voted; `None` if it was committed before the server was
+    /// started. Others have followed then.
+    pub(crate) number: Option<u64>,
 }
 
 /// What a command does that finds nothing to take, and how that ended.

@@ -193,6 +193,7 @@ fn run_data(
         blocking: Blocking::May,
         waits_as: None,
         instead: Instead::default(),
+        commit: None,
     };
     let outcome = call.execute(command, run);
     if let Blocking::Waits { seconds } = call.blocking {

@@ -14,6 +14,7 @@ use zodium_resp::OwnedRequest;
 use zodium_types::{Held, Tid};
 
 use crate::Server;
+use crate::call::ItsCommit;
 use crate::commands::Command;
 use crate::durability::{KeyLog, write_parked, write_time, write_unparked};
 use crate::fail::Fail;
@@ -212,29 +213,31 @@ impl Parcel {
 }
 
 /// Executes the commands of a committed transaction.
-pub(crate) fn take_effect(server: &Server, owner: Owner) {
-    if let Some((token, parcel)) = server.beside.parked.claimed(owner) {
-        execute(server, &token, &parcel, Some(owner));
+pub(crate) fn take_effect(server: &Server, storage: usize, tid: Tid, number: u64) {
+    if let Some((token, parcel)) = server.beside.parked.claimed((storage, number)) {
+        let commit = ItsCommit { storage, tid, number: Some(number) };
+        execute(server, &token, &parcel, commit);
     }
 }
 
 /// Executes commands that were parked under a token, under the locks of all their keys. Their
 /// changes and the end of their parking are one record of the log.
-pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, owner: Option<Owner>) {
+pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, commit: ItsCommit) {
     let stripes = parcel.requests.iter().fold(Stripes::NONE, |all, (command, request)| {
         all | command.stripes(&server.keyspace, request.arguments())
     });
     // A compaction must not come between the two.
     let stripes = if stripes.is_empty() { server.keyspace.stripe(token) } else { stripes };
     let mut hold = server.noting(server.keyspace.lock(stripes, now()));
-    if let Some(owner) = owner {
-        server.beside.parked.remove_claimed(owner);
+    if let Some(number) = commit.number {
+        server.beside.parked.remove_claimed((commit.storage, number));
     }
     for (command, request) in &parcel.requests {
         hold.database = parcel.database;
-        let outcome = execute_unanswered(server, &mut hold, command, request.arguments());
+        let arguments = request.arguments();
+        let outcome = execute_unanswered(server, &mut hold, command, arguments, Some(commit));
         let sender = Sender { database: parcel.database, name: "zexec" };
-        show(&server.clients, hold.now, &sender, (command, request.arguments()));
+        show(&server.clients, hold.now, &sender, (command, arguments));
         if let Err(fail) = outcome {
             // A client chose the words of it: as a string it is escaped.
             let (name, error) = (command.name, &*fail.0);

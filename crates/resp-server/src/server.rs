@@ -100,7 +100,7 @@ impl Server {
             let objects = commit.oids.iter().map(|oid| (storage, *oid));
             let cut = self.beside.ties.cut(&self.keyspace, objects);
             self.tracking.invalidate_removed(&self.clients, &cut);
-            parked::take_effect(self, (storage, commit.number));
+            parked::take_effect(self, storage, commit.tid, commit.number);
         }
         if let Ok(storages) = self.beside.storages() {
             let name = storages.name(storage);

@@ -8,6 +8,7 @@ mod excess;
 mod log;
 mod monitoring;
 mod scripts;
+mod ties;
 mod waiting;
 
 use std::rc::Rc;

@@ -13,6 +13,7 @@ use zodium_keyspace::{Keyspace, Removed, Tie, WeakTie, now};
 use zodium_types::{Oid, Tid};
 
 use crate::Server;
+use crate::call::ItsCommit;
 use crate::durability::origin;
 use crate::storages::Storages;
 
@@ -25,7 +26,7 @@ pub(crate) type Object = (usize, Oid);
 /// What a key is to be tied to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TieWish {
-    /// The objects; those of one storage if there is a view.
+    /// The objects, in order; those of one storage if there is a view.
     pub(crate) objects: Vec<Object>,
     /// The view that the value was computed at: the last transaction that it shows.
     pub(crate) view: Option<Tid>,
@@ -56,27 +57,36 @@ struct TiedKey {
 }
 
 impl Ties {
-    /// A tie for a key, whose stripe the caller holds; `None` if one of the objects may have
-    /// changed since the view.
+    /// Ties for a key, whose stripe the caller holds: one for each storage, as each has tids of its
+    /// own. `None` if one of the objects may have changed since the view.
     pub(crate) fn bind(
         &self,
         storages: &dyn Storages,
-        place: Removed,
+        place: &Removed,
         wish: &TieWish,
-    ) -> Option<Tie> {
-        // Taken first: commits that come while the tie is entered are later ones.
-        let storage = wish.objects.first()?.0;
-        let since = wish.view.unwrap_or_else(|| oldest(storages, &wish.objects));
-        let tie = Tie::new(&origin(storages, &wish.objects, since));
-        self.enter_tie(&wish.objects, &tie, place);
-        let Some(view) = wish.view else { return Some(tie) };
-        let oids: Vec<Oid> = wish.objects.iter().map(|(_, oid)| *oid).collect();
-        (!storages.may_have_changed(storage, view, &oids)).then_some(tie)
+        commit: Option<ItsCommit>,
+    ) -> Option<Vec<Tie>> {
+        let of_storages = wish.objects.chunk_by(|one, other| one.0 == other.0);
+        let bind = |objects: &[Object]| {
+            let storage = objects.first()?.0;
+            // Taken first: commits that come while the tie is entered are later ones.
+            let since = wish.view.unwrap_or_else(|| last_tid(commit, storages, storage));
+            let tie = Tie::new(&origin(storages, objects, since));
+            self.enter(objects, &tie, place.clone());
+            let Some(view) = wish.view else { return Some(tie) };
+            let oids: Vec<Oid> = objects.iter().map(|(_, oid)| *oid).collect();
+            (!storages.may_have_changed(storage, view, &oids)).then_some(tie)
+        };
+        of_storages.map(bind).collect()
     }
 
-    /// Enters a tie of a key to objects.
-    pub(crate) fn enter_tie(&self, objects: &[Object], tie: &Tie, place: Removed) {
-        self.enter(objects, &Arc::new(TiedKey { tie: tie.downgrade(), place }));
+    /// All ties, once for each of their objects.
+    pub(crate) fn all(&self) -> Vec<(Object, Tie, Removed)> {
+        let index = self.index.lock();
+        let tied = index.by_object.iter();
+        let tied = tied.flat_map(|(object, keys)| keys.iter().map(|key| (*object, key)));
+        tied.filter_map(|(object, key)| Some((object, key.tie.upgrade()?, key.place.clone())))
+            .collect()
     }
 
     /// Notes a key whose tie was cut, so that its memory is freed.
@@ -91,10 +101,12 @@ impl Ties {
         (index.cut.split_off(left), left > 0)
     }
 
-    fn enter(&self, objects: &[Object], key: &Arc<TiedKey>) {
+    /// Enters a tie of a key to objects.
+    pub(crate) fn enter(&self, objects: &[Object], tie: &Tie, place: Removed) {
+        let key = Arc::new(TiedKey { tie: tie.downgrade(), place });
         let mut index = self.index.lock();
         for object in objects {
-            index.by_object.entry(*object).or_default().push(Arc::clone(key));
+            index.by_object.entry(*object).or_default().push(Arc::clone(&key));
         }
         index.entries += objects.len();
         if index.entries > 2 * index.swept + DROPPED_MAX {
@@ -132,10 +144,13 @@ impl Ties {
     }
 }
 
-/// The last transaction of all storages of some objects: the first of these, by tid.
-fn oldest(storages: &dyn Storages, objects: &[Object]) -> Tid {
-    let tids = objects.iter().map(|(storage, _)| storages.last_tid(*storage));
-    tids.min().unwrap_or(Tid::ZERO)
+/// The last transaction of a storage that a command knows of, which may be one of a commit.
+fn last_tid(commit: Option<ItsCommit>, storages: &dyn Storages, storage: usize) -> Tid {
+    match commit {
+        Some(commit) if commit.storage == storage => commit.tid,
+        Some(commit) if commit.number.is_none() => storages.last_tid(storage).min(commit.tid),
+        _ => storages.last_tid(storage),
+    }
 }
 
 impl Index {
@@ -185,10 +200,7 @@ mod tests {
         let (ties, keyspace) = (Ties::default(), Keyspace::default());
         let stays = Tie::default();
         let enter = |tie: &Tie, oid| {
-            ties.enter(
-                &[(0, Oid(oid))],
-                &Arc::new(TiedKey { tie: tie.downgrade(), place: key("a") }),
-            );
+            ties.enter(&[(0, Oid(oid))], tie, key("a"));
         };
         enter(&stays, 7);
         for oid in 0..100_000 {

@@ -205,6 +205,7 @@ fn run_queued(
             blocking: Blocking::Never,
             waits_as: None,
             instead: Instead::default(),
+            commit: None,
         }
         .execute(command, run),
     };

@@ -5,7 +5,7 @@ use zodium_keyspace::Hold;
 use zodium_resp::{Arguments, Version};
 
 use crate::Server;
-use crate::call::{Blocking, Call};
+use crate::call::{Blocking, Call, ItsCommit};
 use crate::commands::{Command, Run};
 use crate::durability::Instead;
 use crate::fail::Outcome;
@@ -18,6 +18,7 @@ pub(crate) fn execute_unanswered(
     hold: &mut Hold,
     command: &'static Command,
     arguments: Arguments,
+    commit: Option<ItsCommit>,
 ) -> Outcome {
     let Run::Data(run) = command.run else { return Ok(()) };
     let mut unsent = BytesMut::new();
@@ -30,6 +31,7 @@ pub(crate) fn execute_unanswered(
         blocking: Blocking::Never,
         waits_as: None,
         instead: Instead::default(),
+        commit,
     };
     call.execute(command, run)
 }

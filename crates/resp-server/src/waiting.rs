@@ -223,6 +223,7 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
         blocking: Blocking::May,
         waits_as: None,
         instead: Instead::default(),
+        commit: None,
     };
     let outcome = call.execute(waiter.command, run);
     let still_waits = matches!(call.blocking, Blocking::Waits { .. });

@@ -107,11 +107,11 @@ pub(super) fn set(call: &mut Call) -> Outcome {
         None => !(options.only_new && is_there || options.only_old && !is_there),
     };
     // Entered last: a tie is kept only if the key is set.
-    let tie = match &options.tie {
+    let ties = match &options.tie {
         Some(wish) if is_allowed => tying::bind(call, key, wish)?,
         _ => None,
     };
-    let is_allowed = is_allowed && options.tie.is_some() == tie.is_some();
+    let is_allowed = is_allowed && options.tie.is_some() == ties.is_some();
     if options.gets {
         match &old {
             Some(old) => call.reply.shared(old),
@@ -121,14 +121,14 @@ pub(super) fn set(call: &mut Call) -> Outcome {
     if is_allowed {
         let kept = || call.hold.entry(key).and_then(EntryRef::expires_at);
         let expires_at = if options.keeps_time { kept() } else { expires_at };
-        if let Some(tie) = &tie {
+        if let Some(ties) = &ties {
             let time = expires_at.map(|at| at.to_string());
             let time = time.iter().flat_map(|at| [&b"pxat"[..], at.as_bytes()]);
             call.log_instead([&b"set"[..], key, value].into_iter().chain(time));
-            call.log_tie(tie);
+            call.log_ties(ties);
         }
         store(call, key, value, expires_at);
-        call.hold.tie(key, tie.into_iter().collect());
+        call.hold.tie(key, ties.unwrap_or_default());
         if options.expiry.is_some() {
             call.announce(key, Class::Generic, "expire");
         }

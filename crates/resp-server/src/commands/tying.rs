@@ -63,13 +63,15 @@ pub(super) fn wish(
             return Err(MIXED);
         }
     }
+    wish.objects.sort_unstable();
     Ok(wish)
 }
 
-/// A tie for a key; `None` if one of the objects may have changed since the view.
-pub(super) fn bind(call: &Call, key: &[u8], wish: &TieWish) -> Result<Option<Tie>, Fail> {
+/// Ties for a key; `None` if one of the objects may have changed since the view.
+pub(super) fn bind(call: &Call, key: &[u8], wish: &TieWish) -> Result<Option<Vec<Tie>>, Fail> {
     let place = Removed { database: call.hold.database, key: key.into() };
-    Ok(call.server.beside.ties.bind(call.server.beside.storages()?, place, wish))
+    let beside = &call.server.beside;
+    Ok(beside.ties.bind(beside.storages()?, &place, wish, call.commit))
 }
 
 /// `ZTIE key oid [oid ...] [AT tid]`
@@ -84,12 +86,12 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
         call.reply.flag(false);
         return Ok(());
     }
-    let tie = bind(call, key, &wish)?;
-    let is_current = tie.is_some();
-    match tie {
-        Some(tie) => {
-            call.log_tie(&tie);
-            call.hold.tie(key, vec![tie]);
+    let ties = bind(call, key, &wish)?;
+    let is_current = ties.is_some();
+    match ties {
+        Some(ties) => {
+            call.log_ties(&ties);
+            call.hold.tie(key, ties);
         }
         None => {
             // Its value is older than a commit that would have removed it.

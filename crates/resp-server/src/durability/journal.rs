@@ -59,11 +59,11 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Has the log get a tie of the first key in place of the command.
-    pub(crate) fn log_tie(&mut self, tie: &Tie) {
+    /// Has the log get ties of the first key in place of the command.
+    pub(crate) fn log_ties(&mut self, ties: &[Tie]) {
         if self.hold.journal.is_kept {
             self.instead.requests.get_or_insert_default();
-            self.instead.ties.push(tie.clone());
+            self.instead.ties.extend_from_slice(ties);
         }
     }
 

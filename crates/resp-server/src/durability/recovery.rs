@@ -1,16 +1,18 @@
 //! What the log cannot tell alone: which parked commands have taken effect, and which tied keys
 //! are still current. The storages tell.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_keyspace::{Hold, Removed, Tie, Word};
 use zodium_resp::OwnedRequest;
-use zodium_types::{Oid, Tid};
+use zodium_types::Tid;
 
 use super::KeyLog;
-use super::items::{Bytes, write_bytes};
+use super::origins::{objects_of, since};
 use crate::beside::Beside;
+use crate::call::ItsCommit;
 use crate::parked::{self, Parcel};
 use crate::storages::Storages;
 use crate::ties::{Object, free_cut};
@@ -21,8 +23,6 @@ use crate::{Server, commands};
 pub(crate) struct Recovery {
     /// Commands that wait for their transactions, by token.
     parked: FxHashMap<Word, Waiting>,
-    /// Ties with their objects, and the transaction up to which these had not changed.
-    ties: Vec<(Tie, Vec<Object>, Tid, Removed)>,
 }
 
 struct Waiting {
@@ -51,90 +51,113 @@ impl Recovery {
     }
 
     /// Ties a key as it was tied. Without its storages the key goes: it may be outdated.
-    pub(super) fn tie_again(
-        &mut self,
-        beside: &Beside,
-        hold: &mut Hold,
-        key: &[u8],
-        origin: &[u8],
-    ) {
+    pub(super) fn tie_again(beside: &Beside, hold: &mut Hold, key: &[u8], origin: &[u8]) {
         if hold.entry(key).is_none() {
             return;
         }
         let found = beside.storages().ok().and_then(|storages| objects_of(storages, origin));
-        let Some((since, objects)) = found else {
+        let Some((_, objects)) = found else {
             hold.take(key);
             return;
         };
-        let place = Removed { database: hold.database, key: key.into() };
         let tie = Tie::new(origin);
-        beside.ties.enter_tie(&objects, &tie, place.clone());
-        hold.tie(key, vec![tie.clone()]);
-        self.ties.push((tie, objects, since, place));
+        let place = Removed { database: hold.database, key: key.into() };
+        beside.ties.enter(&objects, &tie, place);
+        hold.tie(key, vec![tie]);
     }
 
-    /// Decides what the log has left open.
+    /// Decides what the log has left open. As while the server ran, a commit first cuts ties, and
+    /// then its commands take effect, which may tie keys.
     pub(super) fn complete(self, server: &Server) {
-        let Recovery { parked, ties } = self;
-        if let Ok(storages) = server.beside.storages() {
-            cut_outdated(server, storages, ties);
-            complete_parked(server, storages, parked);
-        } else {
-            drop_parked(&server.log, parked.into_keys());
+        let Ok(storages) = server.beside.storages() else {
+            return drop_parked(&server.log, self.parked.into_keys());
+        };
+        let mut parked = self.parked;
+        let mut known = Known::of(storages);
+        for (commit, token) in committed(storages, &parked) {
+            let Some(waiting) = parked.remove(&token) else { continue };
+            known.cut_outdated(server, commit.tid);
+            let tid = commit.tid;
+            tracing::info!(
+                "commands of transaction {tid} take effect now: a crash came between its commit \
+                 and theirs"
+            );
+            parked::execute(server, &token, &waiting.into_parcel(), commit);
+        }
+        known.cut_outdated(server, Tid::MAX);
+        drop_parked(&server.log, parked.into_keys());
+    }
+}
+
+/// What storages have been asked. Later commits cut ties themselves.
+struct Known<'a> {
+    storages: &'a dyn Storages,
+    changed_at: FxHashMap<Object, Option<Tid>>,
+    /// The last transaction of each storage that a tie mentions and the storage has. It has what
+    /// came before that, too.
+    last: FxHashMap<usize, Tid>,
+    /// Transactions that storages do not have.
+    missing: FxHashSet<(usize, Tid)>,
+}
+
+impl Known<'_> {
+    fn of(storages: &dyn Storages) -> Known<'_> {
+        Known {
+            storages,
+            changed_at: FxHashMap::default(),
+            last: FxHashMap::default(),
+            missing: FxHashSet::default(),
         }
     }
-}
 
-/// What a tie is to: objects that had not changed after a transaction. For [`Tie::origin`].
-pub(crate) fn origin(storages: &dyn Storages, objects: &[Object], since: Tid) -> Vec<u8> {
-    let mut out = since.0.to_be_bytes().to_vec();
-    for (storage, Oid(oid)) in objects {
-        write_bytes(&mut out, storages.name(*storage).as_bytes());
-        out.extend_from_slice(&oid.to_be_bytes());
-    }
-    out
-}
-
-/// The objects and the transaction of an origin; `None` if one of the storages is not served.
-fn objects_of(storages: &dyn Storages, origin: &[u8]) -> Option<(Tid, Vec<Object>)> {
-    let mut bytes = Bytes(origin);
-    let since = Tid(bytes.long()?);
-    let mut objects = Vec::new();
-    while !bytes.0.is_empty() {
-        let name = std::str::from_utf8(bytes.bytes()?).ok()?;
-        objects.push((storages.find(name)?, Oid(bytes.long()?)));
-    }
-    Some((since, objects))
-}
-
-/// Cuts ties to objects that have changed meanwhile, or that are of a storage which lacks what the
-/// values may show: an older copy, or an empty one.
-fn cut_outdated(
-    server: &Server,
-    storages: &dyn Storages,
-    ties: Vec<(Tie, Vec<Object>, Tid, Removed)>,
-) {
-    let is_outdated = |objects: &[Object], since: Tid| {
-        objects.iter().any(|&(storage, oid)| {
-            storages.last_tid(storage) < since
-                || storages.changed_at(storage, oid).is_none_or(|at| at > since)
-        })
-    };
-    let mut cut = Vec::new();
-    for (tie, objects, since, place) in ties {
-        if is_outdated(&objects, since) {
+    /// Cuts ties to objects that a transaction up to this one has changed, and those to objects of
+    /// a storage which lacks what the values may show: an older copy, or an empty one.
+    fn cut_outdated(&mut self, server: &Server, until: Tid) {
+        let ties = server.beside.ties.all();
+        let mut ties: Vec<_> = ties
+            .into_iter()
+            .filter_map(|(object, tie, place)| Some((object, since(tie.origin())?, tie, place)))
+            .collect();
+        // Late ones first: if a storage has one, earlier ones need not be looked up.
+        ties.sort_unstable_by_key(|(object, since, ..)| (object.0, Reverse(*since)));
+        ties.retain(|(object, since, ..)| {
+            !self.has(object.0, *since) || self.is_changed(*object, *since, until)
+        });
+        let mut cut = Vec::new();
+        for (_, _, tie, place) in ties {
             server.beside.ties.note_cut(place);
             cut.push(tie);
         }
+        if !cut.is_empty() {
+            server.keyspace.cut(&cut);
+            while free_cut(server, usize::MAX) {}
+        }
     }
-    if !cut.is_empty() {
-        server.keyspace.cut(&cut);
-        while free_cut(server, usize::MAX) {}
+
+    /// Whether a storage has all up to a transaction.
+    fn has(&mut self, storage: usize, since: Tid) -> bool {
+        let last = self.last.entry(storage).or_default();
+        if since > *last && !self.missing.contains(&(storage, since)) {
+            if self.storages.has_transaction(storage, since) {
+                *last = since;
+            } else {
+                self.missing.insert((storage, since));
+            }
+        }
+        since <= *last
+    }
+
+    /// Whether an object was changed after a transaction by one up to another, or may have been.
+    fn is_changed(&mut self, object: Object, since: Tid, until: Tid) -> bool {
+        let changed_at = self.changed_at.entry(object);
+        let at = changed_at.or_insert_with(|| self.storages.changed_at(object.0, object.1));
+        at.is_none_or(|at| since < at && at <= until)
     }
 }
 
-/// Executes parked commands whose transactions were committed, in the order of these.
-fn complete_parked(server: &Server, storages: &dyn Storages, mut parked: FxHashMap<Word, Waiting>) {
+/// The parked commands whose transactions were committed, in the order of these. Those of several
+/// storages take effect with the last part, as it was when the server ran.
+fn committed(storages: &dyn Storages, parked: &FxHashMap<Word, Waiting>) -> Vec<(ItsCommit, Word)> {
     let mut oldest: BTreeMap<usize, Tid> = BTreeMap::new();
     for (name, tid) in parked.values().flat_map(|waiting| &waiting.since) {
         if let Some(storage) = storages.find(name) {
@@ -142,24 +165,20 @@ fn complete_parked(server: &Server, storages: &dyn Storages, mut parked: FxHashM
             *since = (*since).min(*tid);
         }
     }
-    let mut committed = Vec::new();
+    let mut last: FxHashMap<Word, (Tid, usize)> = FxHashMap::default();
     for (storage, since) in oldest {
         storages.tokens_after(storage, since, &mut |tid, token| {
             if parked.contains_key(token) {
-                committed.push((tid, Word::from(token)));
+                let part = last.entry(token.into()).or_default();
+                *part = (*part).max((tid, storage));
             }
         });
     }
-    committed.sort();
-    for (tid, token) in committed {
-        let Some(waiting) = parked.remove(&token) else { continue };
-        tracing::info!(
-            "commands of transaction {tid} take effect now: a crash came between its commit \
-             and theirs"
-        );
-        parked::execute(server, &token, &waiting.into_parcel(), None);
-    }
-    drop_parked(&server.log, parked.into_keys());
+    let commit = |tid, storage| ItsCommit { storage, tid, number: None };
+    let mut committed: Vec<_> =
+        last.into_iter().map(|(token, (tid, storage))| (commit(tid, storage), token)).collect();
+    committed.sort_unstable_by_key(|(commit, _)| (commit.tid, commit.storage));
+    committed
 }
 
 fn drop_parked(log: &KeyLog, tokens: impl Iterator<Item = Word>) {

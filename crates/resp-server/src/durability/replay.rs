@@ -143,7 +143,7 @@ impl Replay<'_> {
             }
             Item::Tie { database, key, origin } => {
                 hold.database = *database;
-                self.recovery.lock().tie_again(&self.server.beside, hold, key, origin);
+                Recovery::tie_again(&self.server.beside, hold, key, origin);
             }
             Item::Parked { token, database, since, commands } => {
                 for request in commands {
@@ -179,7 +179,7 @@ pub(super) fn stripes_of_logged(keyspace: &Keyspace, request: &OwnedRequest) -> 
 pub(super) fn run_logged(server: &Server, hold: &mut Hold, request: &OwnedRequest) -> Outcome {
     let command = commands::find(request.arguments())?;
     // Its client got the error.
-    let _ = execute_unanswered(server, hold, command, request.arguments());
+    let _ = execute_unanswered(server, hold, command, request.arguments(), None);
     Ok(())
 }
 

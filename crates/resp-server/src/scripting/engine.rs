@@ -322,6 +322,7 @@ impl Commands<'_, '_> {
             blocking: Blocking::Never,
             waits_as: None,
             instead: Instead::default(),
+            commit: None,
         };
         let outcome = call.execute(command, run);
         if let Some(client) = self.client {

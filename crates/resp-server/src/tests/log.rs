@@ -44,6 +44,10 @@ impl Storages for OneCommit {
         Some(self.0)
     }
 
+    fn has_transaction(&self, _: usize, tid: Tid) -> bool {
+        tid == self.0
+    }
+
     fn tokens_after(&self, _: usize, _: Tid, _: &mut dyn FnMut(Tid, &[u8])) {}
 
     fn count(&self) -> usize {
@@ -60,17 +64,21 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Server> {
     open_with(disk, "no", OneCommit(Tid(1)))
 }
 
-fn open_with(disk: &Arc<dyn Disk>, sync: &str, storage: OneCommit) -> Arc<Server> {
-    try_open(disk, sync, storage).unwrap()
+pub(super) fn open_with(
+    disk: &Arc<dyn Disk>,
+    sync: &str,
+    storages: impl Storages + 'static,
+) -> Arc<Server> {
+    try_open(disk, sync, storages).unwrap()
 }
 
 fn try_open(
     disk: &Arc<dyn Disk>,
     sync: &str,
-    storage: OneCommit,
+    storages: impl Storages + 'static,
 ) -> Result<Arc<Server>, OpenError> {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
-    server.attach(Arc::new(storage));
+    server.attach(Arc::new(storages));
     let (disk, sync) = (Arc::clone(disk), sync.to_owned());
     server.keep(&KeeperOptions { disk, path: "/keys".into(), sync })?;
     Ok(server)
@@ -264,7 +272,7 @@ fn a_client_that_waits_is_not_served_before_the_log_can_be_written() {
 }
 
 /// What a thing becomes that depends on other threads.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..2000 {
         if let Some(found) = look().await {
             return found;
