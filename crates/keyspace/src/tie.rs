@@ -56,6 +56,12 @@ impl Tie {
         WeakTie(Arc::downgrade(&self.0))
     }
 
+    /// Whether it was cut, also after a hold began that sees its key still.
+    #[must_use]
+    pub fn was_cut(&self) -> bool {
+        self.is_cut(u64::MAX)
+    }
+
     /// Whether it was cut at a moment or before.
     pub(crate) fn is_cut(&self, moment: u64) -> bool {
         // Ordered by the moment, which the caller has loaded.

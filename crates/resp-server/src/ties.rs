@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{Keyspace, Removed, Tie, WeakTie, now};
+use zodium_keyspace::{DATABASES, Keyspace, Removed, Tie, WeakTie, now};
 use zodium_types::{Oid, Tid};
 
 use crate::Server;
 use crate::call::ItsCommit;
-use crate::durability::origin;
+use crate::durability::{objects_of, origin};
 use crate::storages::Storages;
 
 /// Entries of dropped ties that may stay beside as many of others.
@@ -78,6 +78,19 @@ impl Ties {
             (!storages.may_have_changed(storage, view, &oids)).then_some(tie)
         };
         of_storages.map(bind).collect()
+    }
+
+    /// A tie of a key for another one that has got its value.
+    pub(crate) fn again(&self, storages: &dyn Storages, tie: &Tie, place: Removed) -> Tie {
+        let Some((_, objects)) = objects_of(storages, tie.origin()) else { return tie.clone() };
+        let again = Tie::new(tie.origin());
+        self.enter(&objects, &again, place.clone());
+        if tie.was_cut() {
+            // Before the new one was entered.
+            self.note_cut(place);
+            return tie.clone();
+        }
+        again
     }
 
     /// All ties, once for each of their objects.
@@ -168,11 +181,14 @@ impl Index {
 /// Frees the memory of up to so many keys whose ties were cut; whether there are more.
 pub(crate) fn free_cut(server: &Server, keys_max: usize) -> bool {
     let (cut, is_more) = server.beside.ties.take_cut(keys_max);
-    for Removed { database, key } in cut {
+    for Removed { key, .. } in cut {
         let hold = server.keyspace.lock(server.keyspace.stripe(&key), now());
         let mut hold = server.journaling(hold);
-        hold.database = database;
-        hold.remove_expired(&key);
+        // In each: databases may have been exchanged since the key was tied.
+        for database in 0..DATABASES {
+            hold.database = database;
+            hold.remove_expired(&key);
+        }
         server.settle(hold);
     }
     is_more

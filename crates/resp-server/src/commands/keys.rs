@@ -4,6 +4,7 @@ use zodium_keyspace::{DATABASES, EntryRef, Record, Uses};
 use zodium_resp::parse_integer;
 
 use super::encoding;
+use super::tying::tie_as;
 use crate::call::{Call, Options, integer, is};
 use crate::events::Class;
 use crate::fail::{Fail, NO_DATABASE, NO_INTEGER, NO_KEY, Outcome, SYNTAX};
@@ -69,7 +70,7 @@ fn move_key(call: &mut Call) -> Outcome {
     // Its own event of a new key: clients that wait for it are served.
     call.hold.remove(target);
     call.hold.put(target, entry);
-    call.hold.tie(target, ties);
+    tie_as(call, target, &ties);
     call.changed(source, Class::Generic, "rename_from");
     call.changed(target, Class::Generic, "rename_to");
     Ok(())
@@ -102,7 +103,7 @@ pub(super) fn move_to(call: &mut Call) -> Outcome {
     call.changed(key, Class::Generic, "move_from");
     call.hold.database = target;
     call.hold.put(key, entry);
-    call.hold.tie(key, ties);
+    tie_as(call, key, &ties);
     call.changed(key, Class::Generic, "move_to");
     call.hold.database = source;
     call.reply.flag(true);
@@ -136,7 +137,7 @@ pub(super) fn copy(call: &mut Call) -> Outcome {
     if may {
         call.hold.remove(copy);
         call.hold.put(copy, entry);
-        call.hold.tie(copy, ties);
+        tie_as(call, copy, &ties);
         call.changed(copy, Class::Generic, "copy_to");
     }
     call.hold.database = source;

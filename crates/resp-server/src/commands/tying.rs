@@ -74,6 +74,14 @@ pub(super) fn bind(call: &Call, key: &[u8], wish: &TieWish) -> Result<Option<Vec
     Ok(beside.ties.bind(beside.storages()?, &place, wish, call.commit))
 }
 
+/// Ties a key to what another one is tied to, whose value it has got.
+pub(super) fn tie_as(call: &mut Call, key: &[u8], ties: &[Tie]) {
+    let Ok(storages) = call.server.beside.storages() else { return };
+    let place = Removed { database: call.hold.database, key: key.into() };
+    let again = |tie| call.server.beside.ties.again(storages, tie, place.clone());
+    call.hold.tie(key, ties.iter().map(again).collect());
+}
+
 /// `ZTIE key oid [oid ...] [AT tid]`
 pub(super) fn ztie(call: &mut Call) -> Outcome {
     let key = call.word(1);

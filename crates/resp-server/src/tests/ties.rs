@@ -10,6 +10,7 @@ use zodium_types::{Oid, Tid};
 
 use super::log::{open_with, until};
 use super::{Peer, with};
+use crate::ties::free_cut;
 use crate::{Commit, Loaded, Server, Storages};
 
 /// A transaction: its storage, its tid, the objects that it wrote, and its token if it has one.
@@ -172,6 +173,34 @@ fn ties_to_an_older_copy_that_has_gone_on_are_cut() {
     keys.expect(&lost, &[("MGET before last packed", "*3 $1 v $1 v $1 v")]);
     let went_on = Two::of(&[old, &[(0, 6, &[9], "")]].concat());
     keys.expect(&went_on, &[("MGET before last packed", "*3 $1 v $-1 $-1")]);
+}
+
+#[test]
+fn a_commit_takes_keys_wherever_they_have_got_and_their_memory_is_freed() {
+    for (moves, reads, key) in [
+        ("PING", "GET first", "first"),
+        ("COPY first copy", "GET copy", "copy"),
+        ("RENAME first new", "GET new", "new"),
+        ("RENAME first new\r\nRENAME new first", "GET first", "first"),
+        ("MOVE first 3", "SELECT 3\r\nGET first", "first"),
+        ("COPY first copy DB 3", "SELECT 3\r\nGET copy", "copy"),
+        ("SWAPDB 0 3", "SELECT 3\r\nGET first", "first"),
+    ] {
+        let (keys, storages) = (Keys::new(), Two::of(&[(0, 1, &[7], "")]));
+        keys.run(&storages, async |server, peer| {
+            peer.expect(&[("SET first v TIE 7", "+OK")]).await;
+            peer.ask(moves).await;
+            peer.ask("HELLO 3\r\nCLIENT TRACKING ON").await;
+            assert!(peer.ask(reads).await.ends_with("$1 v"), "{moves}");
+            storages.commit(server, (0, 2, &[7], ""), 1);
+            let told = format!(">2 $10 invalidate *1 ${} {key}", key.len());
+            let answer = peer.read().await;
+            assert!(answer.contains(&told), "{moves}: {answer}");
+            free_cut(server, usize::MAX);
+            let left: usize = (0..16).map(|number| server.keyspace.totals(number).keys).sum();
+            assert_eq!(left, 0, "{moves}");
+        });
+    }
 }
 
 #[test]
