@@ -296,7 +296,8 @@ impl<'a> Hold<'a> {
         database.expire_at(hash, key, at)
     }
 
-    /// Ties a key that is there: it goes when one of its ties is cut. A new value has no ties.
+    /// Ties a key that is there, in place of its other ties: it goes when one of them is cut. A new
+    /// value has no ties.
     pub fn tie(&mut self, key: &[u8], ties: Vec<Tie>) {
         if !ties.is_empty() {
             self.touch(key);

@@ -260,9 +260,9 @@ impl Database {
         true
     }
 
-    /// Ties a key that is there, beside its other ties.
+    /// Ties a key that is there, in place of its other ties.
     pub(crate) fn tie(&mut self, key: &[u8], ties: Vec<Tie>) {
-        self.ties.entry(key.into()).or_default().extend(ties);
+        self.ties.insert(key.into(), ties);
     }
 
     /// The ties of a key.

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{DATABASES, Keyspace, Removed, Tie, WeakTie, now};
+use zodium_keyspace::{DATABASES, Hold, Keyspace, Removed, Tie, WeakTie, now};
 use zodium_types::{Oid, Tid};
 
 use crate::Server;
 use crate::call::ItsCommit;
-use crate::durability::{objects_of, origin};
+use crate::durability::{are_to_the_same, objects_of, origin};
 use crate::storages::Storages;
 
 /// Entries of dropped ties that may stay beside as many of others.
@@ -164,6 +164,16 @@ fn last_tid(commit: Option<ItsCommit>, storages: &dyn Storages, storage: usize) 
         Some(commit) if commit.number.is_none() => storages.last_tid(storage).min(commit.tid),
         _ => storages.last_tid(storage),
     }
+}
+
+/// Ties a key that is there, beside its other ties: a new one takes the place of one to the same
+/// objects.
+pub(crate) fn add(hold: &mut Hold, key: &[u8], new: Vec<Tie>) {
+    let mut ties = hold.ties(key);
+    // One that was cut since the hold began is to take the key with it.
+    ties.retain(|old| old.was_cut() || !new.iter().any(|new| are_to_the_same(new, old)));
+    ties.extend(new);
+    hold.tie(key, ties);
 }
 
 impl Index {

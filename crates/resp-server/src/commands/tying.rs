@@ -9,7 +9,7 @@ use crate::call::{Call, Options, is};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::storages::Rights;
-use crate::ties::{Object, TieWish};
+use crate::ties::{self, Object, TieWish};
 
 const MIXED: Fail = Fail::fixed(
     "ERR AT is a transaction of one storage: tie the key to objects of one storage only",
@@ -64,6 +64,7 @@ pub(super) fn wish(
         }
     }
     wish.objects.sort_unstable();
+    wish.objects.dedup();
     Ok(wish)
 }
 
@@ -99,7 +100,7 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
     match ties {
         Some(ties) => {
             call.log_ties(&ties);
-            call.hold.tie(key, ties);
+            ties::add(call.hold, key, ties);
         }
         None => {
             // Its value is older than a commit that would have removed it.

@@ -29,5 +29,5 @@ pub(crate) use items::{write_parked, write_time, write_unparked};
 pub(crate) use journal::Instead;
 pub(crate) use key_log::KeyLog;
 pub(crate) use opening::open;
-pub(crate) use origins::{objects_of, origin};
+pub(crate) use origins::{are_to_the_same, objects_of, origin};
 pub(crate) use saving::{bgrewriteaof, bgsave, lastsave, save};

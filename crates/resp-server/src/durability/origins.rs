@@ -2,6 +2,7 @@
 //!
 //! docs/format.md describes the bytes.
 
+use zodium_keyspace::Tie;
 use zodium_types::{Oid, Tid};
 
 use super::items::{Bytes, write_bytes};
@@ -36,4 +37,10 @@ pub(crate) fn objects_of(storages: &dyn Storages, origin: &[u8]) -> Option<(Tid,
 /// The transaction of an origin.
 pub(crate) fn since(origin: &[u8]) -> Option<Tid> {
     Bytes(origin).long().map(Tid)
+}
+
+/// Whether two ties are to the same objects, whatever their transactions.
+pub(crate) fn are_to_the_same(one: &Tie, other: &Tie) -> bool {
+    let [one, other] = [one, other].map(|tie| tie.origin().get(SINCE_BYTES..));
+    one.is_some() && one == other
 }

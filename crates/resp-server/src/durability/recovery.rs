@@ -15,7 +15,7 @@ use crate::beside::Beside;
 use crate::call::ItsCommit;
 use crate::parked::{self, Parcel};
 use crate::storages::Storages;
-use crate::ties::{Object, free_cut};
+use crate::ties::{self, Object, free_cut};
 use crate::{Server, commands};
 
 /// What is left to be decided when the log was read.
@@ -63,7 +63,7 @@ impl Recovery {
         let tie = Tie::new(origin);
         let place = Removed { database: hold.database, key: key.into() };
         beside.ties.enter(&objects, &tie, place);
-        hold.tie(key, vec![tie]);
+        ties::add(hold, key, vec![tie]);
     }
 
     /// Decides what the log has left open. As while the server ran, a commit first cuts ties, and

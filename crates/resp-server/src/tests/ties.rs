@@ -204,6 +204,27 @@ fn a_commit_takes_keys_wherever_they_have_got_and_their_memory_is_freed() {
 }
 
 #[test]
+fn a_key_that_is_tied_again_has_one_tie_to_the_same_objects() {
+    let (keys, storages) = (Keys::new(), Two::of(&[(0, 1, &[7, 8], "")]));
+    let ties = |server: &Server| {
+        server.keyspace.lock(server.keyspace.stripe(b"key"), 1).ties(b"key").len()
+    };
+    keys.run(&storages, async |server, peer| {
+        peer.expect(&[("SET key v TIE 7", "+OK"), ("ZTIE key 8 7", ":1")]).await;
+        for tid in 2..20 {
+            storages.commit(server, (0, tid, &[9], ""), 1);
+            peer.expect(&[("ZTIE key 7", ":1"), ("ZTIE key 7 8 7", ":1")]).await;
+        }
+        assert_eq!(ties(server), 2);
+    });
+    keys.run(&storages, async |server, peer| {
+        assert_eq!(ties(server), 2);
+        storages.commit(server, (0, 20, &[8], ""), 1);
+        peer.expect(&[("GET key", "$-1")]).await;
+    });
+}
+
+#[test]
 fn commands_take_effect_with_the_last_part_of_their_transaction() {
     let (keys, storages) = (Keys::new(), Two::of(&[(0, 1, &[7], ""), (1, 1, &[8], "")]));
     keys.run(&storages, async |server, peer| {
