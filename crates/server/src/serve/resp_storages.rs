@@ -118,7 +118,18 @@ impl zodium_resp_server::Storages for RespStorages {
     fn load(&self, storage: usize, oid: Oid, before: Tid, may_wait: bool) -> Loaded {
         let Some(storage) = self.0.get(storage) else { return Loaded::Missing };
         let access = if may_wait { Access::Blocking } else { Access::NonBlocking };
+        let subscribers = storage.database.subscribers();
+        // What is announced takes effect on keys before the clients are told. A reader of both
+        // sides sees neither without the other.
+        let before = before.min(subscribers.announced_tid().next());
         match storage.database.reader().load_before(oid, before, access) {
+            Ok(Load::Revision(revision)) if revision.serial > subscribers.posted_tid() => {
+                if !may_wait {
+                    return Loaded::WouldBlock;
+                }
+                subscribers.last_tid();
+                Loaded::Data(revision.data)
+            }
             Ok(Load::Revision(revision)) => Loaded::Data(revision.data),
             Ok(Load::NoRevision | Load::Missing) => Loaded::Missing,
             Ok(Load::WouldBlock) => Loaded::WouldBlock,
@@ -165,5 +176,80 @@ impl Companion for Teller {
 
     fn make_durable(&self) -> Result<(), String> {
         self.server.wait_for_log()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Instant;
+
+    use parking_lot::Mutex;
+    use zodium_disk::{MemoryDisk, SystemClock};
+    use zodium_engine::{Check, Config, Mailbox, Notice, Transaction};
+    use zodium_filestorage::{FileStorage, OpenOptions};
+    use zodium_resp_server::Storages;
+    use zodium_types::{TransactionMetadata, TransactionStatus};
+
+    use super::*;
+
+    /// Notes what a RESP client is answered that asks for an object while commits are told.
+    struct Looks {
+        storages: RespStorages,
+        answers: Mutex<Vec<String>>,
+    }
+
+    impl Looks {
+        fn look(&self, before: Tid) {
+            self.answers.lock().push(format!("{:?}", self.storages.load(0, Oid(1), before, false)));
+        }
+    }
+
+    impl Companion for Looks {
+        fn voted(&self, _: TransactionNumber, _: &[u8]) -> Result<Option<Claim>, String> {
+            Ok(None)
+        }
+
+        fn committed(&self, commits: &Commits) {
+            self.look(Tid::MAX);
+            self.look(commits[0].tid);
+        }
+
+        fn make_durable(&self) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    struct Deaf;
+
+    impl Mailbox for Deaf {
+        fn post(&self, _: Notice) {}
+    }
+
+    #[test]
+    fn an_object_is_not_seen_before_its_commit_has_taken_effect_on_keys() {
+        let options = OpenOptions::new(Path::new("Data.fs"));
+        let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+        let config = Config { pack_keep_old: false, reopening: None, ..Config::default() };
+        let clock = Arc::new(SystemClock::new());
+        let (database, mut writer) = Database::with_writer(Arc::new(file), clock, &config).unwrap();
+        let storage =
+            RespStorage { name: "1".into(), database: Arc::clone(&database), allow: None };
+        let looks =
+            Arc::new(Looks { storages: RespStorages(vec![storage]), answers: Mutex::default() });
+        assert!(database.subscribers().accompany(Arc::clone(&looks) as Arc<dyn Companion>));
+        let metadata = TransactionMetadata::default();
+        let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
+        transaction.store(Oid(1), Tid::ZERO, b"data"[..].into());
+        let mailbox: Arc<dyn Mailbox> = Arc::new(Deaf);
+        let (number, _) = database.begin_vote(&transaction, &mailbox).unwrap();
+        let check = database.check(number, &transaction, Access::Blocking);
+        let Ok(Check::Voted(voted)) = check else { panic!() };
+        database.finish(number, voted).unwrap();
+        writer.step(Instant::now);
+        looks.look(Tid::MAX);
+        let answers = std::mem::take(&mut *looks.answers.lock());
+        assert_eq!(answers, ["WouldBlock", "Missing", "Data(b\"data\")"]);
+        database.close().unwrap();
     }
 }
