@@ -8,6 +8,7 @@ use zodium_keyspace::now;
 
 use crate::durability::compact_if_due;
 use crate::memory::{is_off, make_all_room};
+use crate::parked::take_effect_of_torn;
 use crate::server::Server;
 use crate::ties::free_cut;
 use crate::waiting::serve_put_off;
@@ -26,6 +27,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
         }
         compact_if_due(&server);
         serve_put_off(&server);
+        take_effect_of_torn(&server);
         let keys_max = server.settings.number("tracking-table-max-keys");
         server.tracking.limit(&server.clients, keys_max);
         loop {

@@ -58,7 +58,19 @@ struct Parcels {
     /// Those that no transaction has claimed, by token.
     free: FxHashMap<Word, Parcel>,
     /// Those of transactions that have passed their votes.
-    claimed: FxHashMap<Owner, (Word, Arc<Parcel>)>,
+    claimed: FxHashMap<Owner, Claimed>,
+}
+
+/// Commands of a transaction that has passed its vote.
+struct Claimed {
+    token: Word,
+    parcel: Arc<Parcel>,
+    /// The parts of the same transaction in other storages, which have voted before.
+    earlier: Vec<Owner>,
+    /// The last of these that was committed.
+    committed: Option<ItsCommit>,
+    /// The part that has the commands is not committed, although an earlier one is.
+    is_torn: bool,
 }
 
 /// What the server knows of a token.
@@ -76,7 +88,7 @@ impl Parcels {
     fn state(&self, token: &[u8]) -> State {
         if self.free.contains_key(token) {
             State::Parked
-        } else if self.claimed.values().any(|(claimed, _)| **claimed == *token) {
+        } else if self.claimed.values().any(|claimed| *claimed.token == *token) {
             State::Voted
         } else {
             State::Absent
@@ -91,7 +103,7 @@ impl Parked {
         use_records: impl FnOnce(&mut dyn Iterator<Item = Vec<u8>>) -> T,
     ) -> T {
         let parcels = self.parcels.lock();
-        let claimed = parcels.claimed.values().map(|(token, parcel)| (token, &**parcel));
+        let claimed = parcels.claimed.values().map(|claimed| (&claimed.token, &*claimed.parcel));
         let all = parcels.free.iter().chain(claimed);
         use_records(&mut all.map(|(token, parcel)| {
             let mut record = Vec::new();
@@ -109,23 +121,40 @@ impl Parked {
         self.claimed_count.load(Ordering::Acquire) > 0
     }
 
-    /// The commands of a transaction, which stay.
-    fn claimed(&self, owner: Owner) -> Option<(Word, Arc<Parcel>)> {
-        match self.is_any_claimed() {
-            true => self.parcels.lock().claimed.get(&owner).cloned(),
-            false => None,
-        }
-    }
-
-    /// Removes the commands of a transaction; their token.
-    fn remove_claimed(&self, owner: Owner) -> Option<Word> {
+    /// The commands of a committed transaction, which stay. Those of a later part of it are told.
+    fn committed(&self, owner: Owner, commit: ItsCommit) -> Option<(Word, Arc<Parcel>)> {
         if !self.is_any_claimed() {
             return None;
         }
         let mut parcels = self.parcels.lock();
-        let taken = parcels.claimed.remove(&owner);
+        if let Some(claimed) = parcels.claimed.get(&owner) {
+            return Some((claimed.token.clone(), Arc::clone(&claimed.parcel)));
+        }
+        let mut claimed = parcels.claimed.values_mut();
+        if let Some(later) = claimed.find(|claimed| claimed.earlier.contains(&owner)) {
+            // Others follow before its commands take effect.
+            later.committed = Some(ItsCommit { number: None, ..commit });
+        }
+        None
+    }
+
+    /// Commands whose transaction is committed in part, and will not be in the rest.
+    fn torn(&self) -> Option<(Owner, Word, Arc<Parcel>, ItsCommit)> {
+        if !self.is_any_claimed() {
+            return None;
+        }
+        let parcels = self.parcels.lock();
+        parcels.claimed.iter().find(|(_, claimed)| claimed.is_torn).and_then(|(owner, claimed)| {
+            let Claimed { token, parcel, committed, .. } = claimed;
+            Some((*owner, token.clone(), Arc::clone(parcel), (*committed)?))
+        })
+    }
+
+    /// Removes the commands of a transaction.
+    fn remove_claimed(&self, owner: Owner) {
+        let mut parcels = self.parcels.lock();
+        parcels.claimed.remove(&owner);
         self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
-        taken.map(|(token, _)| token)
     }
 
     /// Parks commands, and returns the position of the log at which they are kept.
@@ -173,12 +202,14 @@ impl Parked {
     pub(crate) fn claim(&self, owner: Owner, token: &[u8]) -> Result<bool, String> {
         let mut parcels = self.parcels.lock();
         if let Some(parcel) = parcels.free.remove(token) {
-            parcels.claimed.insert(owner, (token.into(), Arc::new(parcel)));
+            let (token, parcel, earlier) = (token.into(), Arc::new(parcel), Vec::new());
+            let claimed = Claimed { token, parcel, earlier, committed: None, is_torn: false };
+            parcels.claimed.insert(owner, claimed);
             self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
             return Ok(true);
         }
         let mut claimed = parcels.claimed.iter();
-        let earlier = claimed.find(|(_, (claimed, _))| **claimed == *token);
+        let earlier = claimed.find(|(_, claimed)| *claimed.token == *token);
         let Some(earlier) = earlier.map(|(owner, _)| *owner) else {
             let token = String::from_utf8_lossy(token);
             return Err(format!(
@@ -189,15 +220,31 @@ impl Parked {
         if earlier.0 == owner.0 {
             return Ok(false);
         }
-        let parcel = parcels.claimed.remove(&earlier);
-        parcels.claimed.extend(parcel.map(|parcel| (owner, parcel)));
+        if let Some(mut claimed) = parcels.claimed.remove(&earlier) {
+            claimed.earlier.push(earlier);
+            parcels.claimed.insert(owner, claimed);
+        }
         Ok(true)
     }
 
-    /// Drops the commands of a voted transaction that was not committed.
+    /// Drops the commands of a voted transaction that was not committed. If a part of it is, they
+    /// take effect a little later: the caller may hold locks. A server that is stopped before finds
+    /// them in the log.
     pub(crate) fn give_up(&self, log: &KeyLog, owner: Owner) {
-        if let Some(token) = self.remove_claimed(owner) {
-            log.append_item(|out| write_unparked(out, &token));
+        if !self.is_any_claimed() {
+            return;
+        }
+        let mut parcels = self.parcels.lock();
+        match parcels.claimed.get_mut(&owner) {
+            Some(claimed) if claimed.committed.is_some() => claimed.is_torn = true,
+            Some(_) => {
+                let taken = parcels.claimed.remove(&owner);
+                self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
+                taken.into_iter().for_each(|Claimed { token, .. }| {
+                    log.append_item(|out| write_unparked(out, &token));
+                });
+            }
+            None => {}
         }
     }
 }
@@ -214,23 +261,36 @@ impl Parcel {
 
 /// Executes the commands of a committed transaction.
 pub(crate) fn take_effect(server: &Server, storage: usize, tid: Tid, number: u64) {
-    if let Some((token, parcel)) = server.beside.parked.claimed((storage, number)) {
-        let commit = ItsCommit { storage, tid, number: Some(number) };
-        execute(server, &token, &parcel, commit);
+    let (owner, commit) = ((storage, number), ItsCommit { storage, tid, number: Some(number) });
+    if let Some((token, parcel)) = server.beside.parked.committed(owner, commit) {
+        execute(server, Some(owner), (&token, &parcel), commit);
+    }
+}
+
+/// Executes the commands of transactions whose last part was given up after an earlier one was
+/// committed.
+pub(crate) fn take_effect_of_torn(server: &Server) {
+    while let Some((owner, token, parcel, commit)) = server.beside.parked.torn() {
+        execute(server, Some(owner), (&token, &parcel), commit);
     }
 }
 
 /// Executes commands that were parked under a token, under the locks of all their keys. Their
 /// changes and the end of their parking are one record of the log.
-pub(crate) fn execute(server: &Server, token: &[u8], parcel: &Parcel, commit: ItsCommit) {
+pub(crate) fn execute(
+    server: &Server,
+    owner: Option<Owner>,
+    (token, parcel): (&[u8], &Parcel),
+    commit: ItsCommit,
+) {
     let stripes = parcel.requests.iter().fold(Stripes::NONE, |all, (command, request)| {
         all | command.stripes(&server.keyspace, request.arguments())
     });
     // A compaction must not come between the two.
     let stripes = if stripes.is_empty() { server.keyspace.stripe(token) } else { stripes };
     let mut hold = server.noting(server.keyspace.lock(stripes, now()));
-    if let Some(number) = commit.number {
-        server.beside.parked.remove_claimed((commit.storage, number));
+    if let Some(owner) = owner {
+        server.beside.parked.remove_claimed(owner);
     }
     for (command, request) in &parcel.requests {
         hold.database = parcel.database;

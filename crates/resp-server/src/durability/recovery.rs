@@ -82,7 +82,7 @@ impl Recovery {
                 "commands of transaction {tid} take effect now: a crash came between its commit \
                  and theirs"
             );
-            parked::execute(server, &token, &waiting.into_parcel(), commit);
+            parked::execute(server, None, (&token, &waiting.into_parcel()), commit);
         }
         known.cut_outdated(server, Tid::MAX);
         drop_parked(&server.log, parked.into_keys());

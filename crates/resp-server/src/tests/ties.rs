@@ -10,6 +10,7 @@ use zodium_types::{Oid, Tid};
 
 use super::log::{open_with, until};
 use super::{Peer, with};
+use crate::parked::take_effect_of_torn;
 use crate::ties::free_cut;
 use crate::{Commit, Loaded, Server, Storages};
 
@@ -238,4 +239,23 @@ fn commands_take_effect_with_the_last_part_of_their_transaction() {
         peer.expect(&[("GET both", "$1 1")]).await;
     });
     keys.expect(&storages, &[("GET both", "$1 1")]);
+}
+
+#[test]
+fn commands_of_a_transaction_that_is_committed_in_part_take_effect() {
+    let (keys, storages) = (Keys::new(), Two::of(&[(0, 1, &[7], ""), (1, 1, &[8], "")]));
+    keys.run(&storages, async |server, peer| {
+        for (token, number) in [("neither", 5), ("one", 7)] {
+            park(peer, &format!("SET {token} 1\r\nZTIE {token} 7"), token).await;
+            assert_eq!(server.claim(0, number, token.as_bytes()), Ok(true));
+            assert_eq!(server.claim(1, number, token.as_bytes()), Ok(true));
+        }
+        storages.commit(server, (0, 2, &[7], "one"), 7);
+        server.give_up(1, 5);
+        server.give_up(1, 7);
+        take_effect_of_torn(server);
+        peer.expect(&[("MGET neither one", "*2 $-1 $1 1")]).await;
+        assert!(server.claim(1, 9, b"one").is_err(), "it has taken effect");
+    });
+    keys.expect(&storages, &[("MGET neither one", "*2 $-1 $1 1")]);
 }
