@@ -1,6 +1,6 @@
 //! A client session: handshake, registration and calls.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use zodium_pickle::Value;
@@ -87,8 +87,11 @@ impl DirectClient {
         pending: &Pending,
         limit: Duration,
     ) -> Result<Option<Value<'static>>, DirectError> {
+        let deadline = Instant::now() + limit;
         loop {
-            let payload = match self.frames.receive(limit) {
+            // Notices may come all the time.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let payload = match self.frames.receive(left) {
                 Ok(payload) => payload,
                 Err(DirectError::Silent { .. }) => return Ok(None),
                 Err(error) => return Err(error),
