@@ -153,7 +153,8 @@ impl Read for ServerStorage {
                 data: Some(found.data),
                 following: found.following,
             })),
-            Err(ClientError::NoObject(_)) => Ok(None),
+            // Servers of all kinds say so of an index without a further key.
+            Err(error) if error.is_exception("builtins.ValueError") => Ok(None),
             Err(error) => Err(failed(error)),
         }
     }

@@ -1,9 +1,11 @@
 //! Reads a storage of this process, without a server.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use zodium_pickle::Value;
-use zodium_storage::{Access, Load, Read, TransactionCursor};
+use zodium_storage::{Access, Load, LogItem, Read, TransactionCursor};
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::REPLY_LIMITS;
 
@@ -29,6 +31,8 @@ pub(crate) fn load_before(
 /// The transactions of a storage, oldest first. Ends after an error.
 pub(crate) struct StoredTransactions {
     cursor: Option<Box<dyn TransactionCursor>>,
+    /// The next transaction, whose records have not been read.
+    begun: Option<CommittedTransaction>,
 }
 
 impl StoredTransactions {
@@ -39,7 +43,7 @@ impl StoredTransactions {
         stop: Option<Tid>,
     ) -> Result<StoredTransactions, ClientError> {
         let cursor = storage.iterate(start, stop).map_err(ClientError::options)?;
-        Ok(StoredTransactions { cursor: Some(cursor) })
+        Ok(StoredTransactions { cursor: Some(cursor), begun: None })
     }
 }
 
@@ -47,7 +51,7 @@ impl Iterator for StoredTransactions {
     type Item = Result<CommittedTransaction, ClientError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = next_of(self.cursor.as_deref_mut()?).transpose();
+        let next = next_of(self.cursor.as_deref_mut()?, &mut self.begun).transpose();
         if !matches!(next, Some(Ok(_))) {
             self.cursor = None;
         }
@@ -55,26 +59,48 @@ impl Iterator for StoredTransactions {
     }
 }
 
+/// Reads up to the beginning of the transaction after the next one. Storages on servers show their
+/// records in no other way.
 fn next_of(
     cursor: &mut dyn TransactionCursor,
+    begun: &mut Option<CommittedTransaction>,
 ) -> Result<Option<CommittedTransaction>, ClientError> {
-    let Some(transaction) = cursor.step().map_err(ClientError::options)? else { return Ok(None) };
-    let mut records = Vec::new();
-    if let Some(mut steps) = cursor.records() {
-        while let Some(record) = steps.step().map_err(ClientError::options)? {
-            let (oid, tid, data, data_tid) = (record.oid, record.tid, record.data, record.data_tid);
-            records.push(CommittedRecord { oid, tid, data, data_tid });
+    let (mut current, mut failure) = (begun.take(), None);
+    let read = cursor.read(true, &mut |item| match (item, &mut current) {
+        (
+            LogItem::Record { oid, data, data_tid },
+            Some(CommittedTransaction { tid, records, .. }),
+        ) => {
+            let data = data.map(Bytes::copy_from_slice);
+            records.push(CommittedRecord { oid, tid: *tid, data, data_tid });
+            ControlFlow::Continue(())
         }
-    }
-    let metadata = transaction.metadata;
-    Ok(Some(CommittedTransaction {
-        tid: transaction.tid,
-        status: char::from(transaction.status.to_byte()),
-        user: metadata.user,
-        description: metadata.description,
-        extension: extension(&metadata.extension)?,
-        records,
-    }))
+        (LogItem::Transaction { tid, status, user, description, extension: pickle }, current) => {
+            let transaction = extension(pickle).map(|extension| CommittedTransaction {
+                tid,
+                status: char::from(status.to_byte()),
+                user: user.to_vec(),
+                description: description.to_vec(),
+                extension,
+                records: Vec::new(),
+            });
+            match transaction {
+                Ok(first) if current.is_none() => *current = Some(first),
+                Ok(following) => {
+                    *begun = Some(following);
+                    return ControlFlow::Break(());
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        }
+        (LogItem::Record { .. } | LogItem::Skipped, _) => ControlFlow::Continue(()),
+    });
+    read.map_err(ClientError::options)?;
+    failure.map_or(Ok(current), Err)
 }
 
 /// Decodes the extension: a pickled dict, or nothing for an empty one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{Server, commit, commit_root, extension, record};
-use zodium_client::{ClientError, CommittedTransaction, Database, Options};
+use zodium_client::{ClientError, CommittedTransaction, Database, Options, ServerStorage};
 use zodium_disk::RealDisk;
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_types::Oid;
@@ -34,6 +34,8 @@ fn a_file_says_what_its_server_says() {
     let served = Database::open(&format!("zeo://{}", server.path().display())).unwrap();
     assert_eq!(transactions(&file), transactions(&served));
     assert_eq!(transactions(&file)[0].extension, extension());
+    let storage = ServerStorage::new(Arc::new(server.client()), &server.options().addresses);
+    assert_eq!(transactions(&file), transactions(&Database::Stored(Arc::new(storage))));
     for database in [&file, &served] {
         assert_eq!(database.last_tid().unwrap(), second);
         let (then, now) = (database.view(first), database.now().unwrap());
