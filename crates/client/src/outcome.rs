@@ -98,8 +98,8 @@ impl Client {
     /// Finds out whether a transaction was committed whose finish got no reply.
     ///
     /// Waits for a reply that may still arrive. Without one, it looks for the stored data. If these
-    /// are not there, it waits for the lock of an object, as a commit of it would: a thread must not
-    /// ask while it has a transaction open.
+    /// are not there, it waits for the lock of an object, as a commit of it would: a thread must
+    /// not ask while it has a transaction open.
     pub fn outcome(&self, transaction: &Unfinished) -> Result<Outcome, ClientError> {
         if let Some(answer) = transaction.awaited.as_ref().map(Awaited::answer).transpose()? {
             match answer {
