@@ -69,8 +69,15 @@ struct Claimed {
     earlier: Vec<Owner>,
     /// The last of these that was committed.
     committed: Option<ItsCommit>,
-    /// The part that has the commands is not committed, although an earlier one is.
-    is_torn: bool,
+    /// The part that has the commands will not be committed.
+    is_given_up: bool,
+}
+
+impl Claimed {
+    /// Whether the commands have no part any more that they could take effect with.
+    fn is_over(&self) -> bool {
+        self.is_given_up && self.committed.is_none() && self.earlier.is_empty()
+    }
 }
 
 /// What the server knows of a token.
@@ -144,10 +151,11 @@ impl Parked {
             return None;
         }
         let parcels = self.parcels.lock();
-        parcels.claimed.iter().find(|(_, claimed)| claimed.is_torn).and_then(|(owner, claimed)| {
-            let Claimed { token, parcel, committed, .. } = claimed;
-            Some((*owner, token.clone(), Arc::clone(parcel), (*committed)?))
-        })
+        parcels.claimed.iter().filter(|(_, claimed)| claimed.is_given_up).find_map(
+            |(owner, Claimed { token, parcel, committed, .. })| {
+                Some((*owner, token.clone(), Arc::clone(parcel), (*committed)?))
+            },
+        )
     }
 
     /// Removes the commands of a transaction.
@@ -203,7 +211,7 @@ impl Parked {
         let mut parcels = self.parcels.lock();
         if let Some(parcel) = parcels.free.remove(token) {
             let (token, parcel, earlier) = (token.into(), Arc::new(parcel), Vec::new());
-            let claimed = Claimed { token, parcel, earlier, committed: None, is_torn: false };
+            let claimed = Claimed { token, parcel, earlier, committed: None, is_given_up: false };
             parcels.claimed.insert(owner, claimed);
             self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
             return Ok(true);
@@ -227,25 +235,22 @@ impl Parked {
         Ok(true)
     }
 
-    /// Drops the commands of a voted transaction that was not committed. If a part of it is, they
-    /// take effect a little later: the caller may hold locks. A server that is stopped before finds
-    /// them in the log.
+    /// Drops the commands of a voted transaction that was not committed. If an earlier part of it
+    /// is, or will be, they take effect with that, a little later: the caller may hold locks. A
+    /// server that is stopped before finds them in the log.
     pub(crate) fn give_up(&self, log: &KeyLog, owner: Owner) {
         if !self.is_any_claimed() {
             return;
         }
         let mut parcels = self.parcels.lock();
-        match parcels.claimed.get_mut(&owner) {
-            Some(claimed) if claimed.committed.is_some() => claimed.is_torn = true,
-            Some(_) => {
-                let taken = parcels.claimed.remove(&owner);
-                self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
-                taken.into_iter().for_each(|Claimed { token, .. }| {
-                    log.append_item(|out| write_unparked(out, &token));
-                });
-            }
-            None => {}
+        for (its_owner, claimed) in &mut parcels.claimed {
+            claimed.is_given_up |= *its_owner == owner;
+            claimed.earlier.retain(|earlier| *earlier != owner);
         }
+        for (_, Claimed { token, .. }) in parcels.claimed.extract_if(|_, one| one.is_over()) {
+            log.append_item(|out| write_unparked(out, &token));
+        }
+        self.claimed_count.store(parcels.claimed.len(), Ordering::Release);
     }
 }
 

@@ -37,9 +37,6 @@ pub trait Storages: Send + Sync {
     /// It may wait for a disk or a network.
     fn changed_at(&self, storage: usize, oid: Oid) -> Option<Tid>;
 
-    /// Whether the storage has a transaction. It may wait for a disk or a network.
-    fn has_transaction(&self, storage: usize, tid: Tid) -> bool;
-
     /// Visits the tokens of parked commands in transactions after `since`, in their order. It may
     /// wait for a disk or a network.
     fn tokens_after(&self, storage: usize, since: Tid, visit: &mut dyn FnMut(Tid, &[u8]));

@@ -1,10 +1,9 @@
 //! What the log cannot tell alone: which parked commands have taken effect, and which tied keys
 //! are still current. The storages tell.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use zodium_keyspace::{Hold, Removed, Tie, Word};
 use zodium_resp::OwnedRequest;
 use zodium_types::Tid;
@@ -93,58 +92,31 @@ impl Recovery {
 struct Known<'a> {
     storages: &'a dyn Storages,
     changed_at: FxHashMap<Object, Option<Tid>>,
-    /// The last transaction of each storage that a tie mentions and the storage has. It has what
-    /// came before that, too.
-    last: FxHashMap<usize, Tid>,
-    /// Transactions that storages do not have.
-    missing: FxHashSet<(usize, Tid)>,
 }
 
 impl Known<'_> {
     fn of(storages: &dyn Storages) -> Known<'_> {
-        Known {
-            storages,
-            changed_at: FxHashMap::default(),
-            last: FxHashMap::default(),
-            missing: FxHashSet::default(),
-        }
+        Known { storages, changed_at: FxHashMap::default() }
     }
 
     /// Cuts ties to objects that a transaction up to this one has changed, and those to objects of
-    /// a storage which lacks what the values may show: an older copy, or an empty one.
+    /// a storage which lacks what the values may show: an older copy, or an empty one. A copy that
+    /// has gone on since is not noticed.
     fn cut_outdated(&mut self, server: &Server, until: Tid) {
-        let ties = server.beside.ties.all();
-        let mut ties: Vec<_> = ties
-            .into_iter()
-            .filter_map(|(object, tie, place)| Some((object, since(tie.origin())?, tie, place)))
-            .collect();
-        // Late ones first: if a storage has one, earlier ones need not be looked up.
-        ties.sort_unstable_by_key(|(object, since, ..)| (object.0, Reverse(*since)));
-        ties.retain(|(object, since, ..)| {
-            !self.has(object.0, *since) || self.is_changed(*object, *since, until)
-        });
         let mut cut = Vec::new();
-        for (_, _, tie, place) in ties {
-            server.beside.ties.note_cut(place);
-            cut.push(tie);
+        for (object, tie, place) in server.beside.ties.all() {
+            let Some(since) = since(tie.origin()) else { continue };
+            // A pack may have removed the transaction itself.
+            let is_lost = since > self.storages.last_tid(object.0);
+            if is_lost || self.is_changed(object, since, until) {
+                server.beside.ties.note_cut(place);
+                cut.push(tie);
+            }
         }
         if !cut.is_empty() {
             server.keyspace.cut(&cut);
             while free_cut(server, usize::MAX) {}
         }
-    }
-
-    /// Whether a storage has all up to a transaction.
-    fn has(&mut self, storage: usize, since: Tid) -> bool {
-        let last = self.last.entry(storage).or_default();
-        if since > *last && !self.missing.contains(&(storage, since)) {
-            if self.storages.has_transaction(storage, since) {
-                *last = since;
-            } else {
-                self.missing.insert((storage, since));
-            }
-        }
-        since <= *last
     }
 
     /// Whether an object was changed after a transaction by one up to another, or may have been.

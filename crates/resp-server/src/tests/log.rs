@@ -44,10 +44,6 @@ impl Storages for OneCommit {
         Some(self.0)
     }
 
-    fn has_transaction(&self, _: usize, tid: Tid) -> bool {
-        tid == self.0
-    }
-
     fn tokens_after(&self, _: usize, _: Tid, _: &mut dyn FnMut(Tid, &[u8])) {}
 
     fn count(&self) -> usize {

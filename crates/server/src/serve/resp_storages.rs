@@ -81,19 +81,6 @@ impl zodium_resp_server::Storages for RespStorages {
         }
     }
 
-    fn has_transaction(&self, storage: usize, tid: Tid) -> bool {
-        let Some(storage) = self.0.get(storage) else { return false };
-        let transactions = storage.database.reader().iterate(Some(tid), Some(tid));
-        let found = transactions.and_then(|mut transactions| transactions.step());
-        found.map_or_else(
-            |error| {
-                tracing::warn!(%tid, %error, "cannot look for a transaction: tied keys go");
-                false
-            },
-            |found| found.is_some(),
-        )
-    }
-
     fn tokens_after(&self, storage: usize, since: Tid, visit: &mut dyn FnMut(Tid, &[u8])) {
         let Some(storage) = self.0.get(storage) else { return };
         let mut read = || -> Result<(), zodium_storage::StorageError> {
