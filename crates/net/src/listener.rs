@@ -95,15 +95,15 @@ impl Incoming {
 }
 
 impl Bound {
-    /// Binds an address: all of those that its name has. There is at least one. Must run within a
-    /// tokio runtime.
+    /// Binds an address: all of those that its name has, but for those that are bound `already`.
+    /// Must run within a tokio runtime.
     ///
     /// A Unix socket on which no process listens any more is replaced.
-    pub async fn bind_all(address: &Address) -> io::Result<Vec<Bound>> {
+    pub async fn bind_all(address: &Address, already: &[Bound]) -> io::Result<Vec<Bound>> {
         match address {
             Address::Tcp { host, port } => {
                 let host = if host.is_empty() { "0.0.0.0" } else { host };
-                bind_each(tokio::net::lookup_host((host, *port)).await?)
+                bind_each(tokio::net::lookup_host((host, *port)).await?, already)
             }
             Address::Unix(path) => {
                 remove_dead_socket(path)?;
@@ -118,7 +118,7 @@ impl Bound {
 
     /// As [`Bound::bind_all`], but only the first of the addresses.
     pub async fn bind(address: &Address) -> io::Result<Bound> {
-        let first = Self::bind_all(address).await?.into_iter().next();
+        let first = Self::bind_all(address, &[]).await?.into_iter().next();
         first.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
@@ -171,28 +171,39 @@ impl Bound {
 ///
 /// Names often have an address of IPv6 on machines without IPv6: what the machine does not have is
 /// left out.
-fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Bound>> {
-    let mut taken: Vec<SocketAddr> = Vec::new();
-    let (mut bound, mut missing) = (Vec::new(), io::ErrorKind::AddrNotAvailable.into());
-    for mut address in addresses {
-        if address.port() == 0 {
-            address.set_port(taken.first().map_or(0, SocketAddr::port));
+fn bind_each(
+    addresses: impl Iterator<Item = SocketAddr>,
+    already: &[Bound],
+) -> io::Result<Vec<Bound>> {
+    let mut bound: Vec<Bound> = Vec::new();
+    let (mut port, mut missing) = (0, None);
+    for mut wanted in addresses {
+        if wanted.port() == 0 {
+            wanted.set_port(port);
         }
-        if taken.contains(&address) {
+        let address = address_of(wanted);
+        if bound.iter().chain(already).any(|other| other.address == address) {
             continue;
         }
-        match bind_tcp(address) {
+        match bind_tcp(wanted) {
             Ok(socket) => {
                 let local = socket.local_addr()?;
-                let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
-                bound.push(Bound { socket: Socket::Tcp(socket), address, file: None });
-                taken.push(local);
+                port = local.port();
+                let (socket, address) = (Socket::Tcp(socket), address_of(local));
+                bound.push(Bound { socket, address, file: None });
             }
-            Err(error) if is_missing_here(&error) => missing = error,
+            Err(error) if is_missing_here(&error) => missing = Some(error),
             Err(error) => return Err(error),
         }
     }
-    if bound.is_empty() { Err(missing) } else { Ok(bound) }
+    match missing {
+        Some(error) if bound.is_empty() => Err(error),
+        _ => Ok(bound),
+    }
+}
+
+fn address_of(address: SocketAddr) -> Address {
+    Address::Tcp { host: address.ip().to_string(), port: address.port() }
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpSocket> {
@@ -351,11 +362,17 @@ mod tests {
             // The second one is for documentation: no machine has it.
             let addresses = ["127.0.0.1:0", "192.0.2.1:0", "127.0.0.2:0", "127.0.0.1:0"];
             let addresses = addresses.map(|address| address.parse().unwrap());
-            let bound = bind_each(addresses.into_iter()).unwrap();
-            let bound: Vec<_> = bound.iter().map(|bound| bound.address().to_string()).collect();
-            let port = bound[0].strip_prefix("127.0.0.1:").unwrap();
-            assert_eq!(bound[1..], [format!("127.0.0.2:{port}")]);
-            let error = bind_each([addresses[1]].into_iter()).unwrap_err();
+            let bound = bind_each(addresses.into_iter(), &[]).unwrap();
+            let text = |bound: &[Bound]| -> Vec<_> {
+                bound.iter().map(|bound| bound.address().to_string()).collect()
+            };
+            let named = text(&bound);
+            let port = named[0].strip_prefix("127.0.0.1:").unwrap();
+            assert_eq!(named[1..], [format!("127.0.0.2:{port}")]);
+            let more = ["127.0.0.1", "127.0.0.3"].map(|host| format!("{host}:{port}"));
+            let parsed = more.iter().map(|address| address.parse().unwrap());
+            assert_eq!(text(&bind_each(parsed, &bound).unwrap()), more[1..], "bound already");
+            let error = bind_each([addresses[1]].into_iter(), &[]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
         });
     }

@@ -24,7 +24,7 @@ pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Bound>> {
 pub(super) async fn bind_each(addresses: &[Address]) -> Result<Vec<Bound>> {
     let mut bound = Vec::new();
     for address in addresses {
-        let taken = Bound::bind_all(address).await;
+        let taken = Bound::bind_all(address, &bound).await;
         bound.extend(taken.map_err(|error| cannot_listen(address, error))?);
     }
     Ok(bound)
