@@ -13,8 +13,10 @@ use crate::settings::neo::NodeAdapter;
 use crate::settings::storage::{StorageKind, StorageOptions};
 use crate::settings::tls::KeyPassword;
 
-/// The files that a writable FileStorage has beside its data file. A pack writes the last two.
-const BESIDE_DATA: [&str; 6] = [".lock", ".index", ".index.crc32c", ".checksums", ".pack", ".old"];
+/// The files that a writable FileStorage has beside its data file. A pack writes the last one. It
+/// keeps the file of before as `.old`, which may be served too: a pack that would replace it then
+/// is refused.
+const BESIDE_DATA: [&str; 5] = [".lock", ".index", ".index.crc32c", ".checksums", ".pack"];
 /// Those of an SQLite database.
 const BESIDE_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Those of the file of keys.
@@ -32,6 +34,8 @@ enum Role {
     Socket,
     /// A file that is only read.
     Read,
+    /// A log file. Several may end in one place, such as a terminal.
+    Log,
     /// A file that is written.
     Other,
 }
@@ -56,13 +60,9 @@ pub(super) fn problems(configuration: &Configuration) -> Vec<Problem> {
         uses.beside("the database", path, &BESIDE_DATABASE);
     }
     uses.server(configuration);
-    let logs = &configuration.log.destinations;
-    for (position, destination) in logs.iter().enumerate() {
-        match destination {
-            LogDestination::File(path) if !logs[..position].contains(destination) => {
-                uses.add(Role::Other, "the log file", path);
-            }
-            _ => {}
+    for destination in &configuration.log.destinations {
+        if let LogDestination::File(path) = destination {
+            uses.add(Role::Log, "the log file", path);
         }
     }
     uses.problems
@@ -164,7 +164,6 @@ mod tests {
             ("./Data.fs", "the data file of storage one"),
             ("Data.fs.index", "the .index file of storage one"),
             ("Data.fs.checksums", "the .checksums file of storage one"),
-            ("Data.fs.old", "the .old file of storage one"),
         ] {
             let path = folder.path().join(name);
             let found = |server: ServerOptions| {
@@ -193,5 +192,16 @@ mod tests {
                 assert_eq!(messages(&two), [""; 0]);
             }
         }
+    }
+
+    #[test]
+    fn what_may_share_a_file_or_stand_beside_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shared = configuration(folder.path());
+        let log = |name: &str| LogDestination::File(folder.path().join(name));
+        shared.log.destinations = vec![log("z.log"), log("./z.log")];
+        let kind = StorageKind::File { path: folder.path().join("Data.fs.old"), truncate: false };
+        shared.storages.push(StorageOptions::new("before", kind));
+        assert_eq!(messages(&shared), [""; 0]);
     }
 }
