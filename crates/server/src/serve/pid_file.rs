@@ -62,7 +62,9 @@ fn is_something_else(path: &Path) -> bool {
     }
     // One that cannot be read, though its folder can be written, is not ours to judge.
     let content = std::fs::read(path).unwrap_or_default();
-    !content.trim_ascii().iter().all(u8::is_ascii_digit)
+    // A power cut may leave zeros.
+    let is_number = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || *byte == 0;
+    !content.iter().all(is_number)
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {
@@ -80,11 +82,14 @@ mod tests {
     fn a_stale_file_is_replaced_and_ours_goes_with_us() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("zeo.pid");
-        std::fs::write(&path, "99999999\n").unwrap();
-        let file = PidFile::write(&path).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
-        drop(file);
-        assert!(!path.exists());
+        for stale in ["99999999\n", "", "\0\0\0\0\0"] {
+            std::fs::write(&path, stale).unwrap();
+            let file = PidFile::write(&path).unwrap();
+            let content = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(content, format!("{}\n", std::process::id()));
+            drop(file);
+            assert!(!path.exists());
+        }
     }
 
     #[test]
