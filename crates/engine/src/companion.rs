@@ -188,8 +188,8 @@ mod tests {
         writer.step(Instant::now);
         let tid = database.last_tid();
         let changed = |since, oid| database.subscribers().may_have_changed(since, &[Oid(oid)]);
-        assert!(changed(Tid::ZERO, 1) && !changed(tid, 1) && !changed(Tid(tid.0 - 1), 2));
-        assert!(changed(Tid(tid.0 - 1), 1));
+        assert!(changed(Tid::ZERO, 1) && !changed(Tid::ZERO, 2) && !changed(tid, 1));
+        assert!(changed(Tid(tid.0 - 1), 2), "there is no such transaction");
         database.close().unwrap();
     }
 }

@@ -119,7 +119,7 @@ impl Subscribers {
     }
 
     /// Whether any of these objects was written by a remembered transaction after `since`, or may
-    /// have been by one that is not remembered, or not known here.
+    /// have been: `since` is not remembered, or is no transaction of the storage.
     ///
     /// A companion may ask from under its locks: it gets an answer that has all commits that it was
     /// told of, and every later commit it will be told of.
@@ -127,12 +127,11 @@ impl Subscribers {
         // Before the lock, which commits need: both sides may be long.
         let oids: FxHashSet<Oid> = oids.iter().copied().collect();
         let state = self.told.lock();
-        let announced = self.announced_tid();
-        let newer = state.recent.iter().rev().take_while(|commit| commit.tid > since);
-        // Without a remembered transaction, nothing is newer than the last announced one.
-        let oldest = state.recent.front().map_or(announced, |oldest| oldest.tid);
-        let is_known = oldest <= since && since <= announced;
-        !is_known || newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid))
+        match state.newer_than(since) {
+            Some(mut newer) => newer.any(|commit| commit.oids.iter().any(|oid| oids.contains(oid))),
+            // If none is remembered, nothing is newer than the last announced one.
+            None => !state.recent.is_empty() || since != self.announced_tid(),
+        }
     }
 
     /// The objects written after `since` and not after `told`, from the recent transactions; `None`
@@ -146,8 +145,7 @@ impl Subscribers {
             return Some(Vec::new());
         }
         let state = self.told.lock();
-        let known = state.recent.binary_search_by_key(&since, |commit| commit.tid).ok()?;
-        let newer = state.recent.range(known + 1..).take_while(|commit| commit.tid <= told);
+        let newer = state.newer_than(since)?.take_while(|commit| commit.tid <= told);
         let mut seen = FxHashSet::default();
         let oids = newer.flat_map(|commit| commit.oids.iter().copied());
         Some(oids.filter(|oid| seen.insert(*oid)).collect())
@@ -196,6 +194,12 @@ impl Follower for Subscribers {
 impl Told {
     /// Adds a commit, and drops the oldest ones beyond `commits_max`, or beyond
     /// [`RECENT_OIDS_MAX`] objects. The newest commit stays, unless `commits_max` is 0.
+    /// The recent commits after one of them, oldest first; `None` if that is none of them.
+    fn newer_than(&self, since: Tid) -> Option<impl Iterator<Item = &Arc<Commit>>> {
+        let known = self.recent.binary_search_by_key(&since, |commit| commit.tid).ok()?;
+        Some(self.recent.range(known + 1..))
+    }
+
     fn remember(&mut self, commit: Arc<Commit>, commits_max: usize) {
         self.recent_oids += commit.oids.len();
         self.recent.push_back(commit);
@@ -265,8 +269,9 @@ mod tests {
             let commit = Commit { tid: Tid(tid), oids: vec![Oid(tid)], number: NO_TRANSACTION };
             subscribers.announce(&[Arc::new(commit)].into());
         }
-        assert!(may_have_changed(5, &[10]) && may_have_changed(9, &[10]));
-        assert!(!may_have_changed(9, &[1]) && !may_have_changed(10, &[1, 10]));
+        assert!(may_have_changed(5, &[10]) && !may_have_changed(5, &[1]));
+        assert!(may_have_changed(9, &[1]), "another state of the storage had it");
+        assert!(!may_have_changed(10, &[1, 10]));
         assert!(may_have_changed(10, &[1, 20]));
         assert!(!may_have_changed(20, &[10, 20]));
         assert!(may_have_changed(21, &[1]), "no commit of this storage");
