@@ -16,9 +16,20 @@ from persistent.mapping import PersistentMapping
 package.use()
 
 import zodium.redis  # noqa: E402
-from zodium.redis._cache import COMPUTATIONS_MAX, TiedCache, depends_on  # noqa: E402
+from zodium.redis._cache import (  # noqa: E402
+    COMPUTATIONS_MAX,
+    Running,
+    TiedCache,
+    depends_on,
+)
 
 pytestmark = pytest.mark.zodium
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_told(monkeypatch):
+    """Have each test begin as in a new thread."""
+    monkeypatch.setattr(zodium.redis._cache, "RUNNING", Running())
 
 
 @pytest.fixture
@@ -131,7 +142,8 @@ def test_a_value_depends_on_what_it_was_computed_from(database, keys):
     cache.set("y", b"3")
     assert cache.get("y") is None
     connection.close()
-    assert keys.set("plain", "") and cache.set("plain", b"no objects")
+    assert keys.set("plain", "") and cache.get("plain") is None
+    assert cache.set("plain", b"no objects")
     assert cache.get("plain") == b"no objects" and keys.ttl("cache:plain") > 90
 
 
@@ -221,6 +233,35 @@ def test_what_is_told_belongs_to_the_values_that_are_computed(database, keys):
     depends_on(b)
     assert not cache.set("alone", b"4") and not keys.exists("cache:alone")
     connection.close()
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+@pytest.mark.parametrize("is_after_another", [False, True])
+def test_a_value_without_a_get_that_uses_a_cached_one_is_not_kept(
+    database, keys, is_found, is_after_another
+):
+    cache = TiedCache(keys, "cache:")
+
+    def compute(key):
+        if cache.get(key) is None:
+            with database.transaction() as connection:
+                depends_on(connection.root()["a"])
+                assert cache.set(key, b"1")
+
+    def renew():
+        if is_after_another:
+            assert cache.get("another") == b""
+        compute("inner")
+        is_kept.append(cache.set("outer", b"of inner"))
+        # Nothing was told since.
+        is_kept.append(cache.set("outer", b"of nothing"))
+
+    is_kept = []
+    assert keys.set("cache:another", "\n")
+    if is_found:
+        compute("inner")
+    threaded(renew)
+    assert is_kept == [False, True]
 
 
 def test_a_value_that_uses_one_of_another_storage_is_not_kept(database, keys):
@@ -344,6 +385,53 @@ def test_a_value_that_dogpile_computes_again_is_tied_too(database, port):
         assert double("a") == before
         change(database, name)
         assert double("a") == before + {"a": 2, "b": 1, "c": 1}[name]
+
+
+def test_what_dogpile_renews_from_another_value_is_computed_after_its_change(database, port):
+    dogpile_cache = pytest.importorskip("dogpile.cache")
+    from zodium.redis.dogpile import depends_on
+
+    def runner(cache, key, creator, mutex):
+        threaded(lambda: cache.set(key, creator()))
+        mutex.release()
+
+    region = dogpile_cache.make_region(async_creation_runner=runner).configure(
+        "zodium.redis",
+        expiration_time=100,
+        arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"},
+    )
+
+    @region.cache_on_arguments()
+    def value(name):
+        with database.transaction() as connection:
+            each = connection.root()[name]
+            depends_on(each)
+            return each.get("value", 0)
+
+    @region.cache_on_arguments()
+    def double(name):
+        return 2 * value(name)
+
+    def renew_as_too_old():
+        double("a")
+        region.invalidate(hard=False)
+        time.sleep(0.001)
+        value("a")
+        double("a")
+
+    renewals = [
+        lambda: double.refresh("a"),
+        lambda: threaded(lambda: double.refresh("a")),
+        renew_as_too_old,
+    ]
+    for number, renew in enumerate(renewals):
+        for is_found in (False, True):
+            value.invalidate("a")
+            if is_found:
+                value("a")
+            renew()
+            change(database, "a")
+            assert double("a") == 2 * value("a") == 2 * (2 * number + is_found + 1)
 
 
 def threaded(run):

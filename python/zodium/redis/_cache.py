@@ -27,7 +27,6 @@ class Computation:
         self.is_miss = any(places.values())
         self.ties = Ties()
         self.storages = set()  # of the cached values that were used
-        self.is_told = False  # of objects, for a value that is not set yet
 
     def give_up(self):
         """Have no value kept that depends on this."""
@@ -39,21 +38,21 @@ class Running(threading.local):
     """The computations of a thread, of which later ones may run within earlier ones."""
 
     def __init__(self):
-        # The first one has no get. It is there to know whether anything was told.
-        self.computations = [Computation({})]
+        self.computations = []
+        # Of objects, also by cached values, which may concern a value that has no get.
+        self.is_told = False
 
     def begin(self, places):
-        if len(self.computations) > COMPUTATIONS_MAX:
-            hits = (at for at, each in enumerate(self.computations) if at and not each.is_miss)
-            self.remove(next(hits, 1))
+        if len(self.computations) >= COMPUTATIONS_MAX:
+            hits = (at for at, each in enumerate(self.computations) if not each.is_miss)
+            self.remove(next(hits, 0))
         self.computations.append(Computation(places))
 
     def remove(self, at):
         """Leave what a computation was told to the one that it may run within."""
         ended = self.computations.pop(at)
-        outer = self.computations[at - 1]
-        outer.is_told |= ended.is_told
-        if at > 1:
+        if at > 0:
+            outer = self.computations[at - 1]
             outer.ties.absorb(ended.ties)
             outer.storages |= ended.storages
 
@@ -80,7 +79,6 @@ class Running(threading.local):
         ties = Ties(storage=storage)
         for each in self.computations[at:]:
             ties.absorb(each.ties)
-            each.is_told = False
             if not each.storages <= {storage}:
                 # The transactions of two storages cannot be compared.
                 ties.is_usable = False
@@ -88,9 +86,7 @@ class Running(threading.local):
 
     def is_told_alone(self):
         """Whether anything was told that may concern a value without a get."""
-        is_told = any(each.is_told for each in self.computations)
-        for each in self.computations:
-            each.is_told = False
+        is_told, self.is_told = self.is_told, False
         return is_told
 
 
@@ -105,11 +101,13 @@ def depends_on(*objects):
             # It was ended by an exception, in an earlier transaction; or its objects are of several
             # databases, whose views cannot be compared.
             each.give_up()
+    RUNNING.is_told = True
+    if not RUNNING.computations:
+        return
     last = RUNNING.computations[-1]
-    last.is_told = True
     if len(views) > 1:
         last.give_up()
-    elif last.places:
+    else:
         last.ties.add(*objects)
 
 
@@ -162,8 +160,10 @@ class TiedCache:
         """Note that the values that are being computed depend on this one, current at `limit`."""
         head, _, value = answer.partition(b"\n")
         oids = [bytes.fromhex(oid) for oid in head.decode().split()]
-        last = RUNNING.computations[-1]
-        if oids and last.places:
+        if oids:
+            RUNNING.is_told = True
+        if oids and RUNNING.computations:
+            last = RUNNING.computations[-1]
             last.storages.add(self.storage)
             if limit is None:
                 # If a value that was found is computed again now, the next get will miss it.
@@ -176,8 +176,8 @@ class TiedCache:
         """Set a key; it is not set if an object that it depends on has changed meanwhile.
 
         A value that is set without a get in this thread is not kept if `depends_on` was told
-        anything meanwhile. If the get has found a value, or there was none, a value that is not
-        kept leaves no older one.
+        anything meanwhile, or a cached value that depends on objects was found. If the get has
+        found a value, or there was none, a value that is not kept leaves no older one.
         """
         at = RUNNING.found((self, key))
         if at is None:
