@@ -323,6 +323,11 @@ def test_dogpile_computes_again_after_a_change(database, keys, port):
     assert values("a", "c") == values("a", "c") == [1, 0] and computed[4:] == ["a", "c"]
     change(database, "c")
     assert values("a", "c") == [1, 1] and computed[6:] == ["a", "c"]
+    # Without a get in their thread.
+    threaded(lambda: values.refresh("a", "c"))
+    for name in "ac":
+        change(database, name)
+    assert values("a", "c") == [2, 2]
 
 
 def test_a_value_that_dogpile_computes_again_is_tied_too(database, port):

@@ -179,10 +179,22 @@ class TiedCache:
         anything meanwhile, or a cached value that depends on objects was found. If the get has
         found a value, or there was none, a value that is not kept leaves no older one.
         """
+        return self.set_many({key: value})
+
+    def set_many(self, values):
+        """As set, for several keys whose values were computed together; whether all are kept."""
+        is_any_alone = any(RUNNING.found((self, key)) is None for key in values)
+        # Asked once: what was told may concern each of them.
+        is_told = is_any_alone and RUNNING.is_told_alone()
+        kept = [self.set_one(key, value, is_told) for key, value in values.items()]
+        return all(kept)
+
+    def set_one(self, key, value, is_told):
+        """Set a key; `is_told` is of a value without a get."""
         at = RUNNING.found((self, key))
         if at is None:
             was_miss = False
-            is_kept = not RUNNING.is_told_alone() and self.keep(key, value, Ties())
+            is_kept = not is_told and self.keep(key, value, Ties())
         else:
             ties = RUNNING.ties_since(at, self.storage)
             was_miss = RUNNING.leave((self, key))

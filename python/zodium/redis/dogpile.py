@@ -47,8 +47,7 @@ class Backend(BytesBackend):
         self.cache.set(key, value)
 
     def set_serialized_multi(self, mapping):
-        for key, value in mapping.items():
-            self.cache.set(key, value)
+        self.cache.set_many(mapping)
 
     def delete(self, key):
         self.cache.delete(key)
