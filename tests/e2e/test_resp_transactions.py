@@ -231,9 +231,15 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
     with pytest.raises(TypeError, match="watched"):
         client.transaction(lambda pipe: pipe.set("key", "2"), "key")
     # Nor would the element be answered that is taken away at the commit.
-    for taken in (client.lpop, client.blpop, lambda key: client.pipeline().rpop(key).execute()):
+    for taken in (
+        client.lpop,
+        client.blpop,
+        lambda key: client.execute_command(b"lpop", key),
+        lambda key: client.pipeline().rpop(key).execute(),
+    ):
         with pytest.raises(TypeError, match="takes away"):
             taken("list")
+    assert client.execute_command(b"LLEN", "list") == 1
     transaction.commit()
     assert keys.lrange("list", 0, -1) == ["a"]
     connection.close()

@@ -62,7 +62,11 @@ def join(client, transaction=None):
 
 
 def name_of(args):
-    return str(args[0]).split()[0].upper()
+    return word(args[0]).split()[0]
+
+
+def word(arg):
+    return (arg.decode(errors="replace") if isinstance(arg, bytes) else str(arg)).upper()
 
 
 class Commands(Pipeline):
