@@ -236,12 +236,17 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         client.blpop,
         lambda key: client.execute_command(b"lpop", key),
         lambda key: client.pipeline().rpop(key).execute(),
+        lambda key: client.getset(key, "2"),
+        lambda key: client.set(key, "2", get=True),
+        lambda key: client.execute_command("SET", key, "2", b"get"),
     ):
         with pytest.raises(TypeError, match="takes away"):
             taken("list")
     assert client.execute_command(b"LLEN", "list") == 1
+    # A key and a value of that name are no option.
+    client.set("GET", "GET")
     transaction.commit()
-    assert keys.lrange("list", 0, -1) == ["a"]
+    assert keys.lrange("list", 0, -1) == ["a"] and keys.get("GET") == "GET"
     connection.close()
 
 

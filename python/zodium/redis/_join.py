@@ -32,7 +32,8 @@ NAMES = """
 AT_ONCE = frozenset(NAMES.split())
 # Commands that take away what they answer.
 NAMES = """
-    BLMPOP BLPOP BRPOP BZMPOP BZPOPMAX BZPOPMIN GETDEL LMPOP LPOP RPOP SPOP ZMPOP ZPOPMAX ZPOPMIN
+    BLMPOP BLPOP BRPOP BZMPOP BZPOPMAX BZPOPMIN GETDEL GETSET LMPOP LPOP RPOP SPOP ZMPOP ZPOPMAX
+    ZPOPMIN
 """
 TAKING = frozenset(NAMES.split())
 
@@ -67,6 +68,13 @@ def name_of(args):
 
 def word(arg):
     return (arg.decode(errors="replace") if isinstance(arg, bytes) else str(arg)).upper()
+
+
+def takes(args):
+    """Whether a command takes away what it answers."""
+    name = name_of(args)
+    # The options of SET come after the key and the value.
+    return name in TAKING or name == "SET" and "GET" in map(word, args[3:])
 
 
 class Commands(Pipeline):
@@ -114,7 +122,7 @@ class Redis(StockRedis):
     def wait_with(self, stack):
         """Have commands, with their options, wait for the transaction."""
         for args, _ in stack:
-            if name_of(args) in TAKING:
+            if takes(args):
                 raise TypeError(
                     f"{name_of(args)} takes away what it answers, and this client gets no answers "
                     "of commands that write: use another client"
