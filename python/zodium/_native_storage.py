@@ -104,8 +104,8 @@ class NativeStorage(Commits, ConflictResolvingStorage):
         `error` is the OutcomeUnknown of its tpc_finish, or an exception that was raised from
         one, such as KeyboardInterrupt. It is raised again if the outcome cannot be found out:
         the transaction stored no objects, the server changed all their data, or a pack or a
-        deletion has removed the evidence. It waits until the server is not committing it any
-        more: a thread must not ask while it has another transaction open.
+        deletion has removed the evidence. A server that was still committing when the connection
+        was lost may take a moment.
         """
         while error is not None and not isinstance(error, OutcomeUnknown):
             error = error.__cause__

@@ -9,7 +9,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::connection::Connection;
 use crate::promise::Promise;
-use crate::{Client, ClientError, TransactionOptions};
+use crate::{Client, ClientError};
 
 /// Number of stored objects that are remembered to find out the outcome.
 const SENT_STORES_MAX: usize = 16;
@@ -27,7 +27,8 @@ pub struct Unfinished {
 pub enum Outcome {
     /// It was committed with this tid.
     Committed(Tid),
-    /// It was not committed, and will not be.
+    /// It was not committed when the server was asked. A server that was still working on it when
+    /// the connection was lost may commit a moment later.
     NotCommitted,
     /// There is nothing to tell its writes from those of others: it stored no objects, the server
     /// changed their data, or a pack or a deletion has removed what was there since.
@@ -97,9 +98,7 @@ impl SentStores {
 impl Client {
     /// Finds out whether a transaction was committed whose finish got no reply.
     ///
-    /// Waits for a reply that may still arrive. Without one, it looks for the stored data. If these
-    /// are not there, it waits for the lock of an object, as a commit of it would: a thread must
-    /// not ask while it has a transaction open.
+    /// Waits for a reply that may still arrive. Without one, it looks for the stored data.
     pub fn outcome(&self, transaction: &Unfinished) -> Result<Outcome, ClientError> {
         if let Some(answer) = transaction.awaited.as_ref().map(Awaited::answer).transpose()? {
             match answer {
@@ -109,33 +108,9 @@ impl Client {
             }
         }
         let SentStores(stores) = &transaction.stores;
-        let Some(store) = stores.first() else { return Ok(Outcome::Unknown) };
-        match self.look_for(stores)? {
-            Outcome::NotCommitted => {
-                self.wait_for_lock(store)?;
-                self.look_for(stores)
-            }
-            known => Ok(known),
+        if stores.is_empty() {
+            return Ok(Outcome::Unknown);
         }
-    }
-
-    /// Waits until no other transaction that stores the object has passed its vote: the lost one
-    /// may have, and the server may still be writing it.
-    fn wait_for_lock(&self, (oid, upon, data): &(Oid, Tid, Bytes)) -> Result<(), ClientError> {
-        let mut transaction = match self.begin(&TransactionOptions::default()) {
-            // This server commits nothing.
-            Err(ClientError::ReadOnly) => return Ok(()),
-            transaction => transaction?,
-        };
-        transaction.store(*oid, *upon, data.clone())?;
-        match transaction.vote() {
-            // Conflicts and refusals come when the lock is free, too.
-            Ok(_) | Err(ClientError::Raised(_)) => transaction.abort(),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn look_for(&self, stores: &[(Oid, Tid, Bytes)]) -> Result<Outcome, ClientError> {
         // The cache may not have heard of the commit: the connection was lost with the answer.
         self.sync()?;
         for store in stores {

@@ -51,40 +51,6 @@ enum Answer {
     Missing(&'static str),
 }
 
-impl Answer {
-    fn give(&self, peer: &mut Peer) {
-        match *self {
-            Answer::Load(data, serial, end) => {
-                let load = peer.expect("loadBefore");
-                peer.reply_load_until(&load, data, Tid(serial), end.map(Tid));
-            }
-            Answer::Serial(data) => {
-                let load = peer.expect("loadSerial");
-                peer.reply(&load, data.into());
-            }
-            Answer::Nothing => {
-                let load = peer.expect("loadBefore");
-                peer.reply(&load, Value::None);
-            }
-            Answer::Missing(name) => {
-                let load = peer.expect(name);
-                peer.fail(&load, KEY_ERROR);
-            }
-        }
-    }
-}
-
-/// Answers a vote for the first object, whose lock is free, and its abort.
-fn vote_in_vain(peer: &mut Peer) {
-    for name in ["tpc_begin", "storea"] {
-        peer.expect(name);
-    }
-    let vote = peer.expect("vote");
-    peer.reply(&vote, Value::list([]));
-    let abort = peer.expect("tpc_abort");
-    peer.reply(&abort, Value::None);
-}
-
 /// Answers that all is told.
 fn pong(peer: &mut Peer) {
     let ping = peer.expect("ping");
@@ -140,14 +106,25 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
                 peer.reply(&missed, Value::None);
             });
             pong(&mut peer);
-            answers.iter().for_each(|answer| answer.give(&mut peer));
-            if outcome == Outcome::NotCommitted {
-                vote_in_vain(&mut peer);
-                pong(&mut peer);
-                // What was loaded is in the cache now.
-                let is_cached = |answer: &&Answer| matches!(answer, Load(..));
-                let rest = answers.iter().filter(|answer| !is_cached(answer));
-                rest.for_each(|answer| answer.give(&mut peer));
+            for answer in answers {
+                match answer {
+                    Load(data, serial, end) => {
+                        let load = peer.expect("loadBefore");
+                        peer.reply_load_until(&load, data, Tid(serial), end.map(Tid));
+                    }
+                    Serial(data) => {
+                        let load = peer.expect("loadSerial");
+                        peer.reply(&load, data.into());
+                    }
+                    Nothing => {
+                        let load = peer.expect("loadBefore");
+                        peer.reply(&load, Value::None);
+                    }
+                    Missing(name) => {
+                        let load = peer.expect(name);
+                        peer.fail(&load, KEY_ERROR);
+                    }
+                }
             }
             peer.expect_silence();
         };
@@ -157,35 +134,6 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
             assert_eq!(client.outcome(&unfinished).unwrap(), outcome, "{case}");
         });
     }
-}
-
-/// A server may still be writing what a finish that it has read commits.
-#[test]
-fn a_commit_that_is_under_way_is_waited_for() {
-    let (is_free, free) = mpsc::channel();
-    let script = move |listener: &UnixListener| {
-        lose_finish(listener);
-        let mut peer = Peer::admitted(listener, Tid(10));
-        pong(&mut peer);
-        Answer::Load(b"older", 5, None).give(&mut peer);
-        for name in ["tpc_begin", "storea"] {
-            peer.expect(name);
-        }
-        let vote = peer.expect("vote");
-        free.recv().unwrap();
-        peer.invalidate(Tid(11), &[Oid(1), Oid(2)]);
-        peer.fail(&vote, "ZODB.POSException.ConflictError");
-        let abort = peer.expect("tpc_abort");
-        peer.reply(&abort, Value::None);
-        pong(&mut peer);
-        Answer::Load(b"one", 11, None).give(&mut peer);
-        Answer::Serial(b"two").give(&mut peer);
-    };
-    play(script, |client, _| {
-        let unfinished = unfinished(fail_to_finish(client));
-        is_free.send(()).unwrap();
-        assert_eq!(client.outcome(&unfinished).unwrap(), Outcome::Committed(Tid(11)));
-    });
 }
 
 /// All that the transaction stored was new, so it is not there if nothing was committed.
@@ -207,15 +155,9 @@ fn a_new_object_that_was_deleted_since_leaves_the_outcome_open() {
             peer.fail(&load, KEY_ERROR);
             // Whether it has a history at all.
             let load = peer.expect("loadBefore");
-            if is_deleted {
-                return peer.reply(&load, Value::None);
-            }
-            peer.fail(&load, KEY_ERROR);
-            vote_in_vain(&mut peer);
-            pong(&mut peer);
-            for _ in 0..2 {
-                let load = peer.expect("loadBefore");
-                peer.fail(&load, KEY_ERROR);
+            match is_deleted {
+                true => peer.reply(&load, Value::None),
+                false => peer.fail(&load, KEY_ERROR),
             }
         };
         play(script, |client, _| {
