@@ -132,13 +132,15 @@ impl StorageModel {
         found.flat_map(|transaction| transaction.records.into_keys()).collect()
     }
 
-    /// Objects changed since `since`; `None` if that is too long ago, or no transaction.
+    /// Objects changed since `since`; `None` if that is too long ago.
     pub(super) fn changed_since(&self, since: Tid) -> Option<BTreeSet<Oid>> {
         if since >= self.last_tid {
             return Some(BTreeSet::new());
         }
-        let known = self.remembered.iter().position(|(tid, _)| *tid == since)?;
-        let newer = self.remembered.iter().skip(known + 1);
+        if self.remembered.front()?.0 > since {
+            return None;
+        }
+        let newer = self.remembered.iter().filter(|(tid, _)| *tid > since);
         Some(newer.flat_map(|(_, oids)| oids.iter().copied()).collect())
     }
 
