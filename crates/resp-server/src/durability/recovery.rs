@@ -72,7 +72,7 @@ impl Recovery {
             return drop_parked(&server.log, self.parked.into_keys());
         };
         let mut parked = self.parked;
-        let mut known = Known::of(storages);
+        let mut known = Known { storages, changed_at: FxHashMap::default() };
         for (commit, token) in committed(storages, &parked) {
             let Some(waiting) = parked.remove(&token) else { continue };
             known.cut_outdated(server, commit.tid);
@@ -95,10 +95,6 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn of(storages: &dyn Storages) -> Known<'_> {
-        Known { storages, changed_at: FxHashMap::default() }
-    }
-
     /// Cuts ties to objects that a transaction up to this one has changed, and those to objects of
     /// a storage which lacks what the values may show: an older copy, or an empty one. A copy that
     /// has gone on since is not noticed.

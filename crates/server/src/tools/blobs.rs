@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,10 +69,7 @@ impl Blobs {
 fn fetched(client: &Client, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, StorageError> {
     let io = |error: io::Error| StorageError::Io(error.into());
     match client.fetch_blob(oid, tid, tempfile::tempfile().map_err(io)?) {
-        Ok(mut file) => {
-            file.seek(SeekFrom::Start(0)).map_err(io)?;
-            Ok(Some(Box::new(file)))
-        }
+        Ok(file) => Ok(Some(Box::new(file))),
         Err(ClientError::Raised(exception)) if exception.name.contains("POSKeyError") => Ok(None),
         Err(ClientError::Raised(exception)) if exception.name.contains("Unsupported") => {
             let hint = "but objects are blobs: start the server with --blob-dir";
