@@ -291,14 +291,14 @@ def test_a_server_without_storages_caches_what_depends_on_no_object():
         assert cache.get("outer") == b"of inner"
 
 
-def test_dogpile_computes_again_after_a_change(database, keys, port):
+def dogpile_value(database, port, computed, runner=None, **options):
+    """A region, and a function of it that reads an object and notes its name in `computed`."""
     dogpile_cache = pytest.importorskip("dogpile.cache")
     from zodium.redis.dogpile import depends_on
 
-    region = dogpile_cache.make_region().configure(
-        "zodium.redis", arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"}
+    region = dogpile_cache.make_region(async_creation_runner=runner).configure(
+        "zodium.redis", arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"}, **options
     )
-    computed = []
 
     @region.cache_on_arguments()
     def value(name):
@@ -307,6 +307,13 @@ def test_dogpile_computes_again_after_a_change(database, keys, port):
             each = connection.root()[name]
             depends_on(each)
             return each.get("value", 0)
+
+    return region, value
+
+
+def test_dogpile_computes_again_after_a_change(database, keys, port):
+    computed = []
+    region, value = dogpile_value(database, port, computed)
 
     @region.cache_multi_on_arguments()
     def values(*names):
@@ -331,23 +338,8 @@ def test_dogpile_computes_again_after_a_change(database, keys, port):
 
 
 def test_a_value_that_dogpile_computes_again_is_tied_too(database, port):
-    dogpile_cache = pytest.importorskip("dogpile.cache")
-    from zodium.redis.dogpile import depends_on
-
-    region = dogpile_cache.make_region().configure(
-        "zodium.redis",
-        expiration_time=100,
-        arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"},
-    )
     computed = []
-
-    @region.cache_on_arguments()
-    def value(name):
-        computed.append(name)
-        with database.transaction() as connection:
-            each = connection.root()[name]
-            depends_on(each)
-            return each.get("value", 0)
+    region, value = dogpile_value(database, port, computed, expiration_time=100)
 
     @region.cache_on_arguments()
     def double(name):
@@ -393,25 +385,11 @@ def test_a_value_that_dogpile_computes_again_is_tied_too(database, port):
 
 
 def test_what_dogpile_renews_from_another_value_is_computed_after_its_change(database, port):
-    dogpile_cache = pytest.importorskip("dogpile.cache")
-    from zodium.redis.dogpile import depends_on
-
     def runner(cache, key, creator, mutex):
         threaded(lambda: cache.set(key, creator()))
         mutex.release()
 
-    region = dogpile_cache.make_region(async_creation_runner=runner).configure(
-        "zodium.redis",
-        expiration_time=100,
-        arguments={"url": f"redis://{HOST}:{port}/0", "prefix": "d:"},
-    )
-
-    @region.cache_on_arguments()
-    def value(name):
-        with database.transaction() as connection:
-            each = connection.root()[name]
-            depends_on(each)
-            return each.get("value", 0)
+    region, value = dogpile_value(database, port, [], runner, expiration_time=100)
 
     @region.cache_on_arguments()
     def double(name):

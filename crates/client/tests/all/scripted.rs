@@ -147,6 +147,17 @@ impl Watcher for Panicking {
     }
 }
 
+/// Accepts a client that has missed a transaction, and its load of what that wrote.
+fn admit_again(listener: &UnixListener) {
+    let mut peer = Peer::accept(listener);
+    peer.admit(Tid(11), |peer| {
+        let missed = peer.expect("getInvalidations");
+        peer.reply(&missed, Value::tuple([Tid(11).into(), Value::list([Oid(1).into()])]));
+    });
+    let load = peer.expect("loadBefore");
+    peer.reply_load(&load, b"data", Tid(11));
+}
+
 /// What it was told of may be half handled, and is told again.
 #[test]
 fn a_watcher_that_panics_costs_the_connection_and_no_more() {
@@ -157,13 +168,7 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
         thread::sleep(SILENCE);
         peer.invalidate(Tid(11), &[Oid(1)]);
         peer.expect_end();
-        let mut peer = Peer::accept(listener);
-        peer.admit(Tid(11), |peer| {
-            let missed = peer.expect("getInvalidations");
-            peer.reply(&missed, Value::tuple([Tid(11).into(), Value::list([Oid(1).into()])]));
-        });
-        let load = peer.expect("loadBefore");
-        peer.reply_load(&load, b"data", Tid(11));
+        admit_again(listener);
     };
     let options = |options| Options { watcher: Panicking::at("invalidated"), ..options };
     play_with(options, script, |client, _| {
@@ -186,13 +191,7 @@ fn a_watcher_that_panics_in_the_thread_that_connects_costs_the_connection_and_no
                 peer.expect_end();
             }
             drop(peer);
-            let mut peer = Peer::accept(listener);
-            peer.admit(Tid(11), |peer| {
-                let missed = peer.expect("getInvalidations");
-                peer.reply(&missed, Value::tuple([Tid(11).into(), Value::list([Oid(1).into()])]));
-            });
-            let load = peer.expect("loadBefore");
-            peer.reply_load(&load, b"data", Tid(11));
+            admit_again(listener);
         };
         let options = |options| Options { watcher: Panicking::at(name), ..options };
         play_with(options, script, |client, _| {
