@@ -338,6 +338,19 @@ def test_a_path_of_the_environment_is_no_storage_beside_those_of_options(tmp_pat
     assert (tmp_path / "a.fs").exists() and not (tmp_path / "image.fs").exists()
 
 
+def test_several_files_are_served_in_an_image(tmp_path, binary):
+    (tmp_path / "data").mkdir()
+    port = free_port()
+    files = [str(tmp_path / f"{name}.fs") for name in ("a", "b")]
+    words = [binary, "serve", "-f", files[0], "-f", files[1], "-a", f"{HOST}:{port}"]
+    server = ServerProcess(words, port, tmp_path, env=image(tmp_path / "data"))
+    try:
+        ClientStorage(server.address, storage="2", wait=True, wait_timeout=30).close()
+    finally:
+        server.stop()
+    assert os.listdir(tmp_path / "data") == []
+
+
 def test_empty_variables_of_the_environment_count_as_none(tmp_path, serve):
     names = ("PATH", "BLOB_DIR", "CONFIG", "ADDRESS", "READ_ONLY", "WORKERS", "MONITOR", "LOG")
     text = (

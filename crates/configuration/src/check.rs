@@ -26,6 +26,10 @@ const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Smallest limit of a message, as on the command line.
 const MESSAGE_BYTES_MIN: u32 = 1 << 10;
 
+/// Advice for a storage that has no blobs. An image sets the variable for a data file.
+const WITHOUT_BLOBS: &str =
+    "remove `blob-directory`, as an option --blob-dir, or as a variable ZODIUM_BLOB_DIR";
+
 /// A problem that keeps a configuration from being served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -312,13 +316,13 @@ impl Problems {
         self.add_if(is_missing, message, "a read-only storage is not created");
         let has_blobs = storage.blob_directory.is_some();
         let message = format!("storage {name}: a NEO database has no blobs");
-        self.add_if(has_blobs, message, "remove `blob-directory`");
+        self.add_if(has_blobs, message, WITHOUT_BLOBS);
     }
 
     fn cluster(&mut self, storage: &StorageOptions) {
         let message = |what| format!("storage {}: a NEO cluster has no {what}", storage.name);
         let has_blobs = storage.blob_directory.is_some();
-        self.add_if(has_blobs, message("blobs"), "remove `blob-directory`");
+        self.add_if(has_blobs, message("blobs"), WITHOUT_BLOBS);
         let has_quota = storage.quota_bytes.is_some();
         self.add_if(has_quota, message("quota"), "remove `quota`");
     }
@@ -326,13 +330,13 @@ impl Problems {
     fn blobless(&mut self, storage: &StorageOptions) {
         let message = format!("storage {}: a NEO database has no blobs", storage.name);
         let has_blobs = storage.blob_directory.is_some();
-        self.add_if(has_blobs, message, "remove `blob-directory`");
+        self.add_if(has_blobs, message, WITHOUT_BLOBS);
     }
 
     fn memory(&mut self, storage: &StorageOptions) {
         let message = |what| format!("storage {}: a storage in memory has no {what}", storage.name);
         let has_blobs = storage.blob_directory.is_some();
-        self.add_if(has_blobs, message("blobs"), "remove `blob-directory`");
+        self.add_if(has_blobs, message("blobs"), WITHOUT_BLOBS);
         self.add_if(storage.read_only, message("read-only mode"), "remove `read-only`");
         let has_schedule = storage.pack.schedule.is_some();
         self.add_if(has_schedule, message("pack schedule"), "remove `at`");

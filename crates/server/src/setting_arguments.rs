@@ -91,13 +91,14 @@ impl<S: Selection> SettingArguments<S> {
         self.apply_where(configuration, |_, _| true)
     }
 
-    /// As [`SettingArguments::apply`], for storages of a configuration file. Variables of the
-    /// environment for one storage, as an image sets them, are for another one: they do not count.
+    /// As [`SettingArguments::apply`], for storages of a configuration file, or for several.
+    /// Variables of the environment for one storage, as an image sets them, are for another one:
+    /// they do not count.
     ///
     /// # Errors
     ///
     /// As [`SettingArguments::apply`].
-    pub(crate) fn apply_to_storages_of_a_file(
+    pub(crate) fn apply_without_environment_of_one_storage(
         &self,
         configuration: &mut Configuration,
     ) -> Result<(), String> {

@@ -48,8 +48,8 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
         ));
     }
     take_environment(&mut configuration.server, options.config.is_some());
-    let applied = match are_of_file {
-        true => options.settings.apply_to_storages_of_a_file(&mut configuration),
+    let applied = match are_of_file || configuration.storages.len() > 1 {
+        true => options.settings.apply_without_environment_of_one_storage(&mut configuration),
         false => options.settings.apply(&mut configuration),
     };
     applied.map_err(|what| wrong(&what))?;
