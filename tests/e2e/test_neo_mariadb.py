@@ -289,6 +289,23 @@ def test_commits_go_on_when_the_database_server_is_killed(serve, open_database, 
     assert found is None or found == expected
 
 
+def test_defaults_of_the_database_server_change_nothing(serve, open_database, tmp_path, template):
+    maria = mariadb.MariaDB(tmp_path, template=template)
+    maria.options += ["--autocommit=0", "--transaction-isolation=READ-COMMITTED"]
+    maria.start()
+    server = serve(maria.url(maria.database()))
+    database = open_database(server)
+    for number in range(5):
+        set_values(database, **{f"k{number}": number})
+        assert values_of(open_database(server))[f"k{number}"] == number
+    iterator = database.storage.iterator()
+    transactions = [next(iterator)]
+    database.pack()
+    # An iterator goes on with what there was at its beginning.
+    assert len([*transactions, *iterator]) == 6
+    maria.stop()
+
+
 def test_acknowledged_commits_survive_kills(serve, open_database, maria, seeded):
     url = maria.url(maria.database())
     commit_through_kills(lambda: serve(url), open_database, ROUNDS, seeded)

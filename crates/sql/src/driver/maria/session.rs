@@ -20,6 +20,9 @@ const SILENCE_MS: u32 = 15_000;
 const STATEMENTS: usize = 256;
 /// How long a new session waits for the lock that a lost one may still have, in seconds.
 const LOCK_WAIT_SECONDS: u32 = 5;
+/// How long a statement waits for a table that is locked as a whole, as backups lock it, in
+/// seconds. It is tried again; without a limit the server would not even stop.
+const TABLE_WAIT_SECONDS: u32 = 10;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,16 +52,20 @@ impl Session {
         is_again: bool,
     ) -> Result<Session> {
         let mut conn = Conn::new(options(address, host))?;
-        conn.query_drop(
+        // A server may have other defaults. Without autocommit a reader sees its first state of the
+        // database for ever, and only this level of isolation has snapshots.
+        let autocommit = u8::from(purpose != MariaPurpose::Write);
+        conn.query_drop(format!(
             "SET SESSION wait_timeout = 2147483, \
-             SESSION sql_mode = 'TRADITIONAL,NO_ENGINE_SUBSTITUTION'",
-        )?;
+             SESSION lock_wait_timeout = {TABLE_WAIT_SECONDS}, SESSION autocommit = {autocommit}, \
+             SESSION sql_mode = 'TRADITIONAL,NO_ENGINE_SUBSTITUTION'"
+        ))?;
+        conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")?;
         let is_clustered = is_clustered(&mut conn)?;
         if is_clustered {
             check_ready(&mut conn)?;
         }
         if purpose == MariaPurpose::Write {
-            conn.query_drop("SET autocommit = 0")?;
             check_packets(&mut conn)?;
         }
         if purpose != MariaPurpose::Read {
