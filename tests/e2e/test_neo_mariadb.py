@@ -292,8 +292,11 @@ def test_commits_go_on_when_the_database_server_is_killed(serve, open_database, 
 def test_defaults_of_the_database_server_change_nothing(serve, open_database, tmp_path, template):
     maria = mariadb.MariaDB(tmp_path, template=template)
     maria.options += ["--autocommit=0", "--transaction-isolation=READ-COMMITTED"]
+    maria.options += ["--completion-type=RELEASE"]
+    # There is no option for these, and root is spared them.
+    maria.options += ["--init-connect=SET sql_select_limit=1, sql_safe_updates=1"]
     maria.start()
-    server = serve(maria.url(maria.database()))
+    server = serve(maria.url(maria.database("user"), "user"))
     database = open_database(server)
     for number in range(5):
         set_values(database, **{f"k{number}": number})

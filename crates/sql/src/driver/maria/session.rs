@@ -53,11 +53,14 @@ impl Session {
     ) -> Result<Session> {
         let mut conn = Conn::new(options(address, host))?;
         // A server may have other defaults. Without autocommit a reader sees its first state of the
-        // database for ever, and only this level of isolation has snapshots.
+        // database for ever. A limit cuts what is selected, and objects then count as garbage. Only
+        // this level of isolation has snapshots.
         let autocommit = u8::from(purpose != MariaPurpose::Write);
         conn.query_drop(format!(
             "SET SESSION wait_timeout = 2147483, \
              SESSION lock_wait_timeout = {TABLE_WAIT_SECONDS}, SESSION autocommit = {autocommit}, \
+             SESSION sql_select_limit = 18446744073709551615, SESSION sql_safe_updates = 0, \
+             SESSION completion_type = 'NO_CHAIN', \
              SESSION sql_mode = 'TRADITIONAL,NO_ENGINE_SUBSTITUTION'"
         ))?;
         conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")?;
