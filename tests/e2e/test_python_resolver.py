@@ -12,10 +12,13 @@ import signal
 import sys
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import transaction
+from BTrees.IOBTree import IOBTree
+from BTrees.Length import Length
 from harness import orchard
 from harness.process import HOST, free_port
 from harness.servers import spawn
@@ -142,6 +145,29 @@ def test_a_store_is_merged_with_its_references(site):
 
 
 def test_an_undo_is_merged_without_naming_a_class(site):
+    site = site()
+    site.put(orchard.Counter())
+    site.undo_of_earlier(increase)
+    assert site.state()["value"] == 1
+
+
+def test_undos_that_only_python_can_merge_are_left_to_it_of_known_classes_too(site):
+    site = site()
+    site.put(Length(Decimal(0)))
+    site.undo_of_earlier(lambda length: length.change(Decimal(1)))
+    text = "x" * 5000
+    site.put(IOBTree({key: text for key in range(0, 100, 2)}))
+    keys = iter((1, 51))
+    site.undo_of_earlier(lambda tree: tree.update({next(keys): text}))
+    with site.other.transaction() as connection:
+        connection.sync()
+        assert 51 in connection.root()["thing"] and 1 not in connection.root()["thing"]
+
+
+def test_relative_folders_of_modules_are_found(site, monkeypatch, tmp_path):
+    # The server runs in the folder of its data file.
+    (tmp_path / "application").symlink_to(TESTS)
+    monkeypatch.setenv("PYTHONPATH", "application")
     site = site()
     site.put(orchard.Counter())
     site.undo_of_earlier(increase)

@@ -28,6 +28,8 @@ fn number(value: &Value<'_>) -> Result<Number, Reason> {
     match value {
         Value::Float(number) => Ok(Number::Float(*number)),
         Value::BigInt(_) => Err(TOO_LARGE),
+        // Of a class, as a Decimal is.
+        Value::Object(_) => Err(Reason::Uncertain("a length of another class")),
         value => value.as_int().map(Number::Int).ok_or(Reason::Malformed("a length is a number")),
     }
 }

@@ -86,7 +86,7 @@ fn read<'a>(class: &Class, record: &'a [u8]) -> Result<(Value<'a>, Value<'a>), R
         _ => return Err(Reason::OtherClass),
     }
     match weight::weight(&state) > record.len().saturating_mul(GROWTH_MAX) {
-        true => Err(Reason::Malformed("it mentions long text again and again")),
+        true => Err(Reason::Uncertain("it mentions long text again and again")),
         false => Ok((metadata, state)),
     }
 }

@@ -30,8 +30,8 @@ pub enum Reason {
     /// The changes contradict each other, or the result would not fit its tree.
     #[error("the changes do not merge: {0}")]
     Contradiction(&'static str),
-    /// Only Python can compare two of the keys or values.
-    #[error("a comparison is left to Python: {0}")]
+    /// Only Python can tell the result.
+    #[error("it is left to Python: {0}")]
     Uncertain(&'static str),
 }
 
