@@ -1,5 +1,6 @@
 //! A helper process, from start to end.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -19,7 +20,9 @@ const PROGRAM: &str = include_str!("helper.py");
 /// Longest text of a greeting.
 const GREETING_BYTES_MAX: usize = 64 << 10;
 /// The environment variables that are passed on: search paths of programs, libraries and modules.
-const FORWARDED: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME"];
+const FORWARDED: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "PYTHONHOME"];
+/// The search path of modules. Relative folders in it are relative to the server's folder.
+const MODULES: &str = "PYTHONPATH";
 /// Numeric libraries start threads when they are imported. Threads count as processes, and the
 /// helper may have none.
 const SET: [(&str, &str); 3] =
@@ -98,6 +101,8 @@ impl Helper {
         let mut command = Command::new(python);
         command.args(["-B", "-c", PROGRAM]).current_dir("/").env_clear();
         command.envs(FORWARDED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command
+            .envs(modules(std::env::var_os(MODULES), &std::env::current_dir().unwrap_or_default()));
         command.envs(SET);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         let child = command.spawn().map_err(failed)?;
@@ -223,6 +228,14 @@ impl Drop for Helper {
     }
 }
 
+/// The search path of modules for a process that runs in another folder than this one, `folder`.
+fn modules(path: Option<OsString>, folder: &Path) -> Option<(&'static str, OsString)> {
+    let path = path.filter(|path| !path.is_empty())?;
+    // An empty part is the folder itself.
+    let absolute = std::env::split_paths(&path).map(|part| folder.join(part));
+    Some((MODULES, std::env::join_paths(absolute).ok()?))
+}
+
 /// Describes how a process ended, with the limit that it exceeded.
 fn described(status: ExitStatus) -> String {
     let limit = match status.signal() {
@@ -244,5 +257,18 @@ fn again(error: &io::Error) -> Result<(), Broken> {
     match error.kind() {
         Interrupted | TimedOut | WouldBlock => Ok(()),
         _ => Err(Broken::Closed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_folders_of_modules_are_those_of_the_server() {
+        let given =
+            |path: &str| modules(Some(path.into()), Path::new("/app")).map(|(_, path)| path);
+        assert_eq!(given("src:/opt/lib::."), Some("/app/src:/opt/lib:/app/:/app/.".into()));
+        assert_eq!((given(""), modules(None, Path::new("/app"))), (None, None));
     }
 }
