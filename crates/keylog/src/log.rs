@@ -48,12 +48,14 @@ impl Log {
         sync: Sync,
         mut read: impl FnMut(Option<Chunk>) -> Result<(), E>,
     ) -> Result<Log, E> {
-        let path = path.to_path_buf();
-        let lock = lock(disk, &path)?;
-        let failed = |action| {
-            let path = path.clone();
+        let failed_at = |path: &Path, action| {
+            let path = path.to_path_buf();
             move |error| OpenError::Io { action, path, error }
         };
+        // A replacement of the file takes its name, and the lock is beside it.
+        let path = disk.resolve(path).map_err(failed_at(path, "follow the link"))?;
+        let failed = |action| failed_at(&path, action);
+        let lock = lock(disk, &path)?;
         let file = disk.open(&path, OpenMode::Create).map_err(failed("open"))?;
         let mut reader = LogReader::of(Arc::clone(&file), path.clone())?;
         while let Some(chunk) = reader.next_chunk()? {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation, RealDisk};
 use zodium_keylog::{Chunk, Log, LogReader, OpenError, Reached, Sync};
 
 const PATH: &str = "keys.log";
@@ -19,8 +19,16 @@ fn path() -> &'static Path {
 
 /// Opens a log, with the records that it has.
 fn open(disk: &Arc<dyn Disk>, sync: Sync) -> Result<(Log, Vec<Vec<u8>>), OpenError> {
+    open_at(disk, path(), sync)
+}
+
+fn open_at(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    sync: Sync,
+) -> Result<(Log, Vec<Vec<u8>>), OpenError> {
     let mut records = Vec::new();
-    let log = Log::open(disk, path(), sync, |chunk| {
+    let log = Log::open(disk, path, sync, |chunk| {
         records.extend(chunk.iter().flat_map(Chunk::records).map(<[u8]>::to_vec));
         Ok::<(), OpenError>(())
     })?;
@@ -131,6 +139,24 @@ fn a_replacement_takes_over_at_one_moment() {
     assert_eq!(disk.paths().iter().filter(|path| path.ends_with("keys.log.new")).count(), 0);
     let (_, found) = open(&memory(&disk), Sync::No).unwrap();
     assert_eq!(found, [&b"all of them"[..], b"the last", b"after"]);
+}
+
+#[test]
+fn a_replacement_leaves_a_link_to_the_log_and_two_links_are_one_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, one, other] = ["keys", "one", "other"].map(|name| folder.path().join(name));
+    for link in [&one, &other] {
+        std::os::unix::fs::symlink("keys", link).unwrap();
+    }
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let (log, _) = open_at(&disk, &one, Sync::Always).unwrap();
+    assert!(matches!(open_at(&disk, &other, Sync::Always), Err(OpenError::Locked { .. })));
+    log.append(b"before");
+    log.replace(log.begin_replacement().unwrap(), &[b"after".to_vec()]);
+    drop(log);
+    assert!(one.is_symlink() && !file.is_symlink());
+    let (_log, found) = open_at(&disk, &other, Sync::Always).unwrap();
+    assert_eq!(found, [b"after"]);
 }
 
 #[test]
