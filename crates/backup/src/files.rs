@@ -55,11 +55,15 @@ impl NewFile {
     }
 
     /// As [`NewFile::finish`]; `false` if there is a file of that name, which stays.
+    ///
+    /// A file system such as FAT has no second names. There the caller's lock of the folder keeps
+    /// another writer from making the file meanwhile.
     pub(crate) fn finish_unless_there(mut self) -> Result<bool, BackupError> {
         self.sync()?;
         let is_new = match fs::hard_link(&self.temporary, &self.path) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(_) if !self.path.exists() => return self.finish().map(|()| true),
             Err(error) => return Err(BackupError::io("link a file to it", &self.path)(error)),
         };
         let removed = fs::remove_file(&self.temporary);
