@@ -412,6 +412,9 @@ impl Session {
         if !read_only && !writable {
             return Err(Exception::read_only());
         }
+        if !read_only && self.is_of_python_2(&asked) {
+            return Err(self.refuse_writes_of_python_2());
+        }
         subscriber.attend();
         let last_seen = subscriber.last_seen();
         // A client that has registered cannot do so again.
@@ -420,6 +423,25 @@ impl Session {
         subscriber.add(self.number, Rc::<Session>::clone(self));
         tracing::debug!(peer = self.link.peer(), storage = name, read_only, "registered");
         Ok(Reply::Value(tid_value(last_seen)))
+    }
+
+    /// Whether a storage is named as only a client on Python 2 names it, in pickles.
+    fn is_of_python_2(&self, name: &Value<'_>) -> bool {
+        self.encoding.get() == Some(Encoding::Pickle) && matches!(name, Value::Bytes(_))
+    }
+
+    /// A pickled tid is not the `str` that ZODB expects on Python 2. It would report a commit as
+    /// failed that has happened, and the application would repeat it.
+    fn refuse_writes_of_python_2(&self) -> Exception {
+        let peer = self.link.peer();
+        tracing::warn!(
+            peer,
+            "refused: a client on Python 2 can only read in the encoding of this server; start it \
+             with --msgpack"
+        );
+        let text = "clients on Python 2 can only read from this server, unless it is started with \
+                    --msgpack";
+        Exception::new("ZODB.POSException.ReadOnlyError", text)
     }
 
     /// The error for an unknown storage, and for one that this client may not use: the client does

@@ -34,6 +34,22 @@ fn undo_is_offered_unless_the_storage_takes_no_commits() {
 }
 
 #[test]
+fn a_client_on_python_2_writes_in_msgpack_only() {
+    for (encoding, read_only, is_taken) in [
+        (Encoding::Pickle, false, false),
+        (Encoding::Pickle, true, true),
+        (Encoding::Msgpack, false, true),
+    ] {
+        let server = must(InProcess::start(encoding, None));
+        let mut client = must(Client::connect(server.socket()));
+        let name = Value::Bytes(b"1".to_vec().into());
+        let answer = must(client.ask("register", [name, read_only.into()]));
+        assert_eq!(matches!(answer, Answer::Value(_)), is_taken, "{answer:?}");
+        must(server.close());
+    }
+}
+
+#[test]
 fn a_client_that_missed_more_commits_than_are_remembered_is_told_from_the_log_if_at_all() {
     let count = REMEMBERED as u64 + 50;
     for (invalidation_age, is_told) in
