@@ -1,6 +1,6 @@
 //! A command on its way: its arguments, what it may touch, and its answer.
 
-use zodium_keyspace::{Hold, Removed, Score};
+use zodium_keyspace::{Hold, Kind, Removed, Score};
 use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_hexadecimal, parse_integer};
 use zodium_types::Tid;
 
@@ -106,9 +106,18 @@ impl<'a> Call<'a, '_> {
         self.server.tracking.invalidate_readers(&self.server.clients, self.hold);
     }
 
-    /// Announces that a key is gone with its last element.
-    pub(crate) fn announce_if_gone(&mut self, key: &[u8], is_gone: bool) {
-        if is_gone {
+    /// Removes a key, and announces that; whether it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        let was_there = self.hold.remove(key);
+        if was_there {
+            self.changed(key, Class::Generic, "del");
+        }
+        was_there
+    }
+
+    /// Removes a key whose collection has no elements any more, and announces that.
+    pub(crate) fn remove_if_empty<T: Kind>(&mut self, key: &[u8]) {
+        if self.hold.remove_if_empty::<T>(key) {
             self.announce(key, Class::Generic, "del");
         }
     }

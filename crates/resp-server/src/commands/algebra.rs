@@ -47,8 +47,8 @@ fn store(call: &mut Call, operation: Operation, event: &str) -> Outcome {
     if length > 0 {
         call.hold.put(target, Entry::new(set.into_value()));
         call.changed(target, Class::Set, event);
-    } else if call.hold.remove(target) {
-        call.changed(target, Class::Generic, "del");
+    } else {
+        call.remove(target);
     }
     call.reply.count(length);
     Ok(())

@@ -194,8 +194,8 @@ pub(super) fn bitop(call: &mut Call) -> Outcome {
     if length > 0 {
         call.hold.put_string(target, &result, None);
         call.changed(target, Class::String, "set");
-    } else if call.hold.remove(target) {
-        call.changed(target, Class::Generic, "del");
+    } else {
+        call.remove(target);
     }
     call.reply.count(length);
     Ok(())

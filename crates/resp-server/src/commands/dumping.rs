@@ -91,9 +91,7 @@ pub(super) fn restore(call: &mut Call) -> Outcome {
         (time, false) => Some(call.hold.now.saturating_add(time)),
     };
     if expires_at.is_some_and(|at| at <= call.hold.now) {
-        if call.hold.remove(key) {
-            call.changed(key, Class::Generic, "del");
-        }
+        call.remove(key);
     } else {
         // To listeners it is a new key, whatever was there.
         call.hold.remove(key);

@@ -145,8 +145,7 @@ fn set_time(call: &mut Call, name: &str, unit_ms: i64, is_relative: bool) -> Out
                 call.changed(key, Class::Generic, "expire");
             }
             None => {
-                call.hold.remove(key);
-                call.changed(key, Class::Generic, "del");
+                call.remove(key);
             }
         }
     }

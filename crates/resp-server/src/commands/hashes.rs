@@ -82,8 +82,7 @@ pub(super) fn hdel(call: &mut Call) -> Outcome {
     let removed = fields.filter(|field| hash.remove(field).is_some()).count();
     if removed > 0 {
         call.changed(key, Class::Hash, "hdel");
-        let is_gone = call.hold.remove_if_empty::<Hash>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<Hash>(key);
     }
     call.reply.count(removed);
     Ok(())

@@ -13,10 +13,7 @@ use crate::glob;
 pub(super) fn del(call: &mut Call) -> Outcome {
     let mut removed = 0;
     for key in call.arguments.from(1).iter() {
-        if call.hold.remove(key) {
-            removed += 1;
-            call.changed(key, Class::Generic, "del");
-        }
+        removed += usize::from(call.remove(key));
     }
     call.reply.count(removed);
     Ok(())

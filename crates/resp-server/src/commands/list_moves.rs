@@ -157,8 +157,7 @@ fn move_one(
     // The stock server announces the push first.
     call.changed(target, Class::List, to.push_event());
     call.changed(source, Class::List, from.pop_event());
-    let is_gone = call.hold.remove_if_empty::<List>(source);
-    call.announce_if_gone(source, is_gone);
+    call.remove_if_empty::<List>(source);
     // Both together are one change.
     call.hold.changes -= 1;
     Ok(Some(element))

@@ -117,8 +117,7 @@ pub(super) fn take(
     let taken: Vec<Word> = std::iter::from_fn(|| end.pop(list)).take(count).collect();
     if !taken.is_empty() {
         call.changed(key, Class::List, end.pop_event());
-        let is_gone = call.hold.remove_if_empty::<List>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<List>(key);
     }
     Ok(Some(taken))
 }
@@ -171,8 +170,7 @@ pub(super) fn ltrim(call: &mut Call) -> Outcome {
         list.0.truncate(kept.end);
         list.0.drain(..kept.start);
         call.changed(key, Class::List, "ltrim");
-        let is_gone = call.hold.remove_if_empty::<List>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<List>(key);
     }
     call.reply.ok();
     Ok(())
@@ -226,8 +224,7 @@ pub(super) fn lrem(call: &mut Call) -> Outcome {
     let removed = before - list.0.len();
     if removed > 0 {
         call.changed(key, Class::List, "lrem");
-        let is_gone = call.hold.remove_if_empty::<List>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<List>(key);
     }
     call.reply.count(removed);
     Ok(())

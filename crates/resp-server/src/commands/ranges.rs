@@ -247,8 +247,7 @@ fn remove(call: &mut Call, event: &str, ranks: impl FnOnce(&SortedSet) -> Range<
     }
     if removed > 0 {
         call.changed(key, Class::SortedSet, event);
-        let is_gone = call.hold.remove_if_empty::<SortedSet>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<SortedSet>(key);
     }
     call.reply.count(removed);
     Ok(())

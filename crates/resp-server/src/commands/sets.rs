@@ -27,8 +27,7 @@ pub(super) fn srem(call: &mut Call) -> Outcome {
     let removed = call.arguments.from(2).iter().filter(|member| set.remove(member)).count();
     if removed > 0 {
         call.changed(key, Class::Set, "srem");
-        let is_gone = call.hold.remove_if_empty::<Set>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<Set>(key);
     }
     call.reply.count(removed);
     Ok(())
@@ -83,8 +82,7 @@ pub(super) fn smove(call: &mut Call) -> Outcome {
         set.remove(member);
     }
     call.changed(source, Class::Set, "srem");
-    let is_gone = call.hold.remove_if_empty::<Set>(source);
-    call.announce_if_gone(source, is_gone);
+    call.remove_if_empty::<Set>(source);
     if call.hold.make::<Set>(target)?.add(member) {
         call.changed(target, Class::Set, "sadd");
     }
@@ -135,8 +133,7 @@ pub(super) fn spop(call: &mut Call) -> Outcome {
     if !taken.is_empty() {
         call.log_instead([&b"srem"[..], key].into_iter().chain(taken.iter().map(|word| &**word)));
         call.changed(key, Class::Set, "spop");
-        let is_gone = call.hold.remove_if_empty::<Set>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<Set>(key);
     }
     match count {
         None => call.reply.bulk_or_null(taken.first()),

@@ -227,9 +227,7 @@ fn looked_up(hold: &Hold, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
 fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
     let count = answers.len();
     if count == 0 {
-        if call.hold.remove(target) {
-            call.changed(target, Class::Generic, "del");
-        }
+        call.remove(target);
     } else {
         let words = answers.into_iter().map(|answer| answer.unwrap_or_default().into());
         call.hold.put(target, Entry::new(Value::List(Box::new(List(words.collect())))));

@@ -145,8 +145,7 @@ pub(super) fn zrem(call: &mut Call) -> Outcome {
     let removed = members.filter(|member| set.remove(member).is_some()).count();
     if removed > 0 {
         call.changed(key, Class::SortedSet, "zrem");
-        let is_gone = call.hold.remove_if_empty::<SortedSet>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<SortedSet>(key);
     }
     call.reply.count(removed);
     Ok(())
@@ -257,8 +256,7 @@ fn take(
     if !taken.is_empty() {
         let event = if side == Side::Lowest { "zpopmin" } else { "zpopmax" };
         call.changed(key, Class::SortedSet, event);
-        let is_gone = call.hold.remove_if_empty::<SortedSet>(key);
-        call.announce_if_gone(key, is_gone);
+        call.remove_if_empty::<SortedSet>(key);
     }
     Ok(Some(taken))
 }

@@ -190,8 +190,7 @@ pub(super) fn getdel(call: &mut Call) -> Outcome {
         return Ok(());
     };
     call.reply.stored(old);
-    call.hold.remove(key);
-    call.changed(key, Class::Generic, "del");
+    call.remove(key);
     Ok(())
 }
 
@@ -219,8 +218,7 @@ pub(super) fn getex(call: &mut Call) -> Outcome {
     call.reply.stored(value);
     match at {
         Some(at) if at <= now => {
-            call.hold.remove(key);
-            call.changed(key, Class::Generic, "del");
+            call.remove(key);
         }
         Some(at) => {
             call.hold.expire_at(key, Some(at));

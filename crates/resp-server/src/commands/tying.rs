@@ -6,7 +6,6 @@ use zodium_types::{Oid, Tid};
 
 use crate::beside::Beside;
 use crate::call::{Call, Options, is};
-use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::storages::Rights;
 use crate::ties::{self, Object, TieWish};
@@ -105,8 +104,7 @@ pub(super) fn ztie(call: &mut Call) -> Outcome {
         None => {
             // Its value is older than a commit that would have removed it.
             call.log_instead([&b"del"[..], key]);
-            call.hold.remove(key);
-            call.changed(key, Class::Generic, "del");
+            call.remove(key);
         }
     }
     call.reply.flag(is_current);
