@@ -63,6 +63,15 @@ impl Server {
     pub(crate) fn settle(&self, mut hold: Hold) -> u64 {
         let position = self.log.append(&mut hold);
         self.tracking.invalidate(&self.clients, &mut hold);
+        let created = self.unlock(hold);
+        if !created.is_empty() {
+            serve(self, created);
+        }
+        position
+    }
+
+    /// Unlocks a hold whose changes are logged; returns the keys that clients may wait for.
+    pub(crate) fn unlock(&self, mut hold: Hold) -> Vec<Removed> {
         let (created, expired) = (hold.news.filled.take(), hold.news.take_expired());
         let (changes, garbage) = (hold.changes, hold.take_garbage());
         drop(hold);
@@ -71,10 +80,7 @@ impl Server {
             self.statistics.changes.fetch_add(changes, Ordering::Relaxed);
         }
         self.tell_expired(&expired);
-        if !created.is_empty() {
-            serve(self, created);
-        }
-        position
+        created
     }
 
     /// Tells of keys that were removed because their time was past: clients with caches first, as

@@ -196,10 +196,9 @@ pub(crate) fn serve_put_off(server: &Server) {
 /// Executes a command that waits. Returns whether the key is still there, and keys that the
 /// command itself has filled.
 fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
-    let mut hold = server.journaling(server.keyspace.lock(waiter.stripes, now()));
+    let mut hold = server.noting(server.keyspace.lock(waiter.stripes, now()));
     hold.database = waiter.database;
     hold.news.filled.is_noted = true;
-    hold.news.new.is_noted = server.publishing.events().has_new();
     let mut is_over = waiter.is_over.lock();
     let mut buffer = BytesMut::new();
     let value = hold.entry(&key.key).map(EntryRef::value);
@@ -246,9 +245,5 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
     // After the answer, for the client itself.
     server.tracking.invalidate(&server.clients, &mut hold);
     let is_there = hold.has(&key.key);
-    let (created, expired) = (hold.news.filled.take(), hold.news.take_expired());
-    server.statistics.changes.fetch_add(hold.changes, Ordering::Relaxed);
-    drop(hold);
-    server.tell_expired(&expired);
-    (is_there, created)
+    (is_there, server.unlock(hold))
 }
