@@ -49,7 +49,19 @@ pub(crate) enum Blocking {
     Waits { seconds: f64 },
 }
 
-impl<'a> Call<'a, '_> {
+impl<'a, 'k> Call<'a, 'k> {
+    /// A command that neither waits nor takes effect with a commit.
+    pub(crate) fn new(
+        (server, client): (&'a Server, Option<&'a Client>),
+        hold: &'a mut Hold<'k>,
+        arguments: Arguments<'a>,
+        reply: Reply<'a>,
+    ) -> Call<'a, 'k> {
+        let (blocking, instead) = (Blocking::Never, Instead::default());
+        let (waits_as, commit) = (None, None);
+        Call { server, client, hold, arguments, reply, blocking, waits_as, instead, commit }
+    }
+
     /// An argument; 0 is the command's name.
     pub(crate) fn word(&self, number: usize) -> &'a [u8] {
         self.arguments.word(number)

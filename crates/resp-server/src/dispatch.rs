@@ -9,7 +9,6 @@ use zodium_resp::{Arguments, Version};
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Replies};
 use crate::commands::{Command, Run, flags};
-use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::LocalServer;
 use crate::locking::stripes_of;
@@ -184,17 +183,8 @@ fn run_data(
     };
     hold.database = client.database.get();
     hold.keeps_uses = client.keeps_uses.get();
-    let mut call = Call {
-        server,
-        client: Some(client),
-        hold: &mut hold,
-        arguments,
-        reply: reply.part(),
-        blocking: Blocking::May,
-        waits_as: None,
-        instead: Instead::default(),
-        commit: None,
-    };
+    let mut call = Call::new((server, Some(&**client)), &mut hold, arguments, reply.part());
+    call.blocking = Blocking::May;
     let outcome = call.execute(command, run);
     if let Blocking::Waits { seconds } = call.blocking {
         let shared = std::sync::Arc::clone(&client.shared);

@@ -9,10 +9,9 @@ use zodium_keyspace::Hold;
 use zodium_resp::Arguments;
 
 use crate::After;
-use crate::call::{Blocking, Call};
+use crate::call::Call;
 use crate::client::{Client, Queue, Watch};
 use crate::commands::{Command, Run, flags};
-use crate::durability::Instead;
 use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
 use crate::locking::{stripes_of, watched_stripes};
@@ -196,18 +195,10 @@ fn run_queued(
         Run::Connection(run) => {
             local.counted(command, || run(local, client, arguments, reply)).map(drop)
         }
-        Run::Data(run) => Call {
-            server: &local.server,
-            client: Some(client),
-            hold,
-            arguments,
-            reply: reply.part(),
-            blocking: Blocking::Never,
-            waits_as: None,
-            instead: Instead::default(),
-            commit: None,
+        Run::Data(run) => {
+            let parties = (&*local.server, Some(&**client));
+            Call::new(parties, hold, arguments, reply.part()).execute(command, run)
         }
-        .execute(command, run),
     };
     if let Err(fail) = outcome {
         reply.error(&fail.0);

@@ -5,9 +5,8 @@ use zodium_keyspace::Hold;
 use zodium_resp::{Arguments, Version};
 
 use crate::Server;
-use crate::call::{Blocking, Call, ItsCommit};
+use crate::call::{Call, ItsCommit};
 use crate::commands::{Command, Run};
-use crate::durability::Instead;
 use crate::fail::Outcome;
 use crate::reply::Reply;
 
@@ -22,16 +21,7 @@ pub(crate) fn execute_unanswered(
 ) -> Outcome {
     let Run::Data(run) = command.run else { return Ok(()) };
     let mut unsent = BytesMut::new();
-    let mut call = Call {
-        server,
-        client: None,
-        hold,
-        arguments,
-        reply: Reply::to_buffer(&mut unsent, Version::Two),
-        blocking: Blocking::Never,
-        waits_as: None,
-        instead: Instead::default(),
-        commit,
-    };
+    let reply = Reply::to_buffer(&mut unsent, Version::Two);
+    let mut call = Call { commit, ..Call::new((server, None), hold, arguments, reply) };
     call.execute(command, run)
 }

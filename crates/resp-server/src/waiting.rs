@@ -17,7 +17,6 @@ use zodium_resp::{Arguments, OwnedRequest, Version};
 use crate::call::{Blocking, Call};
 use crate::client::ClientShared;
 use crate::commands::{Awaits, Command, Run, flags};
-use crate::durability::Instead;
 use crate::reply::Reply;
 use crate::{Letter, Server};
 
@@ -213,17 +212,10 @@ fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Remo
         server.waiting.is_put_off.store(true, Ordering::Relaxed);
         return (true, Vec::new());
     }
-    let mut call = Call {
-        server,
-        client: None,
-        hold: &mut hold,
-        arguments: waiter.request.arguments(),
-        reply: Reply::to_buffer(&mut buffer, waiter.version),
-        blocking: Blocking::May,
-        waits_as: None,
-        instead: Instead::default(),
-        commit: None,
-    };
+    let (arguments, reply) =
+        (waiter.request.arguments(), Reply::to_buffer(&mut buffer, waiter.version));
+    let mut call = Call::new((server, None), &mut hold, arguments, reply);
+    call.blocking = Blocking::May;
     let outcome = call.execute(waiter.command, run);
     let still_waits = matches!(call.blocking, Blocking::Waits { .. });
     if let Err(fail) = outcome {

@@ -17,10 +17,9 @@ use super::host::{self, CHUNK};
 use super::running::must_end;
 use super::shebang::{self, Traits};
 use super::{Digest, Script, arguments, result};
-use crate::call::{Blocking, Call};
+use crate::call::Call;
 use crate::client::Client;
 use crate::commands::{self, Run, flags};
-use crate::durability::Instead;
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::memory::{Room, make_room};
 use crate::monitoring::{Sender, show};
@@ -313,17 +312,8 @@ impl Commands<'_, '_> {
             self.server.log.check()?;
             self.server.scripts.running.note_write();
         }
-        let mut call = Call {
-            server: self.server,
-            client: self.client,
-            hold: self.hold,
-            arguments,
-            reply: Reply::to_limited(limited, self.version),
-            blocking: Blocking::Never,
-            waits_as: None,
-            instead: Instead::default(),
-            commit: None,
-        };
+        let reply = Reply::to_limited(limited, self.version);
+        let mut call = Call::new((self.server, self.client), self.hold, arguments, reply);
         let outcome = call.execute(command, run);
         if let Some(client) = self.client {
             self.hold.database = client.database.get();
