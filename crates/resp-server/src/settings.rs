@@ -137,12 +137,13 @@ impl Settings {
             port: options.port,
             may_shut_down: options.may_shut_down,
             texts: Mutex::new(texts),
-            bulk_bytes_max: AtomicUsize::new(512 << 20),
-            request_bytes_max: AtomicUsize::new(1 << 30),
-            memory_max: AtomicU64::new(0),
-            idle_seconds_max: AtomicU64::new(0),
+            bulk_bytes_max: AtomicUsize::default(),
+            request_bytes_max: AtomicUsize::default(),
+            memory_max: AtomicU64::default(),
+            idle_seconds_max: AtomicU64::default(),
         };
-        settings.set_password(options.password.unwrap_or_default());
+        SETTINGS.iter().for_each(|setting| settings.apply(setting.name, setting.default));
+        settings.put("requirepass", options.password.unwrap_or_default());
         settings
     }
 }
@@ -168,14 +169,12 @@ impl Settings {
 
     /// The value of a setting as a number; 0 if there is none.
     pub(crate) fn number(&self, name: &str) -> i64 {
-        let place = SETTINGS.iter().position(|setting| setting.name == name);
-        place.map_or(0, |place| self.texts.lock()[place].parse().unwrap_or(0))
+        place_of(name).map_or(0, |place| self.texts.lock()[place].parse().unwrap_or(0))
     }
 
     /// The value of a setting; empty if there is none.
     pub(crate) fn text(&self, name: &str) -> String {
-        let place = SETTINGS.iter().position(|setting| setting.name == name);
-        place.map(|place| self.texts.lock()[place].clone()).unwrap_or_default()
+        place_of(name).map(|place| self.texts.lock()[place].clone()).unwrap_or_default()
     }
 
     /// Longest argument, in bytes.
@@ -197,9 +196,24 @@ impl Settings {
         self.text("requirepass")
     }
 
-    fn set_password(&self, password: String) {
-        if let Some(place) = SETTINGS.iter().position(|setting| setting.name == "requirepass") {
-            self.texts.lock()[place] = password;
+    fn put(&self, name: &str, text: String) {
+        if let Some(place) = place_of(name) {
+            self.texts.lock()[place] = text;
+        }
+    }
+
+    /// Has the values follow that are read often.
+    fn apply(&self, name: &str, text: &str) {
+        let bytes = |place: &AtomicUsize| {
+            place.store(text.parse().unwrap_or(usize::MAX), Ordering::Relaxed);
+        };
+        let number = |place: &AtomicU64| place.store(text.parse().unwrap_or(0), Ordering::Relaxed);
+        match name {
+            "proto-max-bulk-len" => bytes(&self.bulk_bytes_max),
+            "client-query-buffer-limit" => bytes(&self.request_bytes_max),
+            "maxmemory" => number(&self.memory_max),
+            "timeout" => number(&self.idle_seconds_max),
+            _ => {}
         }
     }
 
@@ -207,18 +221,10 @@ impl Settings {
     pub(crate) fn keep(&self, path: &Path, sync: &str) {
         let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let folder = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let values = [
-            ("appendonly", "yes".to_owned()),
-            ("appendfsync", sync.to_owned()),
-            ("appendfilename", part(path.file_name())),
-            ("dir", part(folder.parent().map(Path::as_os_str))),
-        ];
-        let mut texts = self.texts.lock();
-        for (name, value) in values {
-            if let Some(place) = SETTINGS.iter().position(|setting| setting.name == name) {
-                texts[place] = value;
-            }
-        }
+        self.put("appendonly", "yes".to_owned());
+        self.put("appendfsync", sync.to_owned());
+        self.put("appendfilename", part(path.file_name()));
+        self.put("dir", part(folder.parent().map(Path::as_os_str)));
     }
 
     /// Changes a setting.
@@ -230,22 +236,15 @@ impl Settings {
         let place = place.ok_or(Refusal::Unknown)?;
         let setting = &SETTINGS[place];
         let text = setting.normal(text, &self.text(setting.name)).map_err(Refusal::Because)?;
-        match setting.name {
-            "proto-max-bulk-len" => {
-                let bytes = text.parse().unwrap_or(512 << 20);
-                self.bulk_bytes_max.store(bytes, Ordering::Relaxed);
-            }
-            "client-query-buffer-limit" => {
-                let bytes = text.parse().unwrap_or(1 << 30);
-                self.request_bytes_max.store(bytes, Ordering::Relaxed);
-            }
-            "maxmemory" => self.memory_max.store(text.parse().unwrap_or(0), Ordering::Relaxed),
-            "timeout" => self.idle_seconds_max.store(text.parse().unwrap_or(0), Ordering::Relaxed),
-            _ => {}
-        }
+        self.apply(setting.name, &text);
         self.texts.lock()[place] = text;
         Ok(())
     }
+}
+
+/// The place of a setting in [`SETTINGS`].
+fn place_of(name: &str) -> Option<usize> {
+    SETTINGS.iter().position(|setting| setting.name == name)
 }
 
 impl Setting {
