@@ -108,12 +108,11 @@ impl Compaction<'_> {
     /// Writes all keys to a new log, and has it take the place of the old one.
     fn copy_keys(&self) -> io::Result<u64> {
         'anew: loop {
-            let mut copy =
-                Copy { replacement: self.keeper.log.begin_replacement()?, record: Vec::new() };
+            let mut replacement = self.keeper.log.begin_replacement()?;
             self.keyspace.begin_changes();
             for part in 0..Keyspace::PARTS {
                 for database in 0..DATABASES {
-                    copy.part(self.keyspace, part, database)?;
+                    self.copy_part(&mut replacement, part, database)?;
                 }
             }
             for _ in 0..ROUNDS_MAX {
@@ -123,23 +122,23 @@ impl Compaction<'_> {
                 }
                 for (database, key) in &changes.keys {
                     let mut hold = self.keyspace.lock(self.keyspace.stripe(key), ALL_TIMES);
-                    let record = copy.key(&mut hold, *database, key);
+                    let record = record_of_key(&mut hold, *database, key);
                     drop(hold);
-                    copy.replacement.append(&record)?;
+                    replacement.append(&record)?;
                 }
                 if changes.keys.len() <= LAST_KEYS_MAX {
                     break;
                 }
             }
-            copy.replacement.sync()?;
-            if let Some(position) = self.switch(copy) {
+            replacement.sync()?;
+            if let Some(position) = self.switch(replacement) {
                 return Ok(position);
             }
         }
     }
 
     /// Copies what has changed last, with all stripes locked; `None` if whole databases have.
-    fn switch(&self, mut copy: Copy) -> Option<u64> {
+    fn switch(&self, replacement: Replacement) -> Option<u64> {
         let mut hold = self.keyspace.lock(Stripes::ALL, ALL_TIMES);
         let changes = self.keyspace.take_changes();
         if changes.is_whole {
@@ -147,12 +146,33 @@ impl Compaction<'_> {
         }
         let mut last: Vec<Vec<u8>> = Vec::new();
         for (database, key) in &changes.keys {
-            last.push(copy.key(&mut hold, *database, key));
+            last.push(record_of_key(&mut hold, *database, key));
         }
         Some(self.parked.with_records(|records| {
             last.extend(records);
-            self.keeper.log.replace(copy.replacement, &last)
+            self.keeper.log.replace(replacement, &last)
         }))
+    }
+
+    /// Copies a part of a database.
+    fn copy_part(
+        &self,
+        replacement: &mut Replacement,
+        part: usize,
+        database: usize,
+    ) -> io::Result<()> {
+        let mut next = Some(0);
+        while let Some(position) = next {
+            let mut records: Vec<Vec<u8>> = Vec::new();
+            let mut visit = |entry: EntryRef<'_>, ties: &[Tie]| {
+                records.push(record_of(database, entry, ties));
+            };
+            next = self.keyspace.visit_part(part, database, position, KEYS_AT_ONCE, &mut visit);
+            for record in &records {
+                replacement.append(record)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -162,41 +182,16 @@ fn wait_while(is_so: impl Fn() -> bool) {
     }
 }
 
-/// A log of the keys as they are, which is being written.
-struct Copy {
-    replacement: Replacement,
-    record: Vec<u8>,
-}
-
-impl Copy {
-    /// Copies a part of a database.
-    fn part(&mut self, keyspace: &Keyspace, part: usize, database: usize) -> io::Result<()> {
-        let mut next = Some(0);
-        while let Some(position) = next {
-            let mut records: Vec<Vec<u8>> = Vec::new();
-            next =
-                keyspace.visit_part(part, database, position, KEYS_AT_ONCE, &mut |entry, ties| {
-                    records.push(record_of(database, entry, ties));
-                });
-            for record in &records {
-                self.replacement.append(record)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The record of what a key has now.
-    fn key(&mut self, hold: &mut Hold, database: usize, key: &[u8]) -> Vec<u8> {
-        hold.database = database;
-        match hold.entry(key) {
-            Some(entry) => record_of(database, entry, &hold.ties(key)),
-            None => {
-                let mut record = std::mem::take(&mut self.record);
-                record.clear();
-                items::write_time(&mut record, hold.now);
-                items::write_removal(&mut record, database, key);
-                record
-            }
+/// The record of what a key has now.
+fn record_of_key(hold: &mut Hold, database: usize, key: &[u8]) -> Vec<u8> {
+    hold.database = database;
+    match hold.entry(key) {
+        Some(entry) => record_of(database, entry, &hold.ties(key)),
+        None => {
+            let mut record = Vec::new();
+            items::write_time(&mut record, hold.now);
+            items::write_removal(&mut record, database, key);
+            record
         }
     }
 }
