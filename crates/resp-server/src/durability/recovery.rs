@@ -10,25 +10,19 @@ use zodium_types::Tid;
 
 use super::KeyLog;
 use super::origins::{objects_of, since};
+use crate::Server;
 use crate::beside::Beside;
 use crate::call::ItsCommit;
+use crate::commands::Command;
 use crate::parked::{self, Parcel};
 use crate::storages::Storages;
 use crate::ties::{self, Object, free_cut};
-use crate::{Server, commands};
 
 /// What is left to be decided when the log was read.
 #[derive(Default)]
 pub(crate) struct Recovery {
     /// Commands that wait for their transactions, by token.
-    parked: FxHashMap<Word, Waiting>,
-}
-
-struct Waiting {
-    database: usize,
-    /// The last transactions of the storages when they were parked.
-    since: Vec<(String, Tid)>,
-    commands: Vec<OwnedRequest>,
+    parked: FxHashMap<Word, Parcel>,
 }
 
 impl Recovery {
@@ -37,12 +31,13 @@ impl Recovery {
         token: &[u8],
         database: usize,
         since: &[(&[u8], u64)],
-        commands: &[OwnedRequest],
+        requests: Vec<(&'static Command, OwnedRequest)>,
     ) {
         let since =
             since.iter().map(|(name, tid)| (String::from_utf8_lossy(name).into_owned(), Tid(*tid)));
-        let waiting = Waiting { database, since: since.collect(), commands: commands.to_vec() };
-        self.parked.insert(token.into(), waiting);
+        let since = since.collect();
+        let parcel = Parcel { client: 0, database, requests, _held: None, since };
+        self.parked.insert(token.into(), parcel);
     }
 
     pub(super) fn unpark(&mut self, token: &[u8]) {
@@ -74,14 +69,14 @@ impl Recovery {
         let mut parked = self.parked;
         let mut known = Known { storages, changed_at: FxHashMap::default() };
         for (commit, token) in committed(storages, &parked) {
-            let Some(waiting) = parked.remove(&token) else { continue };
+            let Some(parcel) = parked.remove(&token) else { continue };
             known.cut_outdated(server, commit.tid);
             let tid = commit.tid;
             tracing::info!(
                 "commands of transaction {tid} take effect now: a crash came between its commit \
                  and theirs"
             );
-            parked::execute(server, None, (&token, &waiting.into_parcel()), commit);
+            parked::execute(server, None, (&token, &parcel), commit);
         }
         known.cut_outdated(server, Tid::MAX);
         drop_parked(&server.log, parked.into_keys());
@@ -125,9 +120,9 @@ impl Known<'_> {
 
 /// The parked commands whose transactions were committed, in the order of these. Those of several
 /// storages take effect with the last part, as it was when the server ran.
-fn committed(storages: &dyn Storages, parked: &FxHashMap<Word, Waiting>) -> Vec<(ItsCommit, Word)> {
+fn committed(storages: &dyn Storages, parked: &FxHashMap<Word, Parcel>) -> Vec<(ItsCommit, Word)> {
     let mut oldest: BTreeMap<usize, Tid> = BTreeMap::new();
-    for (name, tid) in parked.values().flat_map(|waiting| &waiting.since) {
+    for (name, tid) in parked.values().flat_map(|parcel| &parcel.since) {
         if let Some(storage) = storages.find(name) {
             let since = oldest.entry(storage).or_insert(*tid);
             *since = (*since).min(*tid);
@@ -152,21 +147,5 @@ fn committed(storages: &dyn Storages, parked: &FxHashMap<Word, Waiting>) -> Vec<
 fn drop_parked(log: &KeyLog, tokens: impl Iterator<Item = Word>) {
     for token in tokens {
         log.append_item(|out| super::items::write_unparked(out, &token));
-    }
-}
-
-impl Waiting {
-    fn into_parcel(self) -> Parcel {
-        let found = self
-            .commands
-            .into_iter()
-            .filter_map(|request| Some((commands::find(request.arguments()).ok()?, request)));
-        Parcel {
-            client: 0,
-            database: self.database,
-            requests: found.collect(),
-            _held: None,
-            since: self.since,
-        }
     }
 }

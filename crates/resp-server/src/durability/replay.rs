@@ -146,10 +146,12 @@ impl Replay<'_> {
                 Recovery::tie_again(&self.server.beside, hold, key, origin);
             }
             Item::Parked { token, database, since, commands } => {
+                let mut found = Vec::new();
                 for request in commands {
-                    commands::find(request.arguments()).map_err(|fail| fail.0.into_owned())?;
+                    let command = commands::find(request.arguments());
+                    found.push((command.map_err(|fail| fail.0.into_owned())?, request.clone()));
                 }
-                self.recovery.lock().park(token, *database, since, commands);
+                self.recovery.lock().park(token, *database, since, found);
             }
             Item::Unparked(token) => self.recovery.lock().unpark(token),
         }
