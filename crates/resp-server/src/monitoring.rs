@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use zodium_resp::Arguments;
 
+use crate::call::is;
 use crate::client::Client;
 use crate::clients::Clients;
 use crate::commands::{Command, flags};
@@ -83,7 +84,7 @@ fn send(clients: &Clients, now: u64, sender: &Sender, arguments: Arguments) {
 
 /// The places of users and passwords among the words of a request.
 fn secrets(arguments: Arguments) -> Vec<usize> {
-    let is = |place: usize, name: &str| arguments.word(place).eq_ignore_ascii_case(name.as_bytes());
+    let is = |place, name| is(arguments.word(place), name);
     if is(0, "auth") {
         return (1..arguments.len()).collect();
     }
@@ -91,13 +92,11 @@ fn secrets(arguments: Arguments) -> Vec<usize> {
     if is(0, "hello") {
         let mut place = 2;
         while place < arguments.len() {
-            if is(place, "auth") {
+            place += if is(place, "auth") {
                 secrets.extend([place + 1, place + 2]);
-            }
-            place += match () {
-                () if is(place, "auth") => 3,
-                () if is(place, "setname") => 2,
-                () => 1,
+                3
+            } else {
+                1 + usize::from(is(place, "setname"))
             };
         }
     }
