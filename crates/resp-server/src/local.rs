@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -108,15 +108,10 @@ impl LocalServer {
 
     /// Counts a command.
     pub(crate) fn count_command(&self) {
-        self.add(|of| &of.commands, 1);
-    }
-
-    fn add(&self, counter: fn(&WorkerStatistics) -> &AtomicU64, more: u64) {
-        if let Some(counters) = self.server.statistics.workers.get(self.number) {
-            // Only this worker writes, so that no update is lost.
-            let counter = counter(counters);
-            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-        }
+        // Only this worker writes, so that no update is lost.
+        self.statistics(|WorkerStatistics { commands, .. }| {
+            commands.store(commands.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        });
     }
 
     /// Counts a call of a command of the connection, and executes it.
