@@ -89,11 +89,9 @@ fn with_engine<T>(
         let mut engine = engine
             .try_borrow_mut()
             .map_err(|_| Fail::fixed("ERR a script cannot run within a script"))?;
-        if engine.is_none() {
-            *engine = Some(Engine::new().map_err(internal)?);
-        }
-        let Some(engine) = engine.as_mut() else {
-            return Err(Fail::fixed("ERR there is no Lua"));
+        let engine = match &mut *engine {
+            Some(engine) => engine,
+            absent => absent.insert(Engine::new().map_err(internal)?),
         };
         if engine.flushes != server.scripts.flushes() {
             engine.compiled.clear();

@@ -16,20 +16,19 @@ const VALUES_UNSEEN: usize = 4096;
 pub(super) struct Packed<'lua> {
     lua: &'lua Lua,
     pub(super) bytes: Vec<u8>,
-    bytes_max: usize,
     /// Values since the last look at whether the script must end.
     seen: usize,
 }
 
 impl<'lua> Packed<'lua> {
     pub(super) fn new(lua: &'lua Lua) -> Packed<'lua> {
-        Packed { lua, bytes: Vec::new(), bytes_max: BYTES_MAX, seen: 0 }
+        Packed { lua, bytes: Vec::new(), seen: 0 }
     }
 
     /// Notes a value. An error says that there must be no more.
     pub(super) fn check(&mut self) -> Result<()> {
-        if self.bytes.len() > self.bytes_max {
-            let most = self.bytes_max >> 20;
+        if self.bytes.len() > BYTES_MAX {
+            let most = BYTES_MAX >> 20;
             return Err(Error::runtime(format!("the encoded value is longer than {most} MiB")));
         }
         self.note(1)

@@ -1,7 +1,5 @@
 //! The first line of a script, which may say what it does: `#!lua flags=no-writes`.
 
-use std::borrow::Cow;
-
 use crate::fail::Fail;
 
 /// Flags that are known. Only the first has an effect.
@@ -42,7 +40,6 @@ pub(super) fn split(source: &[u8]) -> Result<(Traits, &[u8]), Fail> {
         };
         for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
             if !FLAGS.contains(&flag) {
-                let flag: Cow<str> = flag.into();
                 return Err(Fail::text(format!("ERR Unexpected flag in script shebang: {flag}")));
             }
             traits.is_readonly |= flag == "no-writes";
