@@ -257,10 +257,8 @@ impl Parked {
 impl Parcel {
     /// Appends them as an item of the log.
     fn write(&self, out: &mut Vec<u8>, token: &[u8]) {
-        let since: Vec<(String, u64)> =
-            self.since.iter().map(|(name, tid)| (name.clone(), tid.0)).collect();
         let commands = self.requests.iter().map(|(_, request)| request.arguments());
-        write_parked(out, token, self.database, &since, commands);
+        write_parked(out, token, self.database, &self.since, commands);
     }
 }
 

@@ -5,6 +5,7 @@
 use zodium_keyspace::{Tie, ValueRef};
 use zodium_rdb::STRING;
 use zodium_resp::{Arguments, OwnedRequest};
+use zodium_types::Tid;
 
 use crate::commands::{self, Keys};
 
@@ -30,7 +31,7 @@ pub(crate) enum Item<'a> {
     Parked {
         token: &'a [u8],
         database: usize,
-        since: Vec<(&'a [u8], u64)>,
+        since: Vec<(&'a [u8], Tid)>,
         commands: Vec<OwnedRequest>,
     },
     /// The commands of this token wait no longer.
@@ -157,7 +158,7 @@ pub(crate) fn write_parked<'a>(
     out: &mut Vec<u8>,
     token: &[u8],
     database: usize,
-    since: &[(String, u64)],
+    since: &[(String, Tid)],
     commands: impl ExactSizeIterator<Item = Arguments<'a>>,
 ) {
     out.push(PARKED);
@@ -166,7 +167,7 @@ pub(crate) fn write_parked<'a>(
     write_count(out, since.len());
     for (name, tid) in since {
         write_bytes(out, name.as_bytes());
-        out.extend_from_slice(&tid.to_be_bytes());
+        out.extend_from_slice(&tid.0.to_be_bytes());
     }
     write_count(out, commands.len());
     commands.for_each(|arguments| write_words(out, arguments));
@@ -247,7 +248,7 @@ impl<'a> Bytes<'a> {
                 let (token, database) = (self.bytes()?, self.database()?);
                 let mut since = Vec::new();
                 for _ in 0..self.count()? {
-                    since.push((self.bytes()?, self.long()?));
+                    since.push((self.bytes()?, Tid(self.long()?)));
                 }
                 let mut commands = Vec::new();
                 for _ in 0..self.count()? {
@@ -274,7 +275,7 @@ mod tests {
         write_removal(&mut record, 15, b"key");
         write_tie(&mut record, 0, b"key", &Tie::new(b"origin"));
         let commands = [request.arguments(), request.arguments()];
-        write_parked(&mut record, b"t", 1, &[("main".to_owned(), 9)], commands.into_iter());
+        write_parked(&mut record, b"t", 1, &[("main".to_owned(), Tid(9))], commands.into_iter());
         write_unparked(&mut record, b"t");
         let (now, items) = read(&record).unwrap();
         assert_eq!((now, items.len()), (12, 5));
@@ -285,7 +286,7 @@ mod tests {
         let Item::Parked { token: b"t", database: 1, since, commands } = &items[3] else {
             panic!("{items:?}")
         };
-        assert_eq!((since[0], commands.len()), ((&b"main"[..], 9), 2));
+        assert_eq!((since[0], commands.len()), ((&b"main"[..], Tid(9)), 2));
         assert!(matches!(items[4], Item::Unparked(b"t")));
         assert_eq!(only_key_of(&record), None);
         let ends: Vec<usize> =

@@ -30,12 +30,11 @@ impl Recovery {
         &mut self,
         token: &[u8],
         database: usize,
-        since: &[(&[u8], u64)],
+        since: &[(&[u8], Tid)],
         requests: Vec<(&'static Command, OwnedRequest)>,
     ) {
-        let since =
-            since.iter().map(|(name, tid)| (String::from_utf8_lossy(name).into_owned(), Tid(*tid)));
-        let since = since.collect();
+        let name = |name| String::from_utf8_lossy(name).into_owned();
+        let since = since.iter().map(|(storage, tid)| (name(storage), *tid)).collect();
         let parcel = Parcel { client: 0, database, requests, _held: None, since };
         self.parked.insert(token.into(), parcel);
     }
