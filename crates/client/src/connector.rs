@@ -278,7 +278,7 @@ fn refuse_older(shared: &Shared, last_tid: Tid) -> Result<(), ClientError> {
 }
 
 /// Catches up with missed invalidations, and lets callers use the connection.
-fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, ClientError> {
+fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Arc<Established>, ClientError> {
     let Candidate { connection, delivery, last_tid, is_read_only } = candidate;
     connection.extend_handshake(handshake_limit(shared));
     let stream = shared.cache.begin_stream();
@@ -300,13 +300,10 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Established, 
     let has_chunks = chunk::are_offered(&connection.taken(&promise)?);
     connection.establish(known, shared.options.silence_max)?;
     let connection = Arc::new(connection);
-    let current = || {
-        let connection = Arc::clone(&connection);
-        Established { connection, stream, is_read_only, has_chunks }
-    };
-    shared.standing.begin(current());
-    info!(peer = connection.transport.peer(), is_read_only, "connected");
-    Ok(current())
+    let current = Arc::new(Established { connection, stream, is_read_only, has_chunks });
+    shared.standing.begin(Arc::clone(&current));
+    info!(peer = current.connection.transport.peer(), is_read_only, "connected");
+    Ok(current)
 }
 
 /// Brings the cache up to date with the server; returns the transaction that it is up to date with.

@@ -116,8 +116,8 @@ impl Standing {
     }
 
     /// Lets callers use a connection.
-    pub(crate) fn begin(&self, current: Established) {
-        self.connection.store(Some(Arc::new(current)));
+    pub(crate) fn begin(&self, current: Arc<Established>) {
+        self.connection.store(Some(current));
         self.enter(Phase::Connected);
     }
 
