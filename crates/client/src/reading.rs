@@ -87,18 +87,14 @@ impl Connection {
                     let heard = self.heard.load(Ordering::Relaxed);
                     self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-                // A tick.
-                Err(error) if error.kind() == ErrorKind::WouldBlock && deadline.is_none() => {
-                    return Ok(());
-                }
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-                        && deadline.is_some() =>
-                {
-                    return Err(io::Error::other("no answer in time"));
-                }
-                Err(error) => return Err(error),
+                Err(error) => match (error.kind(), deadline) {
+                    // The second is a tick.
+                    (ErrorKind::Interrupted, _) | (ErrorKind::WouldBlock, None) => return Ok(()),
+                    (ErrorKind::WouldBlock | ErrorKind::TimedOut, Some(_)) => {
+                        return Err(io::Error::other("no answer in time"));
+                    }
+                    _ => return Err(error),
+                },
             }
         }
     }
