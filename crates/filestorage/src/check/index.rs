@@ -4,11 +4,10 @@
 //! it never covers more than what is walked through. It is compared when the walk comes to the
 //! end that the index says it covers.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-use zodium_disk::with_suffix;
-use zodium_disk::{Disk, DiskFile, OpenMode};
+use zodium_disk::{Disk, FileStream, OpenMode, with_suffix};
 use zodium_types::Oid;
 
 use crate::format::{Damage, DamageKind};
@@ -53,11 +52,10 @@ impl IndexCheck {
         };
         let positions = Positions::new();
         let mut nowhere = None;
-        let read =
-            read_index_file(Stream { file: file.as_ref(), position: 0 }, |oid, at| match at {
-                0 => nowhere = Some(oid),
-                at => drop(positions.publish(oid, at)),
-            });
+        let read = read_index_file(FileStream::new(file.as_ref()), |oid, at| match at {
+            0 => nowhere = Some(oid),
+            at => drop(positions.publish(oid, at)),
+        });
         match read {
             Ok(_) if nowhere.is_some() => {
                 check.differs(0, "the index file has an object at position 0".to_owned(), report);
@@ -124,18 +122,5 @@ impl IndexCheck {
     fn differs(&mut self, position: u64, what: String, report: &mut dyn FnMut(Damage)) {
         self.verdict = IndexVerdict::Differs;
         report(Damage { kind: DamageKind::Index, position, what, oid: None, tid: None });
-    }
-}
-
-struct Stream<'a> {
-    file: &'a dyn DiskFile,
-    position: u64,
-}
-
-impl Read for Stream<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(buffer, self.position)?;
-        self.position += count as u64;
-        Ok(count)
     }
 }
