@@ -1,6 +1,5 @@
 //! An open blob directory: its path, its layout, and the parts that look after its files.
 
-use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -280,9 +279,6 @@ impl BlobDirectory {
     /// A name that no file has, of this process or one before.
     pub(crate) fn new_name(&self, suffix: &str) -> String {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
-        let mut name = OUR_PREFIX.to_owned();
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{:016x}-{number:x}{suffix}", self.started);
-        name
+        format!("{OUR_PREFIX}{:016x}-{number:x}{suffix}", self.started)
     }
 }
