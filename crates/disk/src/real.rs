@@ -72,26 +72,16 @@ impl Disk for RealDisk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        match path.try_exists() {
-            Err(error) if is_absent(&error) => Ok(false),
-            exists => exists,
-        }
+        Ok(if_there(path.try_exists())?.unwrap_or(false))
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
-        match std::fs::symlink_metadata(path) {
-            Ok(metadata) => Ok(Some(kind_of(metadata.file_type()))),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let found = if_there(std::fs::symlink_metadata(path))?;
+        Ok(found.map(|metadata| kind_of(metadata.file_type())))
     }
 
     fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {
-        match std::fs::metadata(path) {
-            Ok(metadata) => Ok(Some(status_of(&metadata))),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(if_there(std::fs::metadata(path))?.as_ref().map(status_of))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
@@ -299,6 +289,14 @@ fn check_space(file: &File, start: u64, end: u64) -> io::Result<()> {
 /// Whether there is no such file. No file has a name that the file system finds too long.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
+}
+
+/// What was found; `None` if there is no such file.
+fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if is_absent(&error) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 fn kind_of(file_type: FileType) -> EntryKind {
