@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use tracing::{info, warn};
+use tracing::info;
 use zodium_configuration::{Configuration, LogFormat, RespSync, ServerOptions};
 use zodium_monitor::Messages;
 use zodium_net::{Protocol, Workers};
@@ -18,8 +18,8 @@ use crate::logging::{self, Destinations};
 use crate::resp_import::{self, ImportOptions};
 use crate::resp_monitoring::WatchedResp;
 use crate::serve::listening::Accepting;
-use crate::serve::signals::{Ending, Signals, Wish};
-use crate::serve::{limits, resp, tls, workers};
+use crate::serve::signals::{Ending, Signals};
+use crate::serve::{self, limits, resp, tls, workers};
 use crate::setting_arguments::{OfResp, SettingArguments, read_flag};
 use crate::streams::greet;
 use crate::{monitoring, panics, supervisor};
@@ -142,19 +142,14 @@ async fn serve(
     let accepting = Accepting::start(listeners, &workers);
     let watchdog = supervisor::Watchdog::of_workers(&workers, Some(&kept_server));
     supervisor::ready(0);
-    let ending = loop {
-        match signals.next().await {
-            Wish::End(ending) => break ending,
-            Wish::Reload => {
-                reopen(logs);
-                if let Some(tls) = &tls {
-                    tls::reload(tls);
-                }
-            }
-            // There are no files that could be reopened.
-            Wish::Reopen => {}
+    let reload = || {
+        logs.reload();
+        if let Some(tls) = &tls {
+            tls::reload(tls);
         }
     };
+    // There are no files that could be reopened.
+    let ending = serve::ending(&mut signals, reload, || ()).await;
     supervisor::stopping();
     kept_server.stop_scripts();
     watched.closes();
@@ -166,11 +161,4 @@ async fn serve(
     kept_server.close_log();
     info!("stopped");
     Ok(ending)
-}
-
-fn reopen(logs: &Destinations) {
-    match logs.reopen() {
-        Ok(()) => info!("SIGUSR2: reopened the log files"),
-        Err(error) => warn!("SIGUSR2: {error:#}; the old file stays in use"),
-    }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
+use tracing::{error, info, warn};
 use tracing_subscriber::fmt::MakeWriter;
 use zodium_configuration::LogDestination;
 use zodium_disk::explain_denied;
@@ -59,12 +60,20 @@ impl Destinations {
     pub(crate) fn note_end<T>(&self, ended: &Result<T>) {
         let is_stderr = |destination: &Destination| matches!(destination, Destination::Stderr);
         if let (Err(failure), false) = (ended, self.all.iter().any(is_stderr)) {
-            tracing::error!("{failure:#}");
+            error!("{failure:#}");
         }
     }
 
-    /// Reopens the files, after a rotation. If one cannot be opened, its old file stays in use.
-    pub(crate) fn reopen(&self) -> Result<()> {
+    /// Reopens the files at a signal, after a rotation, and logs how that went.
+    pub(crate) fn reload(&self) {
+        match self.reopen() {
+            Ok(()) => info!("SIGUSR2: reopened the log files"),
+            Err(error) => warn!("SIGUSR2: {error:#}; the old file stays in use"),
+        }
+    }
+
+    /// If a file cannot be opened, its old one stays in use.
+    fn reopen(&self) -> Result<()> {
         let mut outcome = Ok(());
         for destination in self.all.iter() {
             if let Destination::File { path, file } = destination {

@@ -92,7 +92,7 @@ async fn serve(
     };
     let storages = tokio::select! {
         opened = opening => opened??,
-        ending = ending(&mut signals, || reopen(logs), || ()) => return Ok(ending),
+        ending = ending(&mut signals, || logs.reload(), || ()) => return Ok(ending),
     };
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let network = Network { bound, resp, tls };
@@ -148,7 +148,7 @@ async fn serve_storages(
     ready();
     let reload = || {
         supervisor::reloading();
-        reopen(logs);
+        logs.reload();
         if let Some(tls) = &tls {
             tls::reload(tls);
         }
@@ -173,20 +173,13 @@ async fn serve_storages(
 }
 
 /// Handles signals until one ends the server.
-async fn ending(signals: &mut Signals, reload: impl Fn(), reopen: impl Fn()) -> Ending {
+pub(crate) async fn ending(signals: &mut Signals, reload: impl Fn(), reopen: impl Fn()) -> Ending {
     loop {
         match signals.next().await {
             Wish::End(ending) => return ending,
             Wish::Reload => reload(),
             Wish::Reopen => reopen(),
         }
-    }
-}
-
-fn reopen(logs: &Destinations) {
-    match logs.reopen() {
-        Ok(()) => info!("SIGUSR2: reopened the log files"),
-        Err(error) => warn!("SIGUSR2: {error:#}; the old file stays in use"),
     }
 }
 
