@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
-use zodium_configuration::{Configuration, ConfigurationError, NodeAdapter, StorageKind, Warning};
+use zodium_configuration::{
+    Configuration, ConfigurationError, NodeAdapter, Problem, StorageKind, Warning,
+};
 use zodium_disk::explain_denied;
 use zodium_sql::MariaAddress;
 
@@ -117,6 +119,15 @@ fn hide_passwords(configuration: &mut Configuration) -> bool {
         }
     }
     is_any
+}
+
+/// Refuses a configuration with problems, all of which are told.
+pub(crate) fn refuse(problems: &[Problem]) -> Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    bail!(lines.join("\n"))
 }
 
 fn show((configuration, warnings): (Configuration, Vec<Warning>)) -> Result<ExitCode> {

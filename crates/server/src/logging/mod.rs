@@ -2,7 +2,7 @@
 
 mod destinations;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -11,6 +11,7 @@ use zodium_configuration::{Configuration, LogFormat, LogOptions};
 use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
+use crate::config::refuse;
 
 /// The library of TLS, which has a line for each hello that fails. Peers cause those, and ours are
 /// rate-limited.
@@ -19,11 +20,7 @@ const UNLIMITED: &str = "rustls";
 /// Starts logging for a process with this configuration. No log file is opened that is, for
 /// instance, a data file.
 pub(crate) fn start_for(configuration: &Configuration) -> Result<(Destinations, Messages)> {
-    let problems = configuration.check_paths();
-    if !problems.is_empty() {
-        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        bail!(lines.join("\n"));
-    }
+    refuse(&configuration.check_paths())?;
     start(&configuration.log)
 }
 

@@ -27,6 +27,7 @@ use self::master::Master;
 use self::node_kind::NodeArguments;
 use self::options::StorageOptions;
 use self::status::StatusOptions;
+use crate::config::refuse;
 use crate::tools::is_sqlite;
 
 /// Options of `zodium neo`.
@@ -90,11 +91,7 @@ pub(crate) fn run(options: &NeoOptions) -> Result<ExitCode> {
 
 /// Reports all errors of the configuration, and logs of NEO's, before any file is opened.
 fn check(configuration: &Configuration) -> Result<()> {
-    let problems = configuration.check();
-    if !problems.is_empty() {
-        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        bail!(lines.join("\n"));
-    }
+    refuse(&configuration.check())?;
     for destination in &configuration.log.destinations {
         if let LogDestination::File(path) = destination
             && is_sqlite(path)

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tracing::{info, warn};
 use zodium_configuration::Configuration;
 use zodium_monitor::Messages;
@@ -40,8 +40,8 @@ use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
-use crate::panics;
 use crate::supervisor::{self, Watchdog};
+use crate::{config, panics};
 
 /// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -64,7 +64,7 @@ fn run_logged(
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
-    check(&configuration)?;
+    config::refuse(&configuration.check())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(serve(configuration, logs, messages));
     // Storages that are still being opened have no commits to finish.
@@ -181,14 +181,4 @@ pub(crate) async fn ending(signals: &mut Signals, reload: impl Fn(), reopen: imp
             Wish::Reopen => reopen(),
         }
     }
-}
-
-/// Reports all errors of the configuration, before any file is opened.
-fn check(configuration: &Configuration) -> Result<()> {
-    let problems = configuration.check();
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    bail!(lines.join("\n"))
 }
