@@ -103,7 +103,7 @@ pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
         return resp_import::run(import);
     }
     let configuration = options.configuration()?;
-    let (logs, messages) = logging::start_for(&configuration)?;
+    let (logs, messages) = logging::start_for(&configuration, &[])?;
     panics::end_the_process();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(serve(&configuration, &logs, messages));

@@ -3,11 +3,12 @@
 mod destinations;
 
 use anyhow::{Context, Result};
+use tracing::warn;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
-use zodium_configuration::{Configuration, LogFormat, LogOptions};
+use zodium_configuration::{Configuration, LogFormat, LogOptions, Warning};
 use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
@@ -18,10 +19,17 @@ use crate::config::refuse;
 const UNLIMITED: &str = "rustls";
 
 /// Starts logging for a process with this configuration. No log file is opened that is, for
-/// instance, a data file.
-pub(crate) fn start_for(configuration: &Configuration) -> Result<(Destinations, Messages)> {
+/// instance, a data file. `warnings` about the configuration are its first lines.
+pub(crate) fn start_for(
+    configuration: &Configuration,
+    warnings: &[Warning],
+) -> Result<(Destinations, Messages)> {
     refuse(&configuration.check_paths())?;
-    start(&configuration.log)
+    let started = start(&configuration.log)?;
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    Ok(started)
 }
 
 /// Starts logging with these options. Warnings and errors are also kept for the status page.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use tracing::{info, warn};
+use tracing::info;
 use zodium_configuration::{Configuration, Warning};
 use zodium_neo_server::{LightWatch, ServeLight};
 
@@ -18,11 +18,8 @@ pub(super) fn run<K: LightKind>(options: &NodeArguments<K>) -> Result<()> {
     let (configuration, table, warnings) = configuration(options)?;
     let cluster = K::common(&table).cluster;
     check(&configuration)?;
-    let (logs, messages) = logging::start_for(&configuration)?;
+    let (logs, messages) = logging::start_for(&configuration, &warnings)?;
     panics::end_the_process();
-    for warning in warnings {
-        warn!("{warning}");
-    }
     let watch = LightWatch::default();
     let monitored: MonitoredLight<K> = MonitoredLight::new(watch.clone(), cluster);
     let monitor = monitoring::start(configuration.monitor.as_ref(), Arc::new(monitored), messages);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tracing::{info, warn};
+use tracing::info;
 use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
 use zodium_neo_server::{Ended, NodeWatch, ServeNode, Watched, serve};
@@ -37,11 +37,8 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
         return NodeDatabase::erase(&location).context("cannot erase the database");
     }
     check(&configuration)?;
-    let (logs, messages) = logging::start_for(&configuration)?;
+    let (logs, messages) = logging::start_for(&configuration, &warnings)?;
     panics::end_the_process();
-    for warning in warnings {
-        warn!("{warning}");
-    }
     let (watch, watched) = NodeWatch::new();
     let monitored = MonitoredNode::new(watch.clone(), &node.cluster, location.to_string().as_ref());
     let monitor =

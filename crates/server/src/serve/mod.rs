@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tracing::{info, warn};
+use tracing::info;
 use zodium_configuration::Configuration;
 use zodium_monitor::Messages;
 use zodium_net::Bound;
@@ -49,11 +49,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Serves until a signal ends it.
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let (configuration, warnings) = overrides::configuration(options)?;
-    let (logs, messages) = logging::start_for(&configuration)?;
+    let (logs, messages) = logging::start_for(&configuration, &warnings)?;
     panics::end_the_process();
-    for warning in warnings {
-        warn!("{warning}");
-    }
     let ended = run_logged(configuration, &logs, messages);
     logs.note_end(&ended);
     Ok(ended?.exit_code())
