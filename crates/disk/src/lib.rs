@@ -40,7 +40,7 @@ pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors, TORN_BYTES};
 pub use real::RealDisk;
 pub use space_watch::{NoSpace, SpaceWatch, no_space_for};
 pub use stream::FileStream;
-pub use suffix::with_suffix;
+pub use suffix::{folder_of, with_suffix};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::denied::explain_denied;
 use crate::transfer::{until_answered, write_all};
 use crate::{
     ColdBytes, Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError,
-    OpenMode,
+    OpenMode, folder_of,
 };
 
 /// Bytes of a lock file that are read.
@@ -66,8 +66,7 @@ impl Disk for RealDisk {
 
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let folder = folder_of(near);
-        let file =
-            tempfile::tempfile_in(&folder).map_err(|error| explain_denied(error, &folder))?;
+        let file = tempfile::tempfile_in(folder).map_err(|error| explain_denied(error, folder))?;
         Ok(Arc::new(RealFile { file: Arc::new(file) }))
     }
 
@@ -320,13 +319,6 @@ fn status_of(metadata: &Metadata) -> FileStatus {
 fn open_no_link(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 fn open_lock_file(path: &Path) -> io::Result<File> {

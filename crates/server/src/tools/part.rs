@@ -8,7 +8,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use zodium_disk::with_suffix;
+use zodium_disk::{folder_of, with_suffix};
 
 use super::storage_name::StorageName;
 
@@ -136,13 +136,6 @@ fn suffix_of<'s>(side: &'s Path, path: &Path) -> Option<&'s str> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let suffix = side.file_name().and_then(OsStr::to_str)?.strip_prefix(name)?;
     (suffix.starts_with(['.', '-']) && suffix != LOCK_SUFFIX).then_some(suffix)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(test)]
