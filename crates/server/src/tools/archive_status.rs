@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::json;
+use zodium_disk::with_suffix;
 use zodium_types::Tid;
 
-use crate::supervisor;
-
 use crate::streams::complain;
+use crate::supervisor;
 
 /// How often the file is written while nothing else happens.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -144,8 +144,7 @@ impl StatusFile {
 
 /// Replaces a file, so that no reader sees a part of it.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
+    let temporary = with_suffix(path, ".tmp");
     fs::write(&temporary, text)?;
     fs::rename(&temporary, path)
 }
