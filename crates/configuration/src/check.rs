@@ -57,25 +57,18 @@ impl Configuration {
             problems.one_of_two("[neo-storage]", "[neo-admin]", self.neo_admin.is_some());
             problems.one_of_two("[neo-storage]", "[neo-master]", self.neo_master.is_some());
             problems.node(node);
-            problems.log(&self.log.destinations);
-            return problems.found;
-        }
-        if let Some(admin) = &self.neo_admin {
+        } else if let Some(admin) = &self.neo_admin {
             problems.one_of_two("[neo-admin]", "[[storage]]", !self.storages.is_empty());
             problems.one_of_two("[neo-admin]", "[neo-master]", self.neo_master.is_some());
             problems.admin(admin);
-            problems.log(&self.log.destinations);
-            return problems.found;
-        }
-        if let Some(master) = &self.neo_master {
+        } else if let Some(master) = &self.neo_master {
             problems.one_of_two("[neo-master]", "[[storage]]", !self.storages.is_empty());
             problems.master(master);
-            problems.log(&self.log.destinations);
-            return problems.found;
+        } else {
+            problems.server(&self.server);
+            problems.addresses(self);
+            problems.storages(self);
         }
-        problems.server(&self.server);
-        problems.addresses(self);
-        problems.storages(self);
         problems.log(&self.log.destinations);
         problems.found
     }
@@ -314,9 +307,7 @@ impl Problems {
         let is_missing = (storage.read_only || server.read_only) && !path.exists();
         let message = format!("storage {name}: {} does not exist", path.display());
         self.add_if(is_missing, message, "a read-only storage is not created");
-        let has_blobs = storage.blob_directory.is_some();
-        let message = format!("storage {name}: a NEO database has no blobs");
-        self.add_if(has_blobs, message, WITHOUT_BLOBS);
+        self.blobless(storage);
     }
 
     fn cluster(&mut self, storage: &StorageOptions) {
