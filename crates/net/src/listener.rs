@@ -223,9 +223,8 @@ fn is_missing_here(error: &io::Error) -> bool {
 impl Listener {
     /// Serves this protocol to the connections that are accepted from now on.
     #[must_use]
-    pub fn with_protocol(mut self, protocol: Protocol) -> Listener {
-        self.protocol = protocol;
-        self
+    pub fn with_protocol(self, protocol: Protocol) -> Listener {
+        Listener { protocol, ..self }
     }
 
     /// Probes the connections that are accepted from now on with this keepalive.
