@@ -8,7 +8,7 @@ use zodium_resp::{Arguments, Version};
 
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Replies};
-use crate::commands::{Command, Run, flags};
+use crate::commands::{Command, Request, Run, flags};
 use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::LocalServer;
 use crate::locking::stripes_of;
@@ -156,7 +156,9 @@ fn run(
         Run::Data(run) => {
             run_data(local, client, command, run, arguments, reply).map(|()| After::Continue)
         }
-        Run::Connection(run) => local.counted(command, || run(local, client, arguments, reply)),
+        Run::Connection(run) => {
+            local.counted(command, || run(Request { local, client, arguments, reply }))
+        }
     };
     if may_add {
         // What has become too much goes before the client's next command.

@@ -11,7 +11,7 @@ use zodium_resp::Arguments;
 use crate::After;
 use crate::call::Call;
 use crate::client::{Client, Queue, Watch};
-use crate::commands::{Command, Run, flags};
+use crate::commands::{Command, Request, Run, flags};
 use crate::fail::{Fail, Outcome};
 use crate::local::LocalServer;
 use crate::locking::{stripes_of, watched_stripes};
@@ -96,12 +96,7 @@ impl Queue {
     }
 }
 
-pub(crate) fn multi(
-    _: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn multi(Request { client, reply, .. }: Request) -> Result<After, Fail> {
     let mut queue = client.queue.borrow_mut();
     if let Some(queue) = queue.as_mut() {
         queue.is_broken = true;
@@ -113,12 +108,7 @@ pub(crate) fn multi(
     Ok(After::Continue)
 }
 
-pub(crate) fn discard(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn discard(Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
     if take_queue(client).is_none() {
         return Err(Fail::fixed("ERR DISCARD without MULTI"));
     }
@@ -127,12 +117,7 @@ pub(crate) fn discard(
     Ok(After::Continue)
 }
 
-pub(crate) fn exec(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn exec(Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
     let queue = take_queue(client).ok_or(Fail::fixed("ERR EXEC without MULTI"))?;
     let server = &local.server;
     // This comes first: to end watching takes locks too, so keys stay watched.
@@ -193,7 +178,8 @@ fn run_queued(
     reply.version = client.version.get();
     let outcome = match command.run {
         Run::Connection(run) => {
-            local.counted(command, || run(local, client, arguments, reply)).map(drop)
+            let request = Request { local, client, arguments, reply };
+            local.counted(command, || run(request)).map(drop)
         }
         Run::Data(run) => {
             let parties = (&*local.server, Some(&**client));

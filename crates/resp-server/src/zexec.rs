@@ -1,17 +1,10 @@
 //! `ZEXEC`, `ZDISCARD` and `ZSTATE`: parking commands for a ZODB transaction.
 
-use std::rc::Rc;
-
-use zodium_resp::Arguments;
-
 use crate::After;
 use crate::call::Call;
-use crate::client::Client;
-use crate::commands::{Command, Run, check_set, check_ztie, flags};
+use crate::commands::{Command, Request, Run, check_set, check_ztie, flags};
 use crate::fail::{Fail, Outcome};
-use crate::local::LocalServer;
 use crate::parked::{Parcel, State};
-use crate::reply::Reply;
 use crate::transaction::{ABORTED, forget_watch, take_queue};
 
 /// Longest token.
@@ -24,12 +17,7 @@ const TOO_LONG: Fail = Fail::fixed("ERR a token has 1 to 64 bytes");
 
 /// `ZEXEC token`: in place of `EXEC`. The queued commands wait for a ZODB transaction that has the
 /// token.
-pub(crate) fn zexec(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn zexec(Request { local, client, arguments, reply }: Request) -> Result<After, Fail> {
     let server = &local.server;
     let queue = take_queue(client).ok_or(NO_MULTI)?;
     let watches = client.watch.borrow().is_some();

@@ -1,21 +1,20 @@
 //! The connection: `HELLO`, `AUTH`, `CLIENT` and the like.
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use zodium_keyspace::now;
 use zodium_net::CloseReason;
-use zodium_resp::{Arguments, Version, parse_integer};
+use zodium_resp::{Version, parse_integer};
 
+use super::Request;
 use super::info::presented;
 use super::keys::database;
 use crate::call::{Call, Options, is};
 use crate::client::{Client, Facts, Replies};
 use crate::dispatch::{After, set_version};
 use crate::fail::{Fail, NO_INTEGER, Outcome, SYNTAX};
-use crate::local::{Letter, LocalServer};
+use crate::local::Letter;
 use crate::parting::forget;
-use crate::reply::Reply;
 use crate::server::Server;
 
 const WRONG_PASSWORD: Fail =
@@ -50,22 +49,12 @@ pub(super) fn select(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-pub(super) fn quit(
-    _: &Rc<LocalServer>,
-    _: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(super) fn quit(Request { reply, .. }: Request) -> Result<After, Fail> {
     reply.ok();
     Ok(After::Close)
 }
 
-pub(super) fn reset(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(super) fn reset(Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
     forget(&local.server, client);
     client.is_authenticated.set(local.server.settings.is_open());
     client.database.set(0);
@@ -78,12 +67,7 @@ pub(super) fn reset(
     Ok(After::Continue)
 }
 
-pub(super) fn monitor(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(super) fn monitor(Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
     if !client.is_monitor.replace(true) {
         local.server.clients.enter_monitor();
         client.shared.facts.lock().is_monitor = true;
@@ -385,10 +369,7 @@ pub(super) fn client_unblock(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn client_reply(
-    _: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
+    Request { client, arguments, reply, .. }: Request,
 ) -> Result<After, Fail> {
     let mode = arguments.word(2);
     if is(mode, "on") {

@@ -121,11 +121,16 @@ pub(crate) enum Run {
     /// It touches its keys, and executes under their locks.
     Data(fn(&mut Call) -> Outcome),
     /// It touches the connection only, or locks by itself.
-    Connection(OfConnection),
+    Connection(fn(Request) -> Result<After, Fail>),
 }
 
-/// What executes a command of the connection: it writes the answer, and says what follows.
-type OfConnection = fn(&Rc<LocalServer>, &Rc<Client>, Arguments, &mut Reply) -> Result<After, Fail>;
+/// A request for a command of the connection, which writes the answer, and says what follows.
+pub(crate) struct Request<'a, 'r> {
+    pub(crate) local: &'a Rc<LocalServer>,
+    pub(crate) client: &'a Rc<Client>,
+    pub(crate) arguments: Arguments<'a>,
+    pub(crate) reply: &'a mut Reply<'r>,
+}
 
 /// What is to be known of commands.
 pub(crate) mod flags {

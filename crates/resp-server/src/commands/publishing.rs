@@ -1,16 +1,13 @@
 //! Publishing: `SUBSCRIBE`, `PUBLISH` and the like.
 
-use std::rc::Rc;
-
 use zodium_keyspace::Word;
-use zodium_resp::Arguments;
 
+use super::Request;
 use crate::call::Call;
 use crate::client::Client;
 use crate::dispatch::After;
 use crate::fail::{Fail, Outcome};
 use crate::glob;
-use crate::local::LocalServer;
 use crate::publishing::{Kind, Subscriber};
 use crate::reply::Reply;
 
@@ -26,31 +23,16 @@ pub(super) fn publish(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-pub(super) fn subscribe(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
-    add(local, client, arguments, reply, (Kind::Channels, "subscribe"))
+pub(super) fn subscribe(request: Request) -> Result<After, Fail> {
+    add(request, Kind::Channels, "subscribe")
 }
 
-pub(super) fn psubscribe(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
-    add(local, client, arguments, reply, (Kind::Patterns, "psubscribe"))
+pub(super) fn psubscribe(request: Request) -> Result<After, Fail> {
+    add(request, Kind::Patterns, "psubscribe")
 }
 
-fn add(
-    local: &LocalServer,
-    client: &Client,
-    arguments: Arguments,
-    reply: &mut Reply,
-    (kind, word): (Kind, &str),
-) -> Result<After, Fail> {
+fn add(request: Request, kind: Kind, word: &str) -> Result<After, Fail> {
+    let Request { local, client, arguments, reply } = request;
     if kind == Kind::Channels {
         let mut names = arguments.from(1).iter();
         names.try_for_each(|name| local.server.beside.check_channel(client, name))?;
@@ -73,31 +55,16 @@ fn add(
     Ok(After::Continue)
 }
 
-pub(super) fn unsubscribe(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
-    take(local, client, arguments, reply, (Kind::Channels, "unsubscribe"))
+pub(super) fn unsubscribe(request: Request) -> Result<After, Fail> {
+    take(request, Kind::Channels, "unsubscribe")
 }
 
-pub(super) fn punsubscribe(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
-    take(local, client, arguments, reply, (Kind::Patterns, "punsubscribe"))
+pub(super) fn punsubscribe(request: Request) -> Result<After, Fail> {
+    take(request, Kind::Patterns, "punsubscribe")
 }
 
-fn take(
-    local: &LocalServer,
-    client: &Client,
-    arguments: Arguments,
-    reply: &mut Reply,
-    (kind, word): (Kind, &str),
-) -> Result<After, Fail> {
+fn take(request: Request, kind: Kind, word: &str) -> Result<After, Fail> {
+    let Request { local, client, arguments, reply } = request;
     let all: Vec<Word> = match kind {
         Kind::Channels => client.subscriptions.borrow().channels.iter().cloned().collect(),
         Kind::Patterns => client.subscriptions.borrow().patterns.iter().cloned().collect(),

@@ -1,18 +1,16 @@
 //! `CLIENT TRACKING`, `CACHING`, `GETREDIR` and `TRACKINGINFO`: caches of clients.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use zodium_keyspace::Word;
 use zodium_resp::Arguments;
 
+use super::Request;
 use crate::call::{Options, integer, is};
 use crate::client::Client;
 use crate::dispatch::After;
 use crate::fail::{Fail, Outcome, SYNTAX};
-use crate::local::LocalServer;
-use crate::reply::Reply;
 use crate::server::Server;
 use crate::tracked::{Reads, Tracked};
 
@@ -136,10 +134,7 @@ fn check_overlaps(old: &BTreeSet<Word>, new: &[Word]) -> Outcome {
 }
 
 pub(super) fn client_tracking(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
+    Request { local, client, arguments, reply }: Request,
 ) -> Result<After, Fail> {
     let server = &local.server;
     let wish = Wish::parse(server, arguments)?;
@@ -159,10 +154,7 @@ pub(super) fn client_tracking(
 }
 
 pub(super) fn client_caching(
-    _: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
+    Request { client, arguments, reply, .. }: Request,
 ) -> Result<After, Fail> {
     let reads = client.tracked.borrow().as_ref().map(|tracked| tracked.reads);
     let reads = reads.ok_or(CACHING_OFF)?;
@@ -179,12 +171,7 @@ pub(super) fn client_caching(
     Ok(After::Continue)
 }
 
-pub(super) fn client_getredir(
-    _: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(super) fn client_getredir(Request { client, reply, .. }: Request) -> Result<After, Fail> {
     reply.integer(redirect(client));
     Ok(After::Continue)
 }
@@ -195,12 +182,7 @@ fn redirect(client: &Client) -> i64 {
     redirect.map_or(-1, |redirect| i64::try_from(redirect).unwrap_or(0))
 }
 
-pub(super) fn client_trackinginfo(
-    _: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(super) fn client_trackinginfo(Request { client, reply, .. }: Request) -> Result<After, Fail> {
     let tracked = client.tracked.borrow();
     let is_caching = client.is_caching.get();
     let mut flags = Vec::new();

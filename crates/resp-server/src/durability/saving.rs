@@ -4,14 +4,12 @@
 use std::rc::Rc;
 
 use bytes::BytesMut;
-use zodium_resp::Arguments;
 
 use super::compaction;
 use super::keeper::Keeper;
 use crate::call::{Call, is};
-use crate::client::Client;
+use crate::commands::Request;
 use crate::fail::{Fail, Outcome, SYNTAX};
-use crate::local::LocalServer;
 use crate::reply::Reply;
 use crate::{After, Server};
 
@@ -25,12 +23,7 @@ const REWRITE_GOES_ON: Fail =
 const FAILED: Fail = Fail::fixed("ERR the log could not be compacted: see the server's log");
 
 /// `BGREWRITEAOF`
-pub(crate) fn bgrewriteaof(
-    local: &Rc<LocalServer>,
-    _: &Rc<Client>,
-    _: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn bgrewriteaof(Request { local, reply, .. }: Request) -> Result<After, Fail> {
     keeper(&local.server)?;
     match compaction::begin(&local.server, |_| ()) {
         true => reply.simple("Background append only file rewriting started"),
@@ -40,12 +33,7 @@ pub(crate) fn bgrewriteaof(
 }
 
 /// `BGSAVE [SCHEDULE]`
-pub(crate) fn bgsave(
-    local: &Rc<LocalServer>,
-    _: &Rc<Client>,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn bgsave(Request { local, arguments, reply, .. }: Request) -> Result<After, Fail> {
     keeper(&local.server)?;
     let schedules = arguments.len() == 2 && is(arguments.word(1), "schedule");
     if arguments.len() > 1 && !schedules {
@@ -60,12 +48,7 @@ pub(crate) fn bgsave(
 }
 
 /// `SAVE`: the client waits, and no other one.
-pub(crate) fn save(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    _: Arguments,
-    _: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn save(Request { local, client, .. }: Request) -> Result<After, Fail> {
     keeper(&local.server)?;
     let (told, done) = tokio::sync::oneshot::channel();
     let begins = compaction::begin(&local.server, move |is_done| _ = told.send(is_done));
