@@ -59,7 +59,7 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     let outcome = admitted.and_then(|admitted| match admitted {
         Admitted::Answered(after) => Ok(after),
         Admitted::Runs(command) => monitoring::shown(local, client, (command, arguments), || {
-            run(local, client, command, arguments, &mut reply)
+            run(command, Request { local, client, arguments, reply: &mut reply })
         }),
     });
     if client.is_caching.get() && !arguments.word(0).eq_ignore_ascii_case(b"client") {
@@ -128,7 +128,7 @@ fn admit(
     }
     if objects::is_object(&local.server, command, arguments) {
         let after = monitoring::shown(local, client, (command, arguments), || {
-            objects::read(local, client, command, arguments, reply)
+            objects::read(command, Request { local, client, arguments, reply })
         });
         return after.map(Admitted::Answered).map_err(refused);
     }
@@ -142,23 +142,14 @@ fn admit(
 }
 
 /// Executes a command.
-fn run(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    command: &'static Command,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+fn run(command: &'static Command, request: Request) -> Result<After, Fail> {
+    let Request { local, client, .. } = request;
     let server = &*local.server;
     let may_add = command.may_add() || command.name == "exec";
     let before = if may_add { used_if_limited(server) } else { 0 };
     let outcome = match command.run {
-        Run::Data(run) => {
-            run_data(local, client, command, run, arguments, reply).map(|()| After::Continue)
-        }
-        Run::Connection(run) => {
-            local.counted(command, || run(Request { local, client, arguments, reply }))
-        }
+        Run::Data(run) => run_data(command, run, request).map(|()| After::Continue),
+        Run::Connection(run) => local.counted(command, || run(request)),
     };
     if may_add {
         // What has become too much goes before the client's next command.
@@ -168,14 +159,8 @@ fn run(
 }
 
 /// Executes a command under the locks of its keys; then serves the clients that wait for them.
-fn run_data(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    command: &'static Command,
-    run: fn(&mut Call) -> Outcome,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Outcome {
+fn run_data(command: &'static Command, run: fn(&mut Call) -> Outcome, request: Request) -> Outcome {
+    let Request { local, client, arguments, reply } = request;
     let server = &*local.server;
     let stripes = stripes_of(&server.keyspace, client, command, arguments);
     let now = local.now.get();

@@ -14,7 +14,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::After;
 use crate::client::Client;
-use crate::commands::{Command, Keys, hexadecimal};
+use crate::commands::{Command, Keys, Request, hexadecimal};
 use crate::fail::Fail;
 use crate::json;
 use crate::local::LocalServer;
@@ -60,13 +60,8 @@ pub(crate) fn is_object(server: &Server, command: &Command, arguments: Arguments
 }
 
 /// Answers a command about an object, at once or later.
-pub(crate) fn read(
-    local: &Rc<LocalServer>,
-    client: &Rc<Client>,
-    command: &Command,
-    arguments: Arguments,
-    reply: &mut Reply,
-) -> Result<After, Fail> {
+pub(crate) fn read(command: &Command, request: Request) -> Result<After, Fail> {
+    let Request { local, client, arguments, reply } = request;
     let is_decoded = match command.name {
         "get" => false,
         "hgetall" => true,
