@@ -251,6 +251,13 @@ impl Client {
         self.link.wake();
     }
 
+    /// Speaks another version, from the reply on that is being written.
+    pub(crate) fn set_version(&self, reply: &mut Reply, version: Version) {
+        self.version.set(version);
+        self.shared.facts.lock().version = version;
+        reply.version = version;
+    }
+
     pub(crate) fn select(&self, database: usize) {
         self.database.set(database);
         self.shared.facts.lock().database = database;

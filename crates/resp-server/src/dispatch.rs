@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use bytes::BytesMut;
-use zodium_resp::{Arguments, Version};
+use zodium_resp::Arguments;
 
 use crate::call::{Blocking, Call};
 use crate::client::{Client, Replies};
@@ -181,11 +181,4 @@ fn run_data(command: &'static Command, run: fn(&mut Call) -> Outcome, request: R
     let position = server.settle(hold);
     local.note_position(client, position);
     outcome
-}
-
-/// The version of a reply after a command that may have changed it.
-pub(crate) fn set_version(client: &Client, reply: &mut Reply, version: Version) {
-    client.version.set(version);
-    client.shared.facts.lock().version = version;
-    reply.version = version;
 }

@@ -11,7 +11,7 @@ use super::info::presented;
 use super::keys::database;
 use crate::call::{Call, Options, is};
 use crate::client::{Client, Facts, Replies};
-use crate::dispatch::{After, set_version};
+use crate::dispatch::After;
 use crate::fail::{Fail, NO_INTEGER, Outcome, SYNTAX};
 use crate::local::Letter;
 use crate::parting::forget;
@@ -60,7 +60,7 @@ pub(super) fn reset(Request { local, client, reply, .. }: Request) -> Result<Aft
     client.database.set(0);
     client.replies.set(Replies::On);
     client.keeps_uses.set(false);
-    set_version(client, reply, Version::Two);
+    client.set_version(reply, Version::Two);
     let facts = Facts { queued: -1, command: "reset", ..Facts::default() };
     *client.shared.facts.lock() = facts;
     reply.simple("RESET");
@@ -145,7 +145,7 @@ pub(super) fn hello(call: &mut Call) -> Outcome {
     if let Some(name) = name {
         client.shared.facts.lock().name = name;
     }
-    set_version(client, &mut call.reply, version);
+    client.set_version(&mut call.reply, version);
     let (name, number) = presented(call.server);
     let reply = &mut call.reply;
     reply.map(7);
