@@ -141,7 +141,7 @@ pub(super) fn set(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-/// Sets a key, and announces it. A time in the past removes it at once.
+/// Sets a key, and announces it.
 fn store(call: &mut Call, key: &[u8], value: &[u8], expires_at: Option<u64>) {
     call.hold.put_string(key, value, expires_at);
     call.changed(key, Class::String, "set");
