@@ -17,15 +17,20 @@ def untrack(storage):
     _open.discard(storage)
 
 
-def refuse_gevent():
-    """Refuse gevent's monkey patches: a native wait would block all greenlets."""
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and monkey.is_module_patched("socket"):
-        raise RuntimeError(
-            "zodium waits for its server in native code, which gevent's monkey patches do not "
-            "reach: all greenlets would wait with it. Use ZEO.ClientStorage in this process; "
-            "the server is the same"
-        )
+# The modules that patch others, and their functions that say whether they have patched one.
+PATCHES = {"gevent.monkey": "is_module_patched", "eventlet.patcher": "is_monkey_patched"}
+
+
+def refuse_greenlets():
+    """Refuse the monkey patches of gevent and eventlet: a native wait would block all greenlets."""
+    for module, is_patched in PATCHES.items():
+        if module in sys.modules and getattr(sys.modules[module], is_patched)("socket"):
+            name = module.partition(".")[0]
+            raise RuntimeError(
+                f"zodium waits for its server in native code, which {name}'s monkey patches do not "
+                "reach: all greenlets would wait with it. Use ZEO.ClientStorage in this process; "
+                "the server is the same"
+            )
 
 
 def close_all():

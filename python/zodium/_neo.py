@@ -52,7 +52,7 @@ class NEOStorage(NativeStorage):
         wait=True,
         server_sync=True,
     ):
-        _lifetime.refuse_gevent()
+        _lifetime.refuse_greenlets()
         if ignore_wrong_checksum:
             raise ValueError(
                 "ignore-wrong-checksum is not offered: data that are damaged at one storage are"

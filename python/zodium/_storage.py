@@ -70,7 +70,7 @@ class ClientStorage(NativeStorage):
         silence_timeout=60,
         warm_up=None,
     ):
-        _lifetime.refuse_gevent()
+        _lifetime.refuse_greenlets()
         super().__init__(name or str(addr))
         self._addr = addresses(addr)
         self._storage = storage

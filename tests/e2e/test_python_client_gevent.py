@@ -1,4 +1,4 @@
-"""zodium.ClientStorage in a process that gevent has patched: refused, with what to do instead."""
+"""zodium.ClientStorage in a process that gevent or eventlet has patched: refused, with advice."""
 
 import subprocess
 import sys
@@ -26,6 +26,25 @@ def test_a_patched_process_is_told_to_use_zeos_client():
             print(error)
     """)
     assert "gevent" in ended.stdout and "Use ZEO.ClientStorage" in ended.stdout, ended.stderr
+
+
+def test_a_process_that_eventlet_has_patched_is_told_so_too():
+    # A stand-in of the function that is asked: eventlet is no longer developed further.
+    ended = run("""
+        import sys
+        import types
+        patcher = sys.modules["eventlet.patcher"] = types.ModuleType("eventlet.patcher")
+        import zodium
+        patched = ["time"]
+        patcher.is_monkey_patched = patched.__contains__
+        zodium.ClientStorage(1, wait=False).close()
+        patched.append("socket")
+        try:
+            zodium.ClientStorage(1, wait=False)
+        except RuntimeError as error:
+            print(error)
+    """)
+    assert "eventlet's" in ended.stdout and "Use ZEO.ClientStorage" in ended.stdout, ended.stderr
 
 
 @pytest.mark.parametrize("patch", ["", "monkey.patch_time()"])
