@@ -10,6 +10,7 @@ import time
 import zope.interface
 from ZODB import interfaces
 from ZODB.BaseStorage import copy
+from ZODB.blob import is_blob_record
 from ZODB.ConflictResolution import ConflictResolvingStorage
 from ZODB.POSException import POSKeyError
 from ZODB.utils import maxtid
@@ -23,6 +24,21 @@ logger = logging.getLogger("zodium.client")
 
 MEGABYTE = 1 << 20
 WAIT_SECONDS = 30
+
+
+class CountingBlobs:
+    """A storage that counts the records of blobs that are restored in it."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.count = 0
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def restore(self, oid, serial, data, *rest):
+        self.count += bool(is_blob_record(data))
+        return self._storage.restore(oid, serial, data, *rest)
 
 
 @zope.interface.implementer(interfaces.IMultiCommitStorage, interfaces.IPrefetchStorage)
@@ -199,7 +215,16 @@ class NativeStorage(Commits, ConflictResolvingStorage):
         return [] if filter is not None else self._call("undoLog", first, last)
 
     def copyTransactionsFrom(self, other, verbose=0):
-        copy(other, self, verbose)
+        """Copy transactions, without the files of blobs: servers take them for new blobs only."""
+        counting = CountingBlobs(self)
+        copy(other, counting, verbose)
+        if counting.count:
+            logger.warning(
+                "%s: %s records of blobs were copied without their files; `zodium copy` with"
+                " --to-blob-dir copies both",
+                self.__name__,
+                counting.count,
+            )
 
     def iterator(self, start=None, stop=None):
         return TransactionIterator(self._client, start, stop)

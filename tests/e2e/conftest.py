@@ -150,6 +150,18 @@ def open_native():
 
 
 @pytest.fixture
+def warnings():
+    """What the client warns of."""
+    texts = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: texts.append(record.getMessage())
+    logger = logging.getLogger("zodium.client")
+    logger.addHandler(handler)
+    yield texts
+    logger.removeHandler(handler)
+
+
+@pytest.fixture
 def open_storage(open_native):
     """open_storage(server): a client storage of ours; closed with the test."""
     return lambda server, **options: open_native(server.address, **options)

@@ -23,6 +23,7 @@ from harness.process import HOST, ServerProcess, free_port
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.blob import Blob
+from ZODB.FileStorage import FileStorage
 from ZODB.POSException import POSKeyError, ReadOnlyError, UndoError
 from ZODB.utils import maxtid, p64, u64, z64
 
@@ -323,6 +324,22 @@ def test_transactions_are_iterated_and_copied(tmp_path, start_server, server, op
 
     assert len(content(source)) == 6
     assert content(source) == content(target)
+
+
+def test_a_copy_into_a_server_says_that_it_lacks_the_files_of_blobs(
+    tmp_path, server, open_storage, warnings
+):
+    source = FileStorage(str(tmp_path / "source.fs"), blob_dir=str(tmp_path / "source"))
+    database = ZODB.DB(source)
+    for number in range(3):
+        with database.transaction() as connection:
+            connection.root()[number] = Blob(b"data") if number else PersistentMapping()
+    target = open_storage(server)
+    target.copyTransactionsFrom(source)
+    database.close()
+    assert len(list(target.iterator())) == 4
+    (warning,) = warnings
+    assert "2 records of blobs were copied without their files" in warning
 
 
 def test_a_transaction_is_undone(server, open_storage):

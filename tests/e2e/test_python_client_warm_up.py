@@ -3,7 +3,6 @@
 A proxy sees what is asked of the server. It keeps its address, as the list is that of one.
 """
 
-import logging
 import threading
 
 import pytest
@@ -49,18 +48,6 @@ def opened(proxy, open_native, tmp_path):
         return ZODB.DB(open_native(proxy.address, **{"warm_up": tmp_path / "list", **options}))
 
     return open_one
-
-
-@pytest.fixture
-def warnings():
-    """What the client warns of."""
-    texts = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: texts.append(record.getMessage())
-    logger = logging.getLogger("zodium.client")
-    logger.addHandler(handler)
-    yield texts
-    logger.removeHandler(handler)
 
 
 def values(database):
