@@ -42,9 +42,10 @@ fn exception(py: Python<'_>, error: &ClientError) -> PyResult<PyErr> {
             let arguments = (error.to_string(),).into_pyobject(py)?;
             remote(py, "ZODB.POSException.StorageTransactionError", arguments.into_any())
         }
-        ClientError::Disconnected(_) | ClientError::Unreachable { .. } | ClientError::Closed => {
-            ours("ClientDisconnected")
-        }
+        ClientError::Disconnected(_)
+        | ClientError::Unreachable { .. }
+        | ClientError::NotTold
+        | ClientError::Closed => ours("ClientDisconnected"),
         ClientError::Interrupted => match take_raised() {
             Some(raised) => Ok(raised),
             None => Ok(PyKeyboardInterrupt::new_err(())),

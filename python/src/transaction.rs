@@ -21,6 +21,7 @@ use crate::error::{disconnected, raised};
 use crate::ids::{DataArgument, OidArgument, TidArgument};
 use crate::interrupt::{aside, keep_for_call, take_raised};
 use crate::value::owned;
+use crate::watcher::insist;
 
 /// An open transaction; dropping it aborts it.
 #[pyclass(frozen, name = "Transaction", module = "zodium._native")]
@@ -160,19 +161,26 @@ impl NativeTransaction {
     }
 
     /// Commits; returns the tid, the exception that `then` raised, and that of a signal handler.
-    /// `then` is called with the tid before any later transaction is reported. An error means that
-    /// the server has not confirmed the commit.
-    fn finish<'py>(&self, py: Python<'py>, then: Py<PyAny>) -> PyResult<Finished<'py>> {
+    /// `then` is called with the tid before any later transaction is reported, and `otherwise` if
+    /// it raises. An error means that the server has not confirmed the commit.
+    fn finish<'py>(
+        &self,
+        py: Python<'py>,
+        then: Py<PyAny>,
+        otherwise: Py<PyAny>,
+    ) -> PyResult<Finished<'py>> {
         self.check_process(py)?;
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let called = move |tid: Tid| {
-            let _ = Python::try_attach(|py| {
+            let told = Python::try_attach(|py| {
                 let tid = PyBytes::new(py, &tid.to_bytes());
-                let called = aside(py, || then.call1(py, (tid,)));
-                let kept = called.map(drop).or_else(|error| keep_for_call(py, error));
-                *noted.lock() = kept.err();
+                let Err(error) = aside(py, || then.call1(py, (tid,))) else { return Ok(()) };
+                *noted.lock() = keep_for_call(py, error).err();
+                insist(|| repaired(py, &otherwise))
             });
+            // Without an interpreter there is no application.
+            told.unwrap_or(Ok(()))
         };
         let finished = py.detach(|| {
             let open = self.take()?.ok_or_else(is_over)?;
@@ -206,6 +214,15 @@ impl Drop for NativeTransaction {
         }
         let _ = Python::try_attach(|py| released_in_drop(py, || drop(open)));
     }
+}
+
+/// Calls the function that makes up for one that has failed to tell of a commit.
+fn repaired(py: Python<'_>, otherwise: &Py<PyAny>) -> bool {
+    let Err(error) = aside(py, || otherwise.call0(py)) else { return true };
+    if let Err(error) = keep_for_call(py, error) {
+        error.write_unraisable(py, Some(otherwise.bind(py)));
+    }
+    false
 }
 
 /// The base serial of a store: none, or 0, for a new object.

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zodium_client::Watcher;
+use zodium_client::{ClientError, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
@@ -11,6 +11,11 @@ use crate::value::to_python;
 
 /// How often something is told that must not be missed.
 const ATTEMPTS: usize = 10;
+
+/// Tells something that must not be missed. Tries again when a signal handler raises meanwhile.
+pub(crate) fn insist(told: impl Fn() -> bool) -> Result<(), ClientError> {
+    if (0..ATTEMPTS).any(|_| told()) { Ok(()) } else { Err(ClientError::NotTold) }
+}
 
 /// Calls the methods of a storage, on the thread that reads from the server.
 pub(crate) struct PythonWatcher {
@@ -24,8 +29,8 @@ impl PythonWatcher {
     }
 
     /// Calls a function with the storage, unless it or the interpreter no longer exists. Exceptions
-    /// do not affect the connection: those of signal handlers are kept for the call that this
-    /// thread makes, others are reported. `false` after an exception.
+    /// of signal handlers are kept for the call that this thread makes, others are reported.
+    /// `false` after an exception.
     fn tell(
         &self,
         with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>,
@@ -47,37 +52,33 @@ impl PythonWatcher {
         told.unwrap_or(true)
     }
 
-    /// Has the storage drop what it keeps. Tries again when a signal handler raises meanwhile.
-    fn drop_all(&self) {
-        for _ in 0..ATTEMPTS {
-            if self.tell(|_, storage| storage.call_method0("invalidateCache").map(drop)) {
-                return;
-            }
-        }
+    /// Has the storage drop what it keeps. It cannot if, for example, this thread has nearly
+    /// reached Python's limit of recursion.
+    fn drop_all(&self) -> Result<(), ClientError> {
+        insist(|| self.tell(|_, storage| storage.call_method0("invalidateCache").map(drop)))
     }
 }
 
 impl Watcher for PythonWatcher {
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         let is_told = self.tell(|py, storage| {
             let tid = PyBytes::new(py, &tid.to_bytes());
             let oids: Vec<_> = oids.iter().map(|oid| PyBytes::new(py, &oid.to_bytes())).collect();
             storage.call_method1("invalidateTransaction", (tid, oids)).map(drop)
         });
         // Some of the connections may have missed the commit. Told before the client counts it.
-        if !is_told {
-            self.drop_all();
-        }
+        if is_told { Ok(()) } else { self.drop_all() }
     }
 
-    fn all_invalidated(&self) {
-        self.drop_all();
+    fn all_invalidated(&self) -> Result<(), ClientError> {
+        self.drop_all()
     }
 
-    fn connected(&self, info: &Value<'_>) {
-        self.tell(|py, storage| {
+    fn connected(&self, info: &Value<'_>) -> Result<(), ClientError> {
+        let is_told = self.tell(|py, storage| {
             storage.call_method1("notify_connected", (to_python(py, info)?,)).map(drop)
         });
+        if is_told { Ok(()) } else { Err(ClientError::NotTold) }
     }
 
     fn disconnected(&self) {

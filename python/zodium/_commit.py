@@ -103,17 +103,10 @@ class Commits:
         """
         pending = self._checked(txn, "tpc_finish")
 
-        def tell(tid):
-            try:
-                f(tid)
-            except BaseException:
-                # Connections of this process may have missed the commit. As after a lost
-                # connection, they load all objects again.
-                self.invalidateCache()
-                raise
-
         try:
-            tid, failure, raised = pending.native.finish(tell)
+            # If `f` raises, connections of this process may have missed the commit. As after a lost
+            # connection, they load all objects again.
+            tid, failure, raised = pending.native.finish(f, self.invalidateCache)
             self._after_commit(pending, tid, failure, raised)
         finally:
             self._end(txn, pending)
@@ -125,9 +118,6 @@ class Commits:
         `failure` is an exception of `f`, and `raised` one of a signal handler during the wait.
         """
         try:
-            if failure is not None or raised is not None:
-                # A signal handler may have raised while the connections were told to.
-                self.invalidateCache()
             if pending.blobs:
                 self._blobs.committed(pending.blobs, tid)
             if failure is not None:

@@ -36,7 +36,7 @@ pub(crate) trait Receiver: Send + Sync {
     /// A revision was loaded; `data` does not share the input buffer.
     fn loaded(&self, reply: &LoadReply<'_>, data: &Bytes);
     /// Another client's transaction wrote these objects.
-    fn invalidated(&self, tid: Tid, oids: &[Oid]);
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError>;
     /// The server sent an update of `get_info`.
     fn info(&self, info: &Value<'_>);
 }
@@ -150,7 +150,7 @@ impl Connection {
         let handshake = reading.handshake.take();
         for (tid, oids) in handshake.map(|handshake| handshake.held).unwrap_or_default() {
             if tid > known {
-                self.receiver.invalidated(tid, &oids);
+                self.receiver.invalidated(tid, &oids)?;
             }
         }
         Ok(())

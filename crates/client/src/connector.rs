@@ -291,9 +291,7 @@ fn establish(shared: &Arc<Shared>, candidate: Candidate) -> Result<Arc<Establish
     let told = Arc::clone(shared);
     let then = move |info: &Value<'_>| {
         told.take_info(info);
-        if let Some(watcher) = &told.options.watcher {
-            watcher.connected(info);
-        }
+        told.options.watcher.as_ref().map_or(Ok(()), |watcher| watcher.connected(info))
     };
     let promise = connection.request("get_info", &Value::tuple([]), Some(Box::new(then)))?;
     connection.wait(&promise)?;
@@ -323,10 +321,9 @@ fn catch_up(
         shared.told.tell(last_tid, || {
             // The application has objects of the parent, which may have missed commits.
             let watcher = shared.options.watcher.as_ref().filter(|_| told == Tid::ZERO);
-            if let Some(watcher) = watcher.filter(|_| shared.is_forked) {
-                watcher.all_invalidated();
-            }
-        });
+            let watcher = watcher.filter(|_| shared.is_forked);
+            watcher.map_or(Ok(()), |watcher| watcher.all_invalidated())
+        })?;
         return Ok(last_tid);
     }
     if newest > last_tid && told == Tid::ZERO {
@@ -351,8 +348,8 @@ fn catch_up(
     shared.told.tell(tid, || match (&shared.options.watcher, &missed) {
         (Some(watcher), Some((tid, oids))) => watcher.invalidated(*tid, oids),
         (Some(watcher), None) => watcher.all_invalidated(),
-        (None, _) => {}
-    });
+        (None, _) => Ok(()),
+    })?;
     // What we hold is of this server now.
     shared.has_met_older.store(false, Ordering::Release);
     Ok(tid)

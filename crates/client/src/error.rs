@@ -43,6 +43,9 @@ pub enum ClientError {
          server: its own thread reads the answer"
     )]
     Nested,
+    /// A watcher, or the function that a finish calls, has not taken in a commit or a connection.
+    #[error("the application could not be told of a commit or of the connection")]
+    NotTold,
     /// The outcome of a finish is unknown: the connection ended before the reply, or the caller
     /// stopped waiting for it. [`crate::Client::outcome`] finds out, once there is a connection
     /// again.

@@ -17,7 +17,7 @@ pub struct LastTold {
     /// Whether a transaction was told or noted, or the first one is being told. Set with Release
     /// after the others, loaded with Acquire.
     has_begun: AtomicBool,
-    /// Set with `turn` locked. A panicking listener leaves it set, so that readers take the lock.
+    /// Set with `turn` locked. A listener that fails leaves it set, so that readers take the lock.
     is_telling: AtomicBool,
     /// Locked while a transaction is told. Reentrant: a listener may ask for the last transaction.
     turn: ReentrantMutex<()>,
@@ -25,13 +25,17 @@ pub struct LastTold {
 
 impl LastTold {
     /// Tells of a transaction: calls `tell`, and notes `tid` after it.
-    pub fn tell(&self, tid: Tid, tell: impl FnOnce()) {
+    ///
+    /// # Errors
+    /// Those of `tell`. The transaction is not noted then.
+    pub fn tell<E>(&self, tid: Tid, tell: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let _turn = self.turn.lock();
         self.is_telling.store(true, Ordering::Release);
         self.has_begun.store(true, Ordering::Release);
-        tell();
+        tell()?;
         self.advance(tid);
         self.is_telling.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Notes a transaction that no listener has to be told of.
@@ -89,20 +93,23 @@ mod tests {
                 scope.spawn(|| answers.send(told.wait()));
                 let early = answer.recv_timeout(Duration::from_millis(100));
                 assert_eq!(early, Err(RecvTimeoutError::Timeout));
-            });
+                Ok::<_, ()>(())
+            })
+            .unwrap();
             assert_eq!(answer.recv(), Ok(Tid(4)));
         });
         assert_eq!((told.wait(), told.at_once()), (Tid(4), Some(Tid(4))));
     }
 
     #[test]
-    fn a_listener_that_panics_stops_nobody() {
+    fn a_listener_that_fails_stops_nobody_and_its_transaction_is_not_told() {
         let told = LastTold::default();
-        let panicked =
-            catch_unwind(AssertUnwindSafe(|| told.tell(Tid(4), || panic!("a listener"))));
-        assert!(panicked.is_err());
+        let panics = || -> Result<(), ()> { panic!("a listener") };
+        assert!(catch_unwind(AssertUnwindSafe(|| told.tell(Tid(4), panics))).is_err());
         assert_eq!((told.wait(), told.at_once()), (Tid::ZERO, None));
-        told.tell(Tid(5), || ());
+        assert_eq!(told.tell(Tid(4), || Err("a listener")), Err("a listener"));
+        assert_eq!((told.wait(), told.at_once()), (Tid::ZERO, None));
+        assert_eq!(told.tell(Tid(5), || Ok::<_, ()>(())), Ok(()));
         assert_eq!(told.at_once(), Some(Tid(5)));
     }
 }

@@ -143,10 +143,12 @@ impl Connection {
             MessageId::Number(id) => {
                 let call = self.table.lock().calls.remove(&id);
                 let Some(Call { promise, then }) = call else { return Ok(()) };
-                if let (Ok(value), Some(then)) = (&result, then) {
-                    then(value);
-                }
+                let done = match (&result, then) {
+                    (Ok(value), Some(then)) => then(value),
+                    _ => Ok(()),
+                };
                 promise.complete(result.map(Value::into_owned).map_err(ClientError::from));
+                done?;
             }
             MessageId::Load { oid, before } => {
                 let answer = match result {
@@ -191,7 +193,7 @@ impl Connection {
                 let (tid, oids) = tid.as_tid().zip(oids_of(oids)).ok_or(wrong)?;
                 match handshake {
                     Some(handshake) => handshake.held.push((tid, oids)),
-                    None => self.receiver.invalidated(tid, &oids),
+                    None => self.receiver.invalidated(tid, &oids)?,
                 }
             }
             ("info", [info]) => self.receiver.info(info),

@@ -209,15 +209,14 @@ impl Receiver for Delivery {
         }
     }
 
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         if let Some(stream) = self.stream.get() {
             self.shared.cache.invalidate(*stream, tid, oids.iter().copied());
         }
-        self.shared.told.tell(tid, || {
-            if let Some(watcher) = &self.shared.options.watcher {
-                watcher.invalidated(tid, oids);
-            }
-        });
+        self.shared.told.tell(tid, || match &self.shared.options.watcher {
+            Some(watcher) => watcher.invalidated(tid, oids),
+            None => Ok(()),
+        })
     }
 
     fn info(&self, info: &Value<'_>) {

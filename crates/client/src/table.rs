@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use crate::Revision;
 use crate::promise::Promise;
+use crate::{ClientError, Revision};
 
 /// The reply to a load: a revision, or `None` if the object did not exist then.
 pub(crate) type Loaded = Option<Revision>;
@@ -19,11 +19,12 @@ pub(crate) type LoadKey = (Oid, Tid);
 /// A pending call.
 pub(crate) struct Call {
     pub(crate) promise: Arc<Promise<Value<'static>>>,
-    /// Runs on the reading thread, before any later message is handled.
+    /// Runs on the reading thread, before any later message is handled. Its error ends the
+    /// connection, and does not change the answer.
     pub(crate) then: Option<Then>,
 }
 
-pub(crate) type Then = Box<dyn FnOnce(&Value<'_>) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(&Value<'_>) -> Result<(), ClientError> + Send>;
 
 /// The destination of a blob that is being fetched.
 pub(crate) struct ArrivingBlob {

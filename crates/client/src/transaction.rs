@@ -283,7 +283,20 @@ impl Transaction {
     /// Any error other than [`ClientError::OutcomeUnknown`] means that nothing was committed, and
     /// that the transaction is aborted: also [`ClientError::NotVoted`], when the last vote had
     /// conflicts, or when something was stored after it.
-    pub fn finish(mut self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
+    pub fn finish(self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
+        self.finish_or_tell_again(|tid| {
+            then(tid);
+            Ok(())
+        })
+    }
+
+    /// Like [`Transaction::finish`], with a function that may fail to tell the application. The
+    /// transaction is committed all the same. But the connection ends, and the watcher is told of
+    /// the transaction with the next one.
+    pub fn finish_or_tell_again(
+        mut self,
+        then: impl FnOnce(Tid) -> Result<(), ClientError> + Send + 'static,
+    ) -> Result<Tid, ClientError> {
         self.check_voted()?;
         let connection = Arc::clone(&self.current.connection);
         let has_left = Arc::new(Mutex::new(false));
@@ -334,28 +347,29 @@ impl Transaction {
     fn committed(
         &mut self,
         has_left: Arc<Mutex<bool>>,
-        then: impl FnOnce(Tid) + Send + 'static,
-    ) -> impl FnOnce(&Value<'_>) + Send + 'static {
+        then: impl FnOnce(Tid) -> Result<(), ClientError> + Send + 'static,
+    ) -> impl FnOnce(&Value<'_>) -> Result<(), ClientError> + Send + 'static {
         let written = std::mem::take(&mut self.written);
         let (shared, stream) = (Arc::clone(&self.shared), self.current.stream);
         let turn = Arc::clone(&self.turn);
         move |answer| {
-            let Some(tid) = answer.as_tid() else { return };
+            let Some(tid) = answer.as_tid() else { return Ok(()) };
             let kept = written.iter().map(|(oid, data)| (*oid, data.as_deref()));
             shared.cache.finish(stream, tid, kept);
             // Locked during delivery, so that a caller that stops waiting sees the commit reported
             // exactly once.
             let has_left = has_left.lock();
-            shared.told.tell(tid, || {
-                if !*has_left {
-                    then(tid);
-                } else if let Some(watcher) = &shared.options.watcher {
-                    watcher.invalidated(tid, &written.keys().copied().collect::<Vec<_>>());
+            let told = shared.told.tell(tid, || match &shared.options.watcher {
+                _ if !*has_left => then(tid),
+                Some(watcher) => {
+                    watcher.invalidated(tid, &written.keys().copied().collect::<Vec<_>>())
                 }
+                None => Ok(()),
             });
             drop(has_left);
             // The next transaction need not wait until the thread that finishes is scheduled.
             drop(turn.lock().take());
+            told
         }
     }
 

@@ -1,7 +1,8 @@
 //! What the engine tells: commits of others for the watcher, and what became of own votes.
 //!
 //! Key decision: the thread that announces commits calls the watcher itself, so that commits are
-//! told in their order. Nothing here may wait for the storage.
+//! told in their order. Nothing here may wait for the storage. What could not be told does not
+//! count as told, and is made up for at the next commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +19,14 @@ use zodium_types::{Oid, Tid};
 use crate::failure::of_storage;
 
 /// Is called with the tid of an own commit, in the order of commits.
-pub(crate) type Then = Box<dyn FnOnce(Tid) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(Tid) -> Result<(), ClientError> + Send>;
 
 /// The events of a storage.
 pub(crate) struct Events {
     watcher: Option<Arc<dyn Watcher>>,
     pub(crate) told: LastTold,
+    /// Whether the last commit could not be told. Relaxed: only the thread that announces uses it.
+    is_behind: AtomicBool,
     own: Mutex<FxHashMap<TransactionNumber, Arc<Own>>>,
     is_closed: AtomicBool,
 }
@@ -44,8 +47,9 @@ struct State {
 
 impl Events {
     pub(crate) fn new(watcher: Option<Arc<dyn Watcher>>) -> Events {
-        let (own, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        Events { watcher, told: LastTold::default(), own, is_closed }
+        let (own, told) = (Mutex::default(), LastTold::default());
+        let (is_behind, is_closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Events { watcher, told, is_behind, own, is_closed }
     }
 
     /// What becomes of a vote. Its first event may be there already.
@@ -72,11 +76,19 @@ impl Events {
     fn committed(&self, number: TransactionNumber, tid: Tid, oids: &[Oid]) {
         let own = self.own.lock().remove(&number);
         let then = own.as_ref().and_then(|own| own.state.lock().then.take());
-        self.told.tell(tid, || match (then, &self.watcher) {
-            (Some(then), _) => then(tid),
-            (None, Some(watcher)) => watcher.invalidated(tid, oids),
-            (None, None) => {}
+        let told = self.told.tell(tid, || {
+            if let Some(watcher) = &self.watcher
+                && self.is_behind.load(Ordering::Relaxed)
+            {
+                watcher.all_invalidated()?;
+            }
+            match (then, &self.watcher) {
+                (Some(then), _) => then(tid),
+                (None, Some(watcher)) => watcher.invalidated(tid, oids),
+                (None, None) => Ok(()),
+            }
         });
+        self.is_behind.store(told.is_err(), Ordering::Relaxed);
         if let Some(own) = own {
             own.end(Ok(tid));
         }

@@ -165,11 +165,15 @@ impl EmbeddedTransaction {
     }
 
     /// Commits. `then` is called with the tid, before any later transaction is told of and before
-    /// [`EmbeddedClient::last_tid`] includes it. Blocking.
+    /// [`EmbeddedClient::last_tid`] includes it. If it fails, the watcher is told with the next
+    /// commit that everything may have changed. Blocking.
     ///
     /// # Errors
     /// Any other one than [`ClientError::OutcomeUnknown`] means that nothing was committed.
-    pub fn finish(mut self, then: impl FnOnce(Tid) + Send + 'static) -> Result<Tid, ClientError> {
+    pub fn finish(
+        mut self,
+        then: impl FnOnce(Tid) -> Result<(), ClientError> + Send + 'static,
+    ) -> Result<Tid, ClientError> {
         let (number, voted) = match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Voted(number, voted) => (number, voted),
             other => {

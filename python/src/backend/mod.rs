@@ -19,7 +19,7 @@ pub(crate) use neo::NeoBackend;
 /// The answers of [`Backend::load_many`], in the order of the oids.
 pub(crate) type Loads = Vec<Result<Option<Revision>, ClientError>>;
 /// Is called with the tid of a commit.
-pub(crate) type Then = Box<dyn FnOnce(Tid) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(Tid) -> Result<(), ClientError> + Send>;
 
 /// A storage.
 pub(crate) trait Backend: Send + Sync {

@@ -85,7 +85,7 @@ impl NeoBackend {
             wait: self.options.wait,
         };
         let client = EmbeddedClient::start(Arc::<NeoStorage>::clone(&storage), options)?;
-        self.watcher.connected(&client.info()?);
+        self.watcher.connected(&client.info()?)?;
         let opened = Arc::new(Opened { client, storage });
         self.opened.store(Some(Arc::clone(&opened)));
         Ok(opened)

@@ -156,7 +156,7 @@ impl OpenTransaction for Transaction {
     }
 
     fn finish(self: Box<Self>, then: Then) -> Result<Tid, ClientError> {
-        Transaction::finish(*self, then)
+        Transaction::finish_or_tell_again(*self, then)
     }
 
     fn abort(self: Box<Self>) -> Result<(), ClientError> {

@@ -91,8 +91,9 @@ struct Caller<F> {
 }
 
 impl<F: Fn(&Client) -> Result<(), ClientError> + Send + Sync> Watcher for Caller<F> {
-    fn invalidated(&self, _: Tid, _: &[Oid]) {
+    fn invalidated(&self, _: Tid, _: &[Oid]) -> Result<(), ClientError> {
         self.answers.lock().push((self.act)(self.client.get().unwrap()));
+        Ok(())
     }
 }
 
@@ -151,8 +152,9 @@ impl Connections {
 }
 
 impl Watcher for Connections {
-    fn connected(&self, _: &Value<'_>) {
+    fn connected(&self, _: &Value<'_>) -> Result<(), ClientError> {
         self.call();
+        Ok(())
     }
 
     fn disconnected(&self) {

@@ -29,16 +29,19 @@ enum Told {
 }
 
 impl Watcher for Log {
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         self.0.lock().push(Told::Invalidated(tid, oids.to_vec()));
+        Ok(())
     }
 
-    fn all_invalidated(&self) {
+    fn all_invalidated(&self) -> Result<(), ClientError> {
         self.0.lock().push(Told::All);
+        Ok(())
     }
 
-    fn connected(&self, _: &Value<'_>) {
+    fn connected(&self, _: &Value<'_>) -> Result<(), ClientError> {
         self.0.lock().push(Told::Connected);
+        Ok(())
     }
 
     fn disconnected(&self) {
@@ -401,8 +404,8 @@ struct Seen {
 }
 
 impl Watcher for Witness {
-    fn invalidated(&self, tid: Tid, _: &[Oid]) {
-        let Some(client) = self.client.get().and_then(Weak::upgrade) else { return };
+    fn invalidated(&self, tid: Tid, _: &[Oid]) -> Result<(), ClientError> {
+        let Some(client) = self.client.get().and_then(Weak::upgrade) else { return Ok(()) };
         let serial = |before| client.load_cached(Oid(1), before).map(|revision| revision.serial);
         self.seen.lock().push(Seen {
             tid,
@@ -410,6 +413,7 @@ impl Watcher for Witness {
             current: serial(Tid::MAX),
             before: serial(tid),
         });
+        Ok(())
     }
 }
 
@@ -429,6 +433,22 @@ fn a_watcher_is_told_after_the_cache_knows_and_before_the_client_says_so() {
     let seen = Seen { tid: second, last_tid: first, current: None, before: Some(first) };
     assert_eq!(*witness.seen.lock(), [seen]);
     assert_eq!(reader.last_tid(), second);
+}
+
+#[test]
+fn a_commit_that_its_caller_could_not_be_told_of_is_told_by_the_next_connection() {
+    let server = Server::start(Encoding::Msgpack);
+    let (client, log) = watched(&server);
+    let first = commit(&client, &[(1, "one")]);
+    log.0.lock().clear();
+    let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+    transaction.store(Oid(1), first, record("two")).unwrap();
+    transaction.vote().unwrap();
+    let second = transaction.finish_or_tell_again(|_| Err(ClientError::NotTold)).unwrap();
+    log.wait_for(&Told::Connected);
+    let told = [Told::Disconnected, Told::Invalidated(second, vec![Oid(1)]), Told::Connected];
+    assert_eq!(*log.0.lock(), told);
+    assert_eq!(client.last_tid(), second);
 }
 
 #[test]

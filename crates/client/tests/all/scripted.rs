@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::peer::{
     ALL, ENCODING, PATIENCE, Peer, SILENCE, play, play_waiting, play_with, wait_until,
 };
-use zodium_client::{Options, Watcher};
+use zodium_client::{ClientError, Options, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::{ChunkItem, Message, decode_message, put_chunk_item};
@@ -117,33 +117,46 @@ fn a_cache_is_dropped_when_the_server_cannot_tell_what_has_changed() {
 }
 
 /// Fails at the first call of this name.
-struct Panicking {
+struct Failing {
     name: &'static str,
+    fail: fn() -> Result<(), ClientError>,
     has_failed: AtomicBool,
 }
 
-impl Panicking {
-    fn at(name: &'static str) -> Option<Arc<dyn Watcher>> {
-        Some(Arc::new(Panicking { name, has_failed: AtomicBool::new(false) }))
+impl Failing {
+    fn at(name: &'static str, fail: fn() -> Result<(), ClientError>) -> Option<Arc<dyn Watcher>> {
+        Some(Arc::new(Failing { name, fail, has_failed: AtomicBool::new(false) }))
     }
 
-    fn call(&self, name: &str) {
+    fn call(&self, name: &str) -> Result<(), ClientError> {
         let fails = name == self.name && !self.has_failed.swap(true, Ordering::Relaxed);
-        assert!(!fails, "{name} fails for a test of panics");
+        if fails { (self.fail)() } else { Ok(()) }
     }
 }
 
-impl Watcher for Panicking {
-    fn invalidated(&self, _: Tid, _: &[Oid]) {
-        self.call("invalidated");
+fn panics() -> Result<(), ClientError> {
+    panic!("for a test of panics")
+}
+
+fn refuses() -> Result<(), ClientError> {
+    Err(ClientError::NotTold)
+}
+
+impl Watcher for Failing {
+    fn invalidated(&self, _: Tid, _: &[Oid]) -> Result<(), ClientError> {
+        self.call("invalidated")
     }
 
-    fn connected(&self, _: &Value<'_>) {
-        self.call("connected");
+    fn all_invalidated(&self) -> Result<(), ClientError> {
+        self.call("all_invalidated")
+    }
+
+    fn connected(&self, _: &Value<'_>) -> Result<(), ClientError> {
+        self.call("connected")
     }
 
     fn disconnected(&self) {
-        self.call("disconnected");
+        let _ = self.call("disconnected");
     }
 }
 
@@ -170,7 +183,7 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
         peer.expect_end();
         admit_again(listener);
     };
-    let options = |options| Options { watcher: Panicking::at("invalidated"), ..options };
+    let options = |options| Options { watcher: Failing::at("invalidated", panics), ..options };
     play_with(options, script, |client, _| {
         let reading = Arc::clone(client);
         let panicked = thread::spawn(move || reading.load_before(Oid(1), Tid(11))).join();
@@ -180,10 +193,53 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
     });
 }
 
+#[test]
+fn what_a_watcher_has_not_taken_in_is_told_again_and_the_call_that_read_it_goes_on() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        peer.expect("loadBefore");
+        thread::sleep(SILENCE);
+        peer.invalidate(Tid(11), &[Oid(1)]);
+        peer.expect_end();
+        admit_again(listener);
+    };
+    let options = |options| Options { watcher: Failing::at("invalidated", refuses), ..options };
+    play_with(options, script, |client, _| {
+        assert_eq!(client.load_before(Oid(1), Tid(12)).unwrap().unwrap().serial, Tid(11));
+        assert_eq!(client.last_tid(), Tid(11));
+    });
+}
+
+#[test]
+fn a_watcher_that_has_not_dropped_all_is_told_so_again() {
+    let script = |listener: &UnixListener| {
+        drop(Peer::admitted(listener, Tid(10)));
+        let forget = |peer: &mut Peer| {
+            let missed = peer.expect("getInvalidations");
+            peer.reply(&missed, Value::None);
+        };
+        let mut peer = Peer::accept(listener);
+        let register = peer.expect("register");
+        peer.reply(&register, Tid(20).into());
+        forget(&mut peer);
+        peer.expect_end();
+        Peer::accept(listener).admit(Tid(20), forget);
+    };
+    let options = |options| Options { watcher: Failing::at("all_invalidated", refuses), ..options };
+    play_with(options, script, |client, _| wait_until(|| client.last_tid() == Tid(20)));
+}
+
 /// While the application waits for nothing, the thread that connects is the one that reads.
 #[test]
-fn a_watcher_that_panics_in_the_thread_that_connects_costs_the_connection_and_no_more() {
-    for name in ["invalidated", "connected", "disconnected"] {
+fn a_watcher_that_fails_in_the_thread_that_connects_costs_the_connection_and_no_more() {
+    let cases: [(_, fn() -> _); 5] = [
+        ("invalidated", panics),
+        ("invalidated", refuses),
+        ("connected", panics),
+        ("connected", refuses),
+        ("disconnected", panics),
+    ];
+    for (name, fail) in cases {
         let script = |listener: &UnixListener| {
             let mut peer = Peer::admitted(listener, Tid(10));
             if name == "invalidated" {
@@ -193,7 +249,7 @@ fn a_watcher_that_panics_in_the_thread_that_connects_costs_the_connection_and_no
             drop(peer);
             admit_again(listener);
         };
-        let options = |options| Options { watcher: Panicking::at(name), ..options };
+        let options = |options| Options { watcher: Failing::at(name, fail), ..options };
         play_with(options, script, |client, _| {
             wait_until(|| client.last_tid() == Tid(11));
             assert_eq!(client.load_before(Oid(1), Tid(12)).unwrap().unwrap().serial, Tid(11));

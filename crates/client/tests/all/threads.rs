@@ -81,11 +81,12 @@ struct Order {
 }
 
 impl Watcher for Order {
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         let last = std::mem::replace(&mut *self.last.lock(), tid);
         assert!(last < tid, "{last} came before {tid}");
         assert!(!oids.is_empty());
         self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -18,8 +18,14 @@ use zodium_types::{Oid, Tid};
 struct Told(Mutex<Vec<(Tid, Vec<Oid>)>>);
 
 impl Watcher for Told {
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         self.0.lock().unwrap().push((tid, oids.to_vec()));
+        Ok(())
+    }
+
+    fn all_invalidated(&self) -> Result<(), ClientError> {
+        self.0.lock().unwrap().push((Tid::MAX, Vec::new()));
+        Ok(())
     }
 }
 
@@ -46,7 +52,11 @@ fn commit(client: &EmbeddedClient, serial: Tid, data: &'static str) -> Tid {
     let (seen, told) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
     let (noted, last) = (Arc::clone(&seen), Arc::clone(&told));
     *last.lock().unwrap() = Some(client.last_tid());
-    let tid = transaction.finish(move |tid| *noted.lock().unwrap() = Some(tid)).unwrap();
+    let note = move |tid| {
+        *noted.lock().unwrap() = Some(tid);
+        Ok(())
+    };
+    let tid = transaction.finish(note).unwrap();
     assert_eq!((*seen.lock().unwrap(), client.last_tid()), (Some(tid), tid));
     tid
 }
@@ -70,6 +80,19 @@ fn own_commits_are_told_to_their_caller_only() {
 }
 
 #[test]
+fn a_commit_that_its_caller_could_not_be_told_of_is_made_up_for_at_the_next() {
+    let (client, told) = start();
+    let first = commit(&client, Tid::ZERO, "one");
+    let mut untold = storing(&client, first, "two");
+    untold.vote().unwrap();
+    let second = untold.finish(|_| Err(ClientError::NotTold)).unwrap();
+    assert_eq!((client.last_tid(), current(&client).1), (first, second));
+    let third = commit(&client, second, "three");
+    commit(&client, third, "four");
+    assert_eq!(*told.0.lock().unwrap(), [(Tid::MAX, vec![])]);
+}
+
+#[test]
 fn conflicts_are_handed_out_and_resolved_by_storing_again() {
     let (client, _) = start();
     let first = commit(&client, Tid::ZERO, "one");
@@ -81,7 +104,7 @@ fn conflicts_are_handed_out_and_resolved_by_storing_again() {
     assert_eq!(conflict.data, Bytes::from_static(b"late"));
     late.store(Oid(1), second, Bytes::from_static(b"merged")).unwrap();
     assert_eq!(late.vote().unwrap().conflicts, []);
-    let third = late.finish(|_| ()).unwrap();
+    let third = late.finish(|_| Ok(())).unwrap();
     assert_eq!(current(&client), (Bytes::from_static(b"merged"), third));
 }
 
@@ -119,7 +142,7 @@ fn undos_log_and_calls_answer_as_a_server_does() {
     let mut undo = client.begin(&TransactionOptions::default()).unwrap();
     undo.undo(&newest).unwrap();
     assert_eq!(undo.vote().unwrap().changed, [Oid(1)]);
-    let third = undo.finish(|_| ()).unwrap();
+    let third = undo.finish(|_| Ok(())).unwrap();
     assert_eq!(current(&client), (Bytes::from_static(b"one"), third));
     let mut log = client.read_log(None, None).unwrap();
     let mut tids = Vec::new();
@@ -166,12 +189,13 @@ fn a_commit_that_is_under_way_when_the_client_is_closed_is_not_called_failed() {
             first.finish(move |_| {
                 begun.send(()).unwrap();
                 is_closing.recv().unwrap();
+                Ok(())
             })
         });
         has_begun.recv().unwrap();
         // It is committed after the first one was told, when the client is being closed.
         let second = voted(2);
-        let second = scope.spawn(move || second.finish(|_| ()));
+        let second = scope.spawn(move || second.finish(|_| Ok(())));
         std::thread::sleep(Duration::from_millis(50));
         scope.spawn(|| client.close());
         std::thread::sleep(Duration::from_millis(50));

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Zoned;
 use serde_json::json;
-use zodium_client::{ServerStorage, Watcher};
+use zodium_client::{ClientError, ServerStorage, Watcher};
 use zodium_filestorage::{FileStorage, FileStorageError};
 use zodium_storage::{LogItem, Read, StorageError};
 use zodium_tools::{TidRange, ToolError, parse_tid, walk};
@@ -188,8 +188,9 @@ impl Events {
 }
 
 impl Watcher for Events {
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         self.send(Event::Commit(tid, oids.to_vec()));
+        Ok(())
     }
 
     fn disconnected(&self) {

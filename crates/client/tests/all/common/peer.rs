@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use zodium_client::{Client, Options, Watcher};
+use zodium_client::{Client, ClientError, Options, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::frame::{encode_frame, split_frame};
@@ -169,12 +169,14 @@ pub(crate) struct Log(pub(crate) Mutex<Vec<(Tid, Vec<Oid>)>>);
 pub(crate) const ALL: Tid = Tid::MAX;
 
 impl Watcher for Log {
-    fn invalidated(&self, tid: Tid, oids: &[Oid]) {
+    fn invalidated(&self, tid: Tid, oids: &[Oid]) -> Result<(), ClientError> {
         self.0.lock().push((tid, oids.to_vec()));
+        Ok(())
     }
 
-    fn all_invalidated(&self) {
+    fn all_invalidated(&self) -> Result<(), ClientError> {
         self.0.lock().push((ALL, Vec::new()));
+        Ok(())
     }
 }
 
