@@ -12,6 +12,7 @@ from ZODB.POSException import ReadOnlyError, StorageTransactionError
 from ZODB.utils import tid_repr
 
 from . import _blobs
+from ._signals import is_from_handler
 from .exceptions import OutcomeUnknown
 
 logger = logging.getLogger("zodium.client")
@@ -31,6 +32,8 @@ class Pending:
         self.blobs = []
         # The oids whose data are not those that the application stored.
         self.resolved = set()
+        # Set once the server has committed.
+        self.tid = None
 
 
 class Commits:
@@ -103,38 +106,47 @@ class Commits:
         """
         pending = self._checked(txn, "tpc_finish")
 
-        try:
-            # If `f` raises, connections of this process may have missed the commit. As after a lost
-            # connection, they load all objects again.
-            tid, failure, raised = pending.native.finish(f, self.invalidateCache)
-            self._after_commit(pending, tid, failure, raised)
-        finally:
-            self._end(txn, pending)
-        return tid
+        def tell(tid):
+            pending.tid = tid
+            f(tid)
 
-    def _after_commit(self, pending, tid, failure, raised):
+        try:
+            try:
+                # If `f` raises, connections of this process may have missed the commit. As after a
+                # lost connection, they load all objects again. `tell` may not have noted the tid: a
+                # signal handler raises at its start too.
+                pending.tid, failure, raised = pending.native.finish(tell, self.invalidateCache)
+                self._after_commit(pending, failure, raised)
+            finally:
+                self._end(txn, pending)
+        except BaseException as error:
+            # It stops the process, or a signal handler has raised it, here or during the wait.
+            if pending.tid is not None:
+                error.__cause__ = committed_as(pending.tid)
+            raise
+        return pending.tid
+
+    def _after_commit(self, pending, failure, raised):
         """Add the blobs to the cache.
 
         `failure` is an exception of `f`, and `raised` one of a signal handler during the wait.
         """
         try:
             if pending.blobs:
-                self._blobs.committed(pending.blobs, tid)
+                self._blobs.committed(pending.blobs, pending.tid)
             if failure is not None:
                 raise failure
-        except Exception:
+        except Exception as error:
+            if is_from_handler(error.__traceback__):
+                raise
             logger.exception(
                 "%s: transaction %s is committed, but the function that tells the connections of"
                 " this process failed; they load all objects anew",
                 self.__name__,
-                tid_repr(tid),
+                tid_repr(pending.tid),
             )
-        except BaseException as error:
-            # It stops the process, or a signal handler has raised it: `outcome` tells the tid.
-            error.__cause__ = committed_as(tid)
-            raise
         if raised is not None:
-            raise raised from committed_as(tid)
+            raise raised
 
     def tpc_abort(self, txn, timeout=None):
         pending = pending_of(self, txn)

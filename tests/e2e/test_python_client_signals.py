@@ -494,3 +494,84 @@ def test_a_handler_that_raises_before_the_answer_to_a_finish_tells_that_it_is_co
     assert storage.load(oid)[1] == tid == storage.lastTransaction()
     assert isinstance(ended.__cause__, OutcomeUnknown)
     assert commit(storage, oid, tid) > tid
+
+
+@pytest.mark.parametrize("where", ["_after_commit", "_end"])
+def test_a_handler_that_raises_after_the_answer_to_a_finish_tells_that_it_is_committed(
+    storage, raises, where
+):
+    txn, oid, method = TransactionMetaData(), storage.new_oid(), getattr(storage, where)
+
+    def with_a_signal(*arguments):
+        method(*arguments)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        for _ in range(1000):
+            pass
+
+    storage.tpc_begin(txn)
+    store_one(storage, txn, oid)
+    storage.tpc_vote(txn)
+    before = signal.signal(signal.SIGUSR1, raises)
+    setattr(storage, where, with_a_signal)
+    try:
+        with pytest.raises((Handled, Stopped)) as raised:
+            storage.tpc_finish(txn)
+    finally:
+        delattr(storage, where)
+        signal.signal(signal.SIGUSR1, before)
+    assert isinstance(raised.value.__cause__, OutcomeUnknown)
+    assert storage.outcome(raised.value) == storage.getTid(oid)
+    commit(storage, storage.new_oid())
+
+
+def test_a_handler_that_raises_as_the_connections_are_told_of_a_finish_tells_that_it_is_committed(
+    storage, raises
+):
+    txn, oid = TransactionMetaData(), storage.new_oid()
+
+    class Native:
+        def __init__(self, native):
+            self.native = native
+
+        def finish(self, tell, otherwise):
+            def tell_with_a_signal(tid):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                tell(tid)
+
+            return self.native.finish(tell_with_a_signal, otherwise)
+
+    storage.tpc_begin(txn)
+    store_one(storage, txn, oid)
+    storage.tpc_vote(txn)
+    pending = txn.data(storage)
+    pending.native = Native(pending.native)
+    before = signal.signal(signal.SIGUSR1, raises)
+    try:
+        with pytest.raises((Handled, Stopped)) as raised:
+            storage.tpc_finish(txn)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert storage.outcome(raised.value) == storage.getTid(oid)
+
+
+def test_a_handler_that_raises_while_blobs_are_taken_in_after_a_commit_is_heard(storage):
+    txn, oid = TransactionMetaData(), storage.new_oid()
+
+    class Blobs:
+        def committed(self, blobs, tid):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            for _ in range(1000):
+                pass
+
+    storage.tpc_begin(txn)
+    store_one(storage, txn, oid)
+    storage.tpc_vote(txn)
+    storage._blobs, txn.data(storage).blobs = Blobs(), [(oid, "absent")]
+    before = signal.signal(signal.SIGUSR1, raise_handled)
+    try:
+        with pytest.raises(Handled) as raised:
+            storage.tpc_finish(txn)
+    finally:
+        storage._blobs = None
+        signal.signal(signal.SIGUSR1, before)
+    assert storage.outcome(raised.value) == storage.getTid(oid)
