@@ -4,7 +4,9 @@
 //! holder may be waiting for the GIL. Loads answered from the cache keep the GIL: if another thread
 //! is computing, it gives the GIL back only after 5 ms.
 
+use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyTuple};
@@ -20,10 +22,16 @@ use crate::reader::NativeLogReader;
 use crate::transaction::{NativeTransaction, metadata};
 use crate::value::{arguments, to_python};
 
+/// No process has this id.
+const NO_PROCESS: u32 = 0;
+
 /// A storage, wherever it is.
 #[pyclass(frozen, subclass, name = "Client", module = "zodium._native")]
 pub(crate) struct NativeClient {
     backend: Arc<dyn Backend>,
+    /// The process that the backend is for; none when it was closed, so that it stays closed in
+    /// children. Relaxed: it is used with the GIL held.
+    process: AtomicU32,
 }
 
 /// The result of a load: data, serial, and the tid that ended the revision.
@@ -37,34 +45,41 @@ type NextObject<'py> =
 #[pymethods]
 impl NativeClient {
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        released(py, || self.backend.wait())
+        let backend = self.here(py)?;
+        released(py, || backend.wait())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.backend.close());
+        let backend = self.here(py)?;
+        py.detach(|| backend.close());
+        self.process.store(NO_PROCESS, Ordering::Relaxed);
         ended(py, Ok(()))
     }
 
     fn after_fork_in_child(&self, py: Python<'_>) -> PyResult<()> {
-        self.backend.after_fork_in_child().map_err(|error| raised(py, &error))
+        self.backend.after_fork_in_child().map_err(|error| raised(py, &error))?;
+        self.process.store(process::id(), Ordering::Relaxed);
+        Ok(())
     }
 
-    fn is_connected(&self) -> bool {
-        self.backend.is_connected()
+    fn is_connected(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.here(py)?.is_connected())
     }
 
-    fn is_read_only(&self) -> bool {
-        self.backend.is_read_only()
+    fn is_read_only(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.here(py)?.is_read_only())
     }
 
-    fn clear_cache(&self) {
-        self.backend.clear_cache();
+    fn clear_cache(&self, py: Python<'_>) -> PyResult<()> {
+        self.here(py)?.clear_cache();
+        Ok(())
     }
 
     fn last_tid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let last_tid = match self.backend.last_tid_at_once() {
+        let backend = self.here(py)?;
+        let last_tid = match backend.last_tid_at_once() {
             Some(last_tid) => last_tid,
-            None => released(py, || self.backend.last_tid())?,
+            None => released(py, || backend.last_tid())?,
         };
         Ok(PyBytes::new(py, &last_tid.to_bytes()))
     }
@@ -77,7 +92,10 @@ impl NativeClient {
     ) -> PyResult<Loaded<'py>> {
         let loaded = match self.backend.load_cached(oid.0, before.0) {
             Some(revision) => Some(revision),
-            None => released(py, || self.backend.load_uncached(oid.0, before.0))?,
+            None => {
+                let backend = self.here(py)?;
+                released(py, || backend.load_uncached(oid.0, before.0))?
+            }
         };
         Ok(loaded.map(|revision| revision_parts(py, &revision)))
     }
@@ -90,7 +108,8 @@ impl NativeClient {
         before: TidArgument,
     ) -> PyResult<()> {
         let oids = oids_of(oids)?;
-        py.detach(|| self.backend.prefetch(&oids, before.0));
+        let backend = self.here(py)?;
+        py.detach(|| backend.prefetch(&oids, before.0));
         ended(py, Ok(()))
     }
 
@@ -103,7 +122,8 @@ impl NativeClient {
         before: TidArgument,
     ) -> PyResult<Vec<Loaded<'py>>> {
         let oids = oids_of(oids)?;
-        let loaded = released(py, || self.backend.load_many(&oids, before.0))?;
+        let backend = self.here(py)?;
+        let loaded = released(py, || backend.load_many(&oids, before.0))?;
         let answers = loaded.into_iter().map(|answer| match answer {
             Ok(revision) => Ok(revision.map(|revision| revision_parts(py, &revision))),
             Err(ClientError::NoObject(_)) => Ok(None),
@@ -119,7 +139,8 @@ impl NativeClient {
         py: Python<'py>,
         next: Option<OidArgument>,
     ) -> PyResult<NextObject<'py>> {
-        let found = released(py, || self.backend.next_object(next.map(|oid| oid.0)))?;
+        let backend = self.here(py)?;
+        let found = released(py, || backend.next_object(next.map(|oid| oid.0)))?;
         Ok((
             PyBytes::new(py, &found.oid.to_bytes()),
             PyBytes::new(py, &found.serial.to_bytes()),
@@ -137,13 +158,15 @@ impl NativeClient {
         record: Py<PyAny>,
     ) -> PyResult<NativeLogReader> {
         let (start, stop) = (start.map(|tid| tid.0), stop.map(|tid| tid.0));
-        let reader = py.detach(|| self.backend.read_log(start, stop));
+        let backend = self.here(py)?;
+        let reader = py.detach(|| backend.read_log(start, stop));
         let reader = reader.map(|reader| NativeLogReader::new(reader, record));
         ended(py, reader.map_err(|error| raised(py, &error)))
     }
 
     fn new_oid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let oid = released(py, || self.backend.new_oid())?;
+        let backend = self.here(py)?;
+        let oid = released(py, || backend.new_oid())?;
         Ok(PyBytes::new(py, &oid.to_bytes()))
     }
 
@@ -157,7 +180,8 @@ impl NativeClient {
         if unfinished.is_parents() {
             return Err(disconnected(py, "this transaction is the parent process's: ask it there"));
         }
-        match released(py, || self.backend.outcome(&unfinished.transaction))? {
+        let backend = self.here(py)?;
+        match released(py, || backend.outcome(&unfinished.transaction))? {
             Outcome::Committed(tid) => Ok(PyBytes::new(py, &tid.to_bytes()).into_any()),
             Outcome::NotCommitted => Ok(py.None().into_bound(py)),
             Outcome::Unknown => Ok(PyBool::new(py, false).to_owned().into_any()),
@@ -173,7 +197,8 @@ impl NativeClient {
     ) -> PyResult<Bound<'py, PyAny>> {
         let items: Vec<_> = items.iter().collect();
         let arguments = arguments(&items)?;
-        to_python(py, &released(py, || self.backend.call(method, arguments))?)
+        let backend = self.here(py)?;
+        to_python(py, &released(py, || backend.call(method, arguments))?)
     }
 
     /// Begins a transaction; waits until no other one is open.
@@ -187,14 +212,25 @@ impl NativeClient {
         status: char,
     ) -> PyResult<NativeTransaction> {
         let options = metadata(user, description, extension, tid.map(|tid| tid.0), status)?;
-        let begun = py.detach(|| self.backend.begin(&options)).map(NativeTransaction::new);
+        let backend = self.here(py)?;
+        let begun = py.detach(|| backend.begin(&options)).map(NativeTransaction::new);
         ended(py, begun.map_err(|error| raised(py, &error)))
     }
 }
 
 impl NativeClient {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> NativeClient {
-        NativeClient { backend }
+        NativeClient { backend, process: AtomicU32::new(process::id()) }
+    }
+
+    /// The storage, for this process. C code forks without telling Python, as uWSGI does by
+    /// default: the child would share its parent's connection, and wait for a thread that it does
+    /// not have.
+    pub(crate) fn here(&self, py: Python<'_>) -> PyResult<&dyn Backend> {
+        if ![process::id(), NO_PROCESS].contains(&self.process.load(Ordering::Relaxed)) {
+            self.after_fork_in_child(py)?;
+        }
+        Ok(&*self.backend)
     }
 }
 

@@ -57,26 +57,32 @@ impl ServerClient {
     }
 
     /// Reconnects to one of these servers.
-    fn set_addresses(&self, py: Python<'_>, addresses: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn set_addresses(
+        this: PyRef<'_, Self>,
+        py: Python<'_>,
+        addresses: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let client = ServerClient::here(&this, py)?;
         let addresses = addresses.iter().map(address).collect::<PyResult<Vec<_>>>()?;
-        released(py, || self.client.set_addresses(addresses))
+        released(py, || client.set_addresses(addresses))
     }
 
-    fn peer(&self) -> Option<String> {
-        self.client.peer()
+    fn peer(this: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(ServerClient::here(&this, py)?.peer())
     }
 
     /// Has the server send a blob, which is written to a new file.
     fn fetch_blob(
-        &self,
+        this: PyRef<'_, Self>,
         py: Python<'_>,
         oid: OidArgument,
         serial: TidArgument,
         path: PathBuf,
     ) -> PyResult<()> {
+        let client = ServerClient::here(&this, py)?;
         let fetched = py.detach(|| {
             let file = std::fs::File::create_new(&path).map_err(Failure::File)?;
-            self.client.fetch_blob(oid.0, serial.0, file).map(drop).map_err(Failure::Client)
+            client.fetch_blob(oid.0, serial.0, file).map(drop).map_err(Failure::Client)
         });
         let fetched = fetched.map_err(|failure| match failure {
             Failure::File(error) => error.into(),
@@ -91,10 +97,24 @@ impl ServerClient {
 
     /// Calls a method without a reply.
     #[pyo3(signature = (method, *items))]
-    fn cast(&self, py: Python<'_>, method: &str, items: &Bound<'_, PyTuple>) -> PyResult<()> {
+    fn cast(
+        this: PyRef<'_, Self>,
+        py: Python<'_>,
+        method: &str,
+        items: &Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        let client = ServerClient::here(&this, py)?;
         let items: Vec<_> = items.iter().collect();
         let arguments = arguments(&items)?;
-        released(py, || self.client.cast(method, &arguments))
+        released(py, || client.cast(method, &arguments))
+    }
+}
+
+impl ServerClient {
+    /// The client, for this process.
+    fn here<'a>(this: &'a PyRef<'_, Self>, py: Python<'_>) -> PyResult<&'a Client> {
+        this.as_super().here(py)?;
+        Ok(&this.client)
     }
 }
 
