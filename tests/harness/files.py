@@ -27,6 +27,14 @@ class Transaction(NamedTuple):
     records: tuple
 
 
+def tids_of(path):
+    """The tids of a data file."""
+    storage = ZODB.FileStorage.FileStorage(str(path), read_only=True)
+    tids = [transaction.tid for transaction in storage.iterator()]
+    storage.close()
+    return tids
+
+
 def snapshot(storage, start=None):
     """All transactions of any storage that can be iterated, from tid `start` on."""
     return [
