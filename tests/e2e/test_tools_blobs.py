@@ -64,6 +64,57 @@ def test_a_copy_says_which_blobs_it_lacks(run, many, tmp_path):
     assert (json.loads(out)["blobs_left_out"], json.loads(out)["missing_blobs"]) == (0, 1)
 
 
+@pytest.fixture(params=["changed", "shortened"])
+def damaged(run, many, tmp_path, request):
+    """As `many`, with lengths and sums recorded, and a damaged blob with its sound content."""
+    path, blobs = tmp_path / "Damaged.fs", tmp_path / "damaged"
+    assert run("copy", many[0], path, "--blob-dir", many[1], "--to-blob-dir", blobs)[0] == 0
+    blob = min(blobs.rglob("*.blob"))
+    content = blob.read_bytes()
+    blob.chmod(0o600)
+    blob.write_bytes({"changed": content[:-1] + b"x", "shortened": content[:-1]}[request.param])
+    return path, blobs, blob, content
+
+
+def assert_damage_is_told(blob, code, out, said):
+    assert code == 1 and f"zodium: {blob}: the blob of object" in said
+    assert "1 blobs are damaged" in said and "not found" not in said
+    assert (json.loads(out)["missing_blobs"], json.loads(out)["damaged_blobs"]) == (1, 1)
+
+
+def test_damaged_blobs_are_left_out_of_copies_and_backups(run, damaged, tmp_path):
+    path, blobs, blob, content = damaged
+    options = ("--blob-dir", blobs, "--to-blob-dir", tmp_path / "copied", "--json")
+    assert_damage_is_told(blob, *run("copy", path, tmp_path / "copied.fs", *options))
+    place = blob.relative_to(blobs)
+    assert not (tmp_path / "copied" / place).exists()
+    backup = ("backup", path, tmp_path / "backups", "--blob-dir", blobs, "--json")
+    assert_damage_is_told(blob, *run(*backup))
+    restore = ("restore", tmp_path / "backups")
+    code, _, said = run(*restore, tmp_path / "0.fs", "--blob-dir", tmp_path / "0")
+    assert code == 1 and "1 blobs are neither" in said and not (tmp_path / "0" / place).exists()
+    # Once it is put back, both make up for it.
+    blob.write_bytes(content)
+    code, out, said = run("copy", path, tmp_path / "copied.fs", "--incremental", *options)
+    assert (code, said) == (0, "") and digests(tmp_path / "copied") == digests(blobs)
+    code, out, said = run(*backup)
+    assert (code, said) == (0, "") and json.loads(out)["missing_blobs"] == 0
+    code, _, said = run(*restore, tmp_path / "1.fs", "--blob-dir", tmp_path / "1")
+    assert (code, said) == (0, "") and digests(tmp_path / "1") == digests(blobs)
+
+
+def test_damaged_blobs_of_a_server_are_named(run, damaged, tmp_path, start_server):
+    path, blobs, blob, content = damaged
+    url = start_server(path, "--blob-dir", str(blobs)).url
+    options = ("--to-blob-dir", tmp_path / "copied", "--json")
+    assert_damage_is_told(blob, *run("copy", url, tmp_path / "copied.fs", *options))
+    backup = ("backup", url, tmp_path / "backups", "--json")
+    assert_damage_is_told(blob, *run(*backup))
+    blob.write_bytes(content)
+    code, out, said = run(*backup)
+    assert (code, said) == (0, "") and json.loads(out)["missing_blobs"] == 0
+
+
 def test_a_copy_that_goes_on_copies_the_blobs_that_were_left_out(run, many, tmp_path):
     path, blobs = many
     middle = tids_of(path)[-2].hex()

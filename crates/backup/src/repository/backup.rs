@@ -29,7 +29,8 @@ pub struct BackupSummary {
     pub new_transactions: u64,
     /// Bytes of new chunks and blobs, as they are stored.
     pub stored_bytes: u64,
-    /// Blobs that were not found, of those that were looked for. The point lacks them.
+    /// Blobs that were not found or are damaged, of those that were looked for. The point lacks
+    /// them.
     pub missing_blobs: u64,
 }
 

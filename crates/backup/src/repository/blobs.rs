@@ -22,23 +22,29 @@ pub(super) struct Blob {
 }
 
 impl Blob {
-    /// Stores what `input` reads; the blob, and the bytes that were written.
+    /// Stores what `input` reads; the blob, and the bytes that were written. `None` if it is
+    /// damaged: the pieces that were stored before that was found are of no point, for a prune.
     pub(super) fn store(
         store: &ChunkStore<'_>,
         oid: Oid,
         tid: Tid,
         input: &mut dyn Read,
-    ) -> Result<(Blob, u64), BackupError> {
+    ) -> Result<Option<(Blob, u64)>, BackupError> {
         let (mut bytes, mut stored, mut pieces) = (0, 0, Vec::new());
         let mut piece = Vec::new();
         loop {
             piece.clear();
-            read_piece(input, &mut piece).map_err(|error| {
-                BackupError::Refused(format!("blob {oid} of {tid}: cannot read it: {error}"))
-            })?;
+            match read_piece(input, &mut piece) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
+                Err(error) => {
+                    let what = format!("blob {oid} of {tid}: cannot read it: {error}");
+                    return Err(BackupError::Refused(what));
+                }
+            }
             if piece.is_empty() {
                 let (oid, tid) = (oid.to_string(), tid.to_string());
-                return Ok((Blob { oid, tid, bytes, pieces }, stored));
+                return Ok(Some((Blob { oid, tid, bytes, pieces }, stored)));
             }
             let (hash, written) = store.put(&piece)?;
             bytes += piece.len() as u64;

@@ -22,8 +22,9 @@ pub trait BlobSource {
     /// Whether a record is that of a blob.
     fn is_blob(&self, data: &[u8]) -> bool;
 
-    /// The blob that a transaction wrote for an object; `None` if there is none.
-    fn open(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn io::Read>>, BackupError>;
+    /// The blob that a transaction wrote for an object; `None` if there is none that is sound.
+    /// When it is found to be damaged only then, reading it fails with `InvalidData`.
+    fn open(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn io::Read + '_>>, BackupError>;
 }
 
 /// What is backed up.
@@ -50,7 +51,7 @@ pub(super) struct Writer<'r> {
     /// Transactions after that one.
     pub(super) new_transactions: u64,
     pub(super) stored_bytes: u64,
-    /// Records of blobs whose blobs were not found.
+    /// Records of blobs whose blobs were not found, or are damaged.
     pub(super) missing_blobs: u64,
     /// Chunks that have their end, and are to be stored.
     full: VecDeque<Filling>,
@@ -188,14 +189,19 @@ impl<'r> Writer<'r> {
         };
         if let Some(blob) = self.known_blobs.get(&(oid, tid)) {
             self.current.add_blob(blob.clone());
-        } else if let Some(mut input) = source.blobs.open(oid, tid)? {
-            let (blob, stored) = Blob::store(&self.store, oid, tid, &mut *input)?;
-            self.stored_bytes += stored;
-            self.known_blobs.insert((oid, tid), blob.clone());
-            self.current.add_blob(blob);
-        } else {
-            self.missing_blobs += 1;
+            return Ok(());
         }
+        let stored = match source.blobs.open(oid, tid)? {
+            Some(mut input) => Blob::store(&self.store, oid, tid, &mut *input)?,
+            None => None,
+        };
+        let Some((blob, stored)) = stored else {
+            self.missing_blobs += 1;
+            return Ok(());
+        };
+        self.stored_bytes += stored;
+        self.known_blobs.insert((oid, tid), blob.clone());
+        self.current.add_blob(blob);
         Ok(())
     }
 

@@ -21,7 +21,7 @@ impl BlobSource for SameData {
         true
     }
 
-    fn open(&self, _: Oid, _: Tid) -> Result<Option<Box<dyn io::Read>>, BackupError> {
+    fn open(&self, _: Oid, _: Tid) -> Result<Option<Box<dyn io::Read + '_>>, BackupError> {
         Ok(Some(Box::new(self.0)))
     }
 }
@@ -71,6 +71,38 @@ impl BlobTarget for Put {
         self.0.borrow_mut().push((oid, tid, data));
         Ok(())
     }
+}
+
+/// A blob whose last bytes turn out to be others than were committed.
+struct Damaged;
+
+impl BlobSource for Damaged {
+    fn is_blob(&self, _: &[u8]) -> bool {
+        true
+    }
+
+    fn open(&self, _: Oid, _: Tid) -> Result<Option<Box<dyn io::Read + '_>>, BackupError> {
+        Ok(Some(Box::new(io::Read::chain(&b"data of"[..], Damaged))))
+    }
+}
+
+impl io::Read for Damaged {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+#[test]
+fn a_damaged_blob_is_left_out_until_it_is_sound() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    write(&storage, Tid(1 << 20), TransactionStatus::Normal, &[(Oid(1), b"N.".to_vec())]);
+    let backed_up = |blobs: &dyn BlobSource| {
+        let done = backup(&repository, &full(Source { blobs, ..source(&storage) })).unwrap();
+        (done.missing_blobs, verify(&repository, false).unwrap().blobs)
+    };
+    assert_eq!(backed_up(&Damaged), (1, 0));
+    assert_eq!(backed_up(&SameData(b"data of a blob")), (0, 1));
 }
 
 #[test]

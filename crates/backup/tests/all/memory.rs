@@ -120,7 +120,7 @@ impl BlobSource for NoBlobs {
         false
     }
 
-    fn open(&self, _: Oid, _: Tid) -> Result<Option<Box<dyn io::Read>>, BackupError> {
+    fn open(&self, _: Oid, _: Tid) -> Result<Option<Box<dyn io::Read + '_>>, BackupError> {
         Ok(None)
     }
 }

@@ -19,6 +19,7 @@ use zodium_backup::repozo::{self, Date, Done, RepozoOptions};
 use zodium_filestorage::FileStorage;
 use zodium_storage::StorageError;
 
+use super::DIFFERENT;
 use super::archiving::{self, Task, WatchArguments};
 use super::blobs::Blobs;
 use super::open::OpenArguments;
@@ -169,20 +170,35 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
                     arguments: &options.watching,
                 });
             }
-            let done = own_backup(options, &name, &repository)?;
-            print_own(options.json, &done, &mut output)?;
-            if done.missing_blobs > 0 {
-                output.flush()?;
-                complain!(
-                    "zodium: {} blobs were not found, and are not in the backup: give their \
-                     directory (--blob-dir), unless a pack has removed them meanwhile",
-                    done.missing_blobs
-                );
+            let (done, damaged_blobs) = own_backup(options, &name, &repository)?;
+            print_own(options.json, &done, damaged_blobs, &mut output)?;
+            output.flush()?;
+            if complain_of_blobs(done.missing_blobs, damaged_blobs) {
+                return Ok(ExitCode::from(DIFFERENT));
             }
         }
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells how many blobs a backup lacks; whether some of them are damaged. `missing` counts these
+/// too.
+fn complain_of_blobs(missing: u64, damaged: u64) -> bool {
+    if missing > damaged {
+        complain!(
+            "zodium: {} blobs were not found, and are not in the backup: give their directory \
+             (--blob-dir), unless a pack has removed them meanwhile",
+            missing - damaged
+        );
+    }
+    if damaged > 0 {
+        complain!(
+            "zodium: {damaged} blobs are damaged, and are not in the backup: put sound files in \
+             their place, and back up again"
+        );
+    }
+    damaged > 0
 }
 
 fn print_repozo(json: bool, done: &Done, output: &mut Output) -> Result<()> {
@@ -199,7 +215,12 @@ fn print_repozo(json: bool, done: &Done, output: &mut Output) -> Result<()> {
     }
 }
 
-fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()> {
+fn print_own(
+    json: bool,
+    done: &BackupSummary,
+    damaged_blobs: u64,
+    output: &mut Output,
+) -> Result<()> {
     let BackupSummary { point, is_new, stored_bytes, missing_blobs, .. } = done;
     output.line(match (json, is_new) {
         (true, _) => json!({
@@ -210,6 +231,7 @@ fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()
             "bytes": point.bytes,
             "stored_bytes": stored_bytes,
             "missing_blobs": missing_blobs,
+            "damaged_blobs": damaged_blobs,
         })
         .to_string(),
         (false, false) => "no changes".to_owned(),
@@ -224,11 +246,12 @@ fn print_own(json: bool, done: &BackupSummary, output: &mut Output) -> Result<()
     })
 }
 
+/// Backs a storage up; also gives the number of blobs that are damaged.
 fn own_backup(
     options: &BackupOptions,
     name: &StorageName,
     repository: &Repository,
-) -> Result<BackupSummary> {
+) -> Result<(BackupSummary, u64)> {
     let readable = options.how.read(name)?;
     let directory = options.how.blob_directory(options.blob_dir.as_deref())?;
     let blobs = Blobs::of(readable.client.as_ref(), directory.as_deref())?;
@@ -237,7 +260,8 @@ fn own_backup(
     let source = Source { storage, blobs: &blobs, progress: &|bytes| progress.advance(bytes) };
     let seconds = Timestamp::now().as_second();
     let backup = Backup { source, quick: options.quick, seconds };
-    Ok(repository::backup(repository, &backup)?)
+    let summary = repository::backup(repository, &backup)?;
+    Ok((summary, blobs.damaged_count()))
 }
 
 fn repozo_backup(options: &BackupOptions, name: &StorageName, repository: &Path) -> Result<Done> {

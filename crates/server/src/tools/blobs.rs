@@ -1,8 +1,9 @@
 //! Blobs of storages: in a directory, or on a server.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, Read};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Read};
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,18 +11,27 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use zodium_backup::BackupError;
 use zodium_backup::repository::{BlobSource, BlobTarget, ReadBlob};
-use zodium_blobs::{BlobDirectory, BlobError, Fingerprint, NewBlob, TemporaryBlob};
+use zodium_blobs::{BlobDirectory, BlobError, BlobReading, Fingerprint, NewBlob, TemporaryBlob};
 use zodium_client::{Client, ClientError};
 use zodium_disk::RealDisk;
+use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_tools::classes::is_blob;
 use zodium_types::{Oid, Tid};
 
+use crate::streams::complain;
+
 /// Bytes of a blob that are copied at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Where the blobs of a storage are.
-pub(super) enum Blobs {
+/// The blobs of a storage.
+pub(super) struct Blobs {
+    place: Place,
+    /// Those that were found damaged. Each was named on standard error.
+    damaged: RefCell<BTreeSet<(Oid, Tid)>>,
+}
+
+enum Place {
     /// Nowhere: the files of blobs are left out.
     Absent,
     Directory(BlobDirectory),
@@ -34,48 +44,113 @@ impl Blobs {
     /// # Errors
     /// When the directory is not there, as one that is not mounted.
     pub(super) fn of(client: Option<&Arc<Client>>, directory: Option<&Path>) -> Result<Blobs> {
-        Ok(match (directory, client) {
+        let place = match (directory, client) {
             (Some(path), _) if !path.is_dir() => {
                 bail!("{}: there is no such blob directory", path.display())
             }
             (Some(path), _) => {
-                Blobs::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?)
+                Place::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?)
             }
-            (None, Some(client)) => Blobs::Server(Arc::clone(client)),
-            (None, None) => Blobs::Absent,
-        })
+            (None, Some(client)) => Place::Server(Arc::clone(client)),
+            (None, None) => Place::Absent,
+        };
+        Ok(Blobs { place, damaged: RefCell::default() })
     }
 
-    /// The blob that a transaction wrote for an object; `None` if there is none.
-    pub(super) fn find(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, StorageError> {
-        match self {
-            Blobs::Absent => Ok(None),
-            Blobs::Directory(directory) => {
-                let path = directory.path_of(oid, tid);
-                match File::open(&path) {
-                    Ok(file) => Ok(Some(Box::new(file))),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                    Err(error) => {
-                        let what = format!("{}: cannot open it: {error}", path.display());
-                        Err(StorageError::Io(what.into()))
-                    }
+    /// Whether the files of blobs are left out.
+    pub(super) fn are_absent(&self) -> bool {
+        matches!(self.place, Place::Absent)
+    }
+
+    /// How many of those that were looked for are damaged.
+    pub(super) fn damaged_count(&self) -> u64 {
+        self.damaged.borrow().len() as u64
+    }
+
+    /// The blob that a transaction wrote for an object; `None` if there is none, or it is damaged.
+    /// Reading fails with `InvalidData` when it is found to be damaged only then.
+    pub(super) fn find(
+        &self,
+        oid: Oid,
+        tid: Tid,
+    ) -> Result<Option<Box<dyn Read + '_>>, StorageError> {
+        match &self.place {
+            Place::Absent => Ok(None),
+            Place::Directory(directory) => match directory.open_committed(oid, tid) {
+                Ok(blob) => {
+                    let reading = BlobReading::new(blob);
+                    Ok(Some(Box::new(Compared { blobs: self, directory, reading, oid, tid })))
                 }
+                Err(BlobError::Missing { .. }) => Ok(None),
+                Err(error) if is_damage(&error) => {
+                    self.note_damaged(oid, tid, &error);
+                    Ok(None)
+                }
+                Err(error) => Err(error.into()),
+            },
+            Place::Server(client) => self.fetched(client, oid, tid),
+        }
+    }
+
+    fn fetched(
+        &self,
+        client: &Client,
+        oid: Oid,
+        tid: Tid,
+    ) -> Result<Option<Box<dyn Read>>, StorageError> {
+        let io = |error: io::Error| StorageError::Io(error.into());
+        match client.fetch_blob(oid, tid, tempfile::tempfile().map_err(io)?) {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(ClientError::Raised(exception)) if exception.name.contains("POSKeyError") => {
+                // To its clients a damaged blob is one that is not there.
+                let text = exception.payload.as_sequence().and_then(<[_]>::first);
+                let text = text.and_then(Value::as_str);
+                if let Some(text) = text.filter(|text| text.contains("It is not served")) {
+                    self.note_damaged(oid, tid, &text);
+                }
+                Ok(None)
             }
-            Blobs::Server(client) => fetched(client, oid, tid),
+            Err(ClientError::Raised(exception)) if exception.name.contains("Unsupported") => {
+                let hint = "but objects are blobs: start the server with --blob-dir";
+                Err(StorageError::Io(format!("{exception}, {hint}").into()))
+            }
+            Err(error) => Err(StorageError::Io(error.into())),
+        }
+    }
+
+    fn note_damaged(&self, oid: Oid, tid: Tid, error: &dyn Display) {
+        if self.damaged.borrow_mut().insert((oid, tid)) {
+            complain!("zodium: {error}");
         }
     }
 }
 
-fn fetched(client: &Client, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, StorageError> {
-    let io = |error: io::Error| StorageError::Io(error.into());
-    match client.fetch_blob(oid, tid, tempfile::tempfile().map_err(io)?) {
-        Ok(file) => Ok(Some(Box::new(file))),
-        Err(ClientError::Raised(exception)) if exception.name.contains("POSKeyError") => Ok(None),
-        Err(ClientError::Raised(exception)) if exception.name.contains("Unsupported") => {
-            let hint = "but objects are blobs: start the server with --blob-dir";
-            Err(StorageError::Io(format!("{exception}, {hint}").into()))
+fn is_damage(error: &BlobError) -> bool {
+    matches!(error, BlobError::Length { .. } | BlobError::Sum { .. })
+}
+
+/// Reads a blob of a directory, and compares its bytes with the recorded sum.
+struct Compared<'b> {
+    blobs: &'b Blobs,
+    directory: &'b BlobDirectory,
+    reading: BlobReading,
+    oid: Oid,
+    tid: Tid,
+}
+
+impl Read for Compared<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.directory.read_on(&mut self.reading, buffer.len()) {
+            Ok(bytes) => {
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+            Err(error) if is_damage(&error) => {
+                self.blobs.note_damaged(self.oid, self.tid, &error);
+                Err(io::Error::new(ErrorKind::InvalidData, error))
+            }
+            Err(error) => Err(io::Error::other(error)),
         }
-        Err(error) => Err(StorageError::Io(error.into())),
     }
 }
 
@@ -84,7 +159,7 @@ impl BlobSource for Blobs {
         is_blob(data)
     }
 
-    fn open(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read>>, BackupError> {
+    fn open(&self, oid: Oid, tid: Tid) -> Result<Option<Box<dyn Read + '_>>, BackupError> {
         Ok(self.find(oid, tid)?)
     }
 }
@@ -114,19 +189,26 @@ impl BlobFolder {
         self.directory.has(oid, tid)
     }
 
-    /// Copies a blob.
-    pub(super) fn copy(&self, oid: Oid, tid: Tid, from: &mut dyn Read) -> Result<(), StorageError> {
+    /// Copies a blob; `false` if it is found to be damaged, and is left out.
+    pub(super) fn copy(
+        &self,
+        oid: Oid,
+        tid: Tid,
+        from: &mut dyn Read,
+    ) -> Result<bool, StorageError> {
         let mut blob = self.directory.temporary()?;
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             match from.read(&mut piece) {
                 Ok(0) => break,
                 Ok(count) => blob.append(&piece[..count])?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(false),
                 Err(error) => return Err(StorageError::Io(error.into())),
             }
         }
-        Ok(self.commit(oid, tid, &blob)?)
+        self.commit(oid, tid, &blob)?;
+        Ok(true)
     }
 
     fn commit(&self, oid: Oid, tid: Tid, blob: &TemporaryBlob) -> Result<(), BlobError> {

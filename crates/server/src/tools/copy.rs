@@ -90,6 +90,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     let range = TidRange { min: Some(there.next()), max: Some(last) };
     let mut copied = copy(how, &to, &*source, range, blobs.as_ref())?;
     copied.missing_blobs += missing_before;
+    copied.damaged_blobs = blobs.as_ref().map_or(0, |blobs| blobs.from.damaged_count());
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };
     let is_equal = options.no_verify || is_prefix(how, &to, &*source, range)?;
     report(options, last, &copied, is_equal)
@@ -97,7 +98,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
 
 /// Prints what was copied.
 fn report(options: &CopyOptions, last: Tid, copied: &Copied, is_equal: bool) -> Result<ExitCode> {
-    let Copied { transactions, blobs_left_out, missing_blobs } = copied;
+    let Copied { transactions, blobs_left_out, missing_blobs, damaged_blobs } = copied;
     let mut output = Output::new()?;
     match options.json {
         true => output.line(json!({
@@ -106,6 +107,7 @@ fn report(options: &CopyOptions, last: Tid, copied: &Copied, is_equal: bool) -> 
             "verified": !options.no_verify && is_equal,
             "blobs_left_out": blobs_left_out,
             "missing_blobs": missing_blobs,
+            "damaged_blobs": damaged_blobs,
         }))?,
         false => output.line(format_args!(
             "copied {transactions} transaction{} up to {last}{}",
@@ -120,8 +122,12 @@ fn report(options: &CopyOptions, last: Tid, copied: &Copied, is_equal: bool) -> 
              --to-blob-dir"
         );
     }
-    if *missing_blobs > 0 {
-        complain!("zodium: {missing_blobs} blobs were not found, and were not copied");
+    if missing_blobs > damaged_blobs {
+        let missing = missing_blobs - damaged_blobs;
+        complain!("zodium: {missing} blobs were not found, and were not copied");
+    }
+    if *damaged_blobs > 0 {
+        complain!("zodium: {damaged_blobs} blobs are damaged, and were not copied");
     }
     if !is_equal {
         complain!("zodium: the copy differs from its source");
@@ -136,8 +142,10 @@ struct Copied {
     transactions: u64,
     /// Records of blobs whose files were not to be copied.
     blobs_left_out: u64,
-    /// Records of blobs whose files were not found.
+    /// Records of blobs whose files were not found, or are damaged.
     missing_blobs: u64,
+    /// Those that are damaged.
+    damaged_blobs: u64,
 }
 
 /// Where blobs come from, and where they go.
@@ -147,14 +155,13 @@ struct BlobCopy {
 }
 
 impl BlobCopy {
-    /// Copies a blob, unless it is there; whether there is one now.
+    /// Copies a blob, unless it is there; whether there is a sound one now.
     fn copy(&self, oid: Oid, tid: Tid) -> Result<bool, ToolError> {
         if self.to.has(oid, tid).map_err(StorageError::from)? {
             return Ok(true);
         }
         let Some(mut file) = self.from.find(oid, tid)? else { return Ok(false) };
-        self.to.copy(oid, tid, &mut *file)?;
-        Ok(true)
+        Ok(self.to.copy(oid, tid, &mut *file)?)
     }
 }
 
@@ -162,7 +169,7 @@ fn blobs_of(options: &CopyOptions, client: Option<&Arc<Client>>) -> Result<Optio
     let Some(to) = &options.to_blob_dir else { return Ok(None) };
     let directory = options.from.how().blob_directory(options.blob_dir.as_deref())?;
     let from = Blobs::of(client, directory.as_deref())?;
-    if matches!(from, Blobs::Absent) {
+    if from.are_absent() {
         bail!("--to-blob-dir needs --blob-dir: where the blobs of the storage are");
     }
     Ok(Some(BlobCopy { from, to: BlobFolder::open(to)? }))
