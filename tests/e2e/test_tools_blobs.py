@@ -115,6 +115,17 @@ def test_damaged_blobs_of_a_server_are_named(run, damaged, tmp_path, start_serve
     assert (code, said) == (0, "") and json.loads(out)["missing_blobs"] == 0
 
 
+def test_half_of_a_blob_is_no_copy_of_it(run, many, tmp_path):
+    path, blobs = many
+    options = ("--blob-dir", blobs, "--to-blob-dir", tmp_path / "copied")
+    for blob in blobs.rglob("*.blob"):
+        half = tmp_path / "copied" / blob.relative_to(blobs)
+        half.parent.mkdir(parents=True)
+        half.write_bytes(blob.read_bytes()[:-1])
+    code, _, said = run("copy", path, tmp_path / "copied.fs", *options)
+    assert (code, said) == (0, "") and digests(tmp_path / "copied") == digests(blobs)
+
+
 def test_a_copy_that_goes_on_copies_the_blobs_that_were_left_out(run, many, tmp_path):
     path, blobs = many
     middle = tids_of(path)[-2].hex()

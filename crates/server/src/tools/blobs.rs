@@ -118,6 +118,17 @@ impl Blobs {
         }
     }
 
+    /// The length of the blob as it was committed, where it can be told without reading it.
+    pub(super) fn length_of(&self, oid: Oid, tid: Tid) -> Result<Option<u64>, BlobError> {
+        match &self.place {
+            Place::Directory(directory) => match directory.recorded(oid, tid) {
+                Some(recorded) => Ok(Some(recorded.length)),
+                None => directory.length_of(oid, tid),
+            },
+            Place::Absent | Place::Server(_) => Ok(None),
+        }
+    }
+
     fn note_damaged(&self, oid: Oid, tid: Tid, error: &dyn Display) {
         if self.damaged.borrow_mut().insert((oid, tid)) {
             complain!("zodium: {error}");
@@ -187,6 +198,11 @@ impl BlobFolder {
     /// Whether the blob is there already.
     pub(super) fn has(&self, oid: Oid, tid: Tid) -> Result<bool, BlobError> {
         self.directory.has(oid, tid)
+    }
+
+    /// The length of the blob, if it is there already.
+    pub(super) fn length_of(&self, oid: Oid, tid: Tid) -> Result<Option<u64>, BlobError> {
+        self.directory.length_of(oid, tid)
     }
 
     /// Copies a blob; `false` if it is found to be damaged, and is left out.

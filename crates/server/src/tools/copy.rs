@@ -155,10 +155,14 @@ struct BlobCopy {
 }
 
 impl BlobCopy {
-    /// Copies a blob, unless it is there; whether there is a sound one now.
+    /// Copies a blob, unless it is there; whether there is a sound one now. One of another length
+    /// is half of it, as an interrupted program leaves.
     fn copy(&self, oid: Oid, tid: Tid) -> Result<bool, ToolError> {
-        if self.to.has(oid, tid).map_err(StorageError::from)? {
-            return Ok(true);
+        if let Some(found) = self.to.length_of(oid, tid).map_err(StorageError::from)? {
+            let length = self.from.length_of(oid, tid).map_err(StorageError::from)?;
+            if length.is_none_or(|length| length == found) {
+                return Ok(true);
+            }
         }
         let Some(mut file) = self.from.find(oid, tid)? else { return Ok(false) };
         Ok(self.to.copy(oid, tid, &mut *file)?)
