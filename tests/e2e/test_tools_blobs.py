@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import stat
 
 import pytest
 import ZODB
@@ -113,6 +114,17 @@ def test_damaged_blobs_of_a_server_are_named(run, damaged, tmp_path, start_serve
     blob.write_bytes(content)
     code, out, said = run(*backup)
     assert (code, said) == (0, "") and json.loads(out)["missing_blobs"] == 0
+
+
+def test_a_copy_of_a_blob_directory_is_open_to_the_same_users(run, many, tmp_path):
+    path, blobs = many
+    for mode in (0o700, 0o750, 0o555):
+        blobs.chmod(mode)
+        copied = tmp_path / f"{mode:o}"
+        options = ("--blob-dir", blobs, "--to-blob-dir", copied)
+        assert run("copy", path, tmp_path / f"{mode:o}.fs", *options)[0] == 0
+        assert stat.S_IMODE(copied.stat().st_mode) == mode | 0o700
+    blobs.chmod(0o755)
 
 
 def test_half_of_a_blob_is_no_copy_of_it(run, many, tmp_path):

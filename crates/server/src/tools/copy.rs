@@ -1,10 +1,13 @@
 //! `zodium copy`.
 
-use std::path::PathBuf;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use zodium_client::Client;
@@ -176,7 +179,21 @@ fn blobs_of(options: &CopyOptions, client: Option<&Arc<Client>>) -> Result<Optio
     if from.are_absent() {
         bail!("--to-blob-dir needs --blob-dir: where the blobs of the storage are");
     }
-    Ok(Some(BlobCopy { from, to: BlobFolder::open(to)? }))
+    let is_new = !to.exists();
+    let folder = BlobFolder::open(to)?;
+    if let Some(model) = directory.as_deref().filter(|_| is_new) {
+        let cannot =
+            || format!("cannot give {} the permissions of {}", to.display(), model.display());
+        copy_mode(model, to).with_context(cannot)?;
+    }
+    Ok(Some(BlobCopy { from, to: folder }))
+}
+
+/// Opens a folder to the users that another one is open to. Its mode may be all that keeps others
+/// from the blobs in it.
+fn copy_mode(from: &Path, to: &Path) -> io::Result<()> {
+    let mode = from.metadata()?.permissions().mode() & 0o777;
+    fs::set_permissions(to, Permissions::from_mode(mode | 0o700))
 }
 
 /// The last transaction of a storage that need not exist.
