@@ -79,7 +79,10 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         bail!("the storage to copy to has transactions already: see --incremental");
     }
     if there > Tid::ZERO && !is_prefix(how, &to, &*source, TidRange::until(there))? {
-        complain!("zodium: what is there already differs from what would be copied");
+        complain!(
+            "zodium: what is there already differs from what would be copied: if one of the two \
+             was packed since, copy to a new storage"
+        );
         return Ok(ExitCode::from(DIFFERENT));
     }
     to.begin_like(&from)?;
@@ -133,7 +136,10 @@ fn report(options: &CopyOptions, last: Tid, copied: &Copied, is_equal: bool) -> 
         complain!("zodium: {damaged_blobs} blobs are damaged, and were not copied");
     }
     if !is_equal {
-        complain!("zodium: the copy differs from its source");
+        complain!(
+            "zodium: the copy differs from its source: if that was packed meanwhile, copy it anew \
+             to compare them"
+        );
     }
     let is_whole = is_equal && *missing_blobs == 0;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
