@@ -109,8 +109,29 @@ impl BlobDirectory {
         self.remove(&path)
     }
 
+    /// Checks that what the pack before this one has kept can be told from what is kept elsewhere.
+    ///
+    /// # Errors
+    /// When `.old` is a symbolic link, or a file: what it leads to is not of a pack.
+    pub fn check_old(&self) -> Result<(), BlobError> {
+        let old = self.old_path();
+        match self.disk.kind(&old) {
+            Ok(None | Some(EntryKind::Folder)) => Ok(()),
+            Ok(Some(_)) => {
+                let what = "it is no folder, but a link or a file: remove or rename it";
+                let error = io::Error::new(io::ErrorKind::NotADirectory, what);
+                Err(BlobError::io(&old, "replace", error))
+            }
+            Err(error) => Err(BlobError::io(&old, "look for", error)),
+        }
+    }
+
     /// Removes what the pack before this one has kept.
+    ///
+    /// # Errors
+    /// As [`BlobDirectory::check_old`], before anything is removed; those of the files.
     pub fn remove_old(&self) -> Result<(), BlobError> {
+        self.check_old()?;
         self.remove_tree(&self.old_path())
     }
 
@@ -276,7 +297,7 @@ fn parse(text: &str) -> Option<PackedBlobs> {
 mod tests {
     use std::sync::Arc;
 
-    use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
+    use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation, RealDisk};
 
     use super::*;
     use crate::NewBlob;
@@ -316,6 +337,24 @@ mod tests {
             outcomes.push(removed.is_ok());
         }
         outcomes
+    }
+
+    #[test]
+    fn what_a_link_named_old_leads_to_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let directory = BlobDirectory::open(Arc::new(RealDisk), &path("blobs"), false).unwrap();
+        std::fs::create_dir(path("other")).unwrap();
+        std::fs::write(path("other/file"), b"content").unwrap();
+        std::os::unix::fs::symlink(path("other"), path("blobs.old")).unwrap();
+        let error = directory.remove_old().unwrap_err().to_string();
+        assert!(error.contains("blobs.old: replace failed: it is no folder"), "{error}");
+        assert!(path("other/file").exists() && path("blobs.old").exists());
+        std::fs::remove_file(path("blobs.old")).unwrap();
+        std::fs::rename(path("other"), path("blobs.old")).unwrap();
+        directory.remove_old().unwrap();
+        assert!(!path("blobs.old").exists());
+        directory.remove_old().unwrap();
     }
 
     #[test]
