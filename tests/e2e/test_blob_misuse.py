@@ -45,6 +45,22 @@ def test_two_blobs_at_once_fail_their_transaction_and_no_other(server, folder, w
     assert blobs.digests(folder) == {(OID, tid): blobs.digest(b"third")}
 
 
+def test_a_transaction_has_more_blobs_than_the_server_may_open_files(start_server, folder, wire):
+    server = start_server(None, "--blob-dir", str(folder), prefix=("prlimit", "--nofile=128"))
+    client, other = wire(server), wire(server)
+    blobs.begin(client, 1)
+    for number in range(1, 201):
+        blobs.upload(client, 1, p64(number), Z64, [b"%d" % number])
+    client.call("ping")
+    # Others read and commit blobs beside it.
+    tid = blobs.commit(other, 2, [(p64(1000), Z64, b"other")])
+    assert blobs.digests(folder) == {(p64(1000), tid): blobs.digest(b"other")}
+    assert len(client.call("vote", 1)) == 0
+    tid = client.call("tpc_finish", 1)
+    found = blobs.digests(folder)
+    assert len(found) == 201 and found[p64(200), tid] == blobs.digest(b"200")
+
+
 def test_a_blob_without_an_end_fails_its_vote(server, folder, wire):
     client = wire(server)
     blobs.begin(client, 1)

@@ -161,7 +161,7 @@ impl BlobDirectory {
     }
 
     /// A blob that a client which shares the directory has put beside the committed ones of its
-    /// object. From here on it is ours. Blocking.
+    /// object. From here on it is ours, and complete. Blocking, for as long as it takes to sync it.
     ///
     /// # Errors
     /// [`BlobError::Name`] when that is not the name of such a file, or no plain file.
@@ -183,7 +183,7 @@ impl BlobDirectory {
         let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
         let length = file.length().map_err(failed("read"))?;
         let (cleaner, space) = (Arc::clone(&self.cleaner), Arc::clone(&self.space));
-        Ok(TemporaryBlob::adopted(cleaner, space, path, file, length))
+        TemporaryBlob::adopted(cleaner, space, path, file, length)
     }
 
     /// Returns when everything that was given up is removed. Blocking.

@@ -45,7 +45,8 @@ pub struct StagedBlobs {
     cleaner: Arc<Cleaner>,
     sums: Arc<Sums>,
     intent: PathBuf,
-    blobs: Vec<StagedBlob>,
+    /// Their files.
+    blobs: Vec<PathBuf>,
     /// What is recorded of them when they are committed.
     fingerprints: Vec<(Oid, Fingerprint)>,
     /// The transaction whose names they have.
@@ -53,13 +54,6 @@ pub struct StagedBlobs {
     /// A folder's sync failed, so a later one proves nothing: the next opening looks again.
     is_doubtful: bool,
     is_left: bool,
-}
-
-#[derive(Debug)]
-struct StagedBlob {
-    path: PathBuf,
-    /// Kept open, so that removing the name of a large file does not wait for its blocks.
-    file: Option<Arc<dyn DiskFile>>,
 }
 
 impl BlobDirectory {
@@ -106,11 +100,7 @@ impl BlobDirectory {
         intent::write(self, &staged.intent, after, lines)?;
         for ((oid, blob), (_, name)) in blobs.iter().zip(&names) {
             let path = self.folder_of(*oid).join(name);
-            let file = match blob {
-                NewBlob::Sent(blob) => Some(blob.file()),
-                NewBlob::SameAs(_) => None,
-            };
-            staged.blobs.push(StagedBlob { path: path.clone(), file });
+            staged.blobs.push(path.clone());
             staged.fingerprints.push((*oid, self.put(*oid, blob, &path)?));
         }
         Ok(staged)
@@ -219,10 +209,10 @@ impl StagedBlobs {
         self.tid = Some(tid);
         self.sums.make_way(tid);
         for blob in &mut self.blobs {
-            let path = blob.path.with_file_name(&name);
-            let moved = self.disk.move_file(&blob.path, &path);
+            let path = blob.with_file_name(&name);
+            let moved = self.disk.move_file(blob, &path);
             moved.map_err(|error| BlobError::io(&path, "rename to", error))?;
-            blob.path = path;
+            *blob = path;
         }
         Ok(())
     }
@@ -258,13 +248,13 @@ impl StagedBlobs {
 /// Syncs the folders of blobs, of which each object has its own, side by side: a file system makes
 /// many durable at the price of one, and other commits wait meanwhile. What failed, by the place
 /// of its transaction.
-fn sync_folders(folders: &[(usize, &dyn Disk, &StagedBlob)]) -> Vec<(usize, BlobError)> {
+fn sync_folders(folders: &[(usize, &dyn Disk, &PathBuf)]) -> Vec<(usize, BlobError)> {
     let next = AtomicUsize::new(0);
     let sync_some = || {
         let mut failed = Vec::new();
         while let Some((place, disk, blob)) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = disk.sync_folder_of(&blob.path) {
-                failed.push((*place, BlobError::io(&blob.path, "sync the folder of", error)));
+            if let Err(error) = disk.sync_folder_of(blob) {
+                failed.push((*place, BlobError::io(blob, "sync the folder of", error)));
             }
         }
         failed
@@ -291,7 +281,7 @@ impl Drop for StagedBlobs {
         if self.is_left {
             return;
         }
-        let blobs = self.blobs.drain(..).map(|blob| (blob.path, blob.file)).collect();
+        let blobs = self.blobs.drain(..).map(|path| (path, None)).collect();
         let intent = std::mem::take(&mut self.intent);
         let intent = (!self.is_doubtful).then_some(intent);
         self.cleaner.take(Refuse { files: blobs, intent, is_durable: true });

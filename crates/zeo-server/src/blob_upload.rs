@@ -196,7 +196,7 @@ impl BlobUploads {
         let (number, blob) = (upload.number, upload.blob.take());
         let chunks = std::mem::take(&mut upload.chunks);
         let (uploads, storage) = (Rc::clone(self), Arc::clone(self.peer.storage()));
-        let job = move || write(&storage, blob, &chunks);
+        let job = move || write(&storage, blob, &chunks, is_last);
         self.peer.jobs.spawn(job, move |written| uploads.written(number, is_last, written));
     }
 
@@ -256,11 +256,13 @@ impl BlobRecord {
     }
 }
 
-/// Appends chunks to a blob file, and creates it if it is `None`. Blocking.
+/// Appends chunks to a blob file, and creates it if it is `None`. The last ones complete it.
+/// Blocking.
 fn write(
     storage: &Database,
     blob: Option<TemporaryBlob>,
     chunks: &[Bytes],
+    are_last: bool,
 ) -> Result<TemporaryBlob, StorageError> {
     let mut blob = match blob {
         Some(blob) => blob,
@@ -268,6 +270,9 @@ fn write(
     };
     for chunk in chunks {
         blob.append(chunk)?;
+    }
+    if are_last {
+        blob.complete()?;
     }
     Ok(blob)
 }
