@@ -59,22 +59,19 @@ impl BlobDirectory {
 
     /// Removes what a finished pack has dropped, or moves it to `.old` and links all else there.
     /// When it is cancelled, the next opening removes the rest, and `.old` stays incomplete.
+    ///
+    /// # Errors
+    /// The first one. All that can be removed and linked is removed and linked all the same.
     pub fn remove_packed(
         &self,
         packed: &PackedBlobs,
         cancelled: &AtomicBool,
     ) -> Result<(), BlobError> {
-        self.remove_revisions(packed, cancelled)?;
+        let mut done = self.remove_revisions(packed, cancelled).map(drop);
         if packed.keep_old && !cancelled.load(Ordering::Relaxed) {
-            let old = self.old_path();
-            self.create_folders(&old)?;
-            self.copy_into(&self.path.join(LAYOUT_MARKER), &old.join(LAYOUT_MARKER))?;
-            self.link_all(&self.path, &old, cancelled)?;
-            if let Err(error) = self.copy_sums(&old) {
-                warn!(folder = %old.display(), %error,
-                    "the recorded lengths and sums of blobs are not kept there");
-            }
+            done = done.and(self.complete_old(cancelled));
         }
+        done?;
         if cancelled.load(Ordering::Relaxed) {
             warn!(folder = %self.path.display(), "stopped before all blobs of dropped revisions \
                 were removed; the next start removes the rest, and .old lacks blobs");
@@ -83,6 +80,19 @@ impl BlobDirectory {
         self.sums.drop_entries(&packed.revisions);
         self.damaged.forget(&packed.revisions);
         Ok(())
+    }
+
+    /// Links to `.old` what is not moved there.
+    fn complete_old(&self, cancelled: &AtomicBool) -> Result<(), BlobError> {
+        let old = self.old_path();
+        self.create_folders(&old)?;
+        self.copy_into(&self.path.join(LAYOUT_MARKER), &old.join(LAYOUT_MARKER))?;
+        let linked = self.link_all(&self.path, &old, cancelled);
+        if let Err(error) = self.copy_sums(&old) {
+            warn!(folder = %old.display(), %error,
+                "the recorded lengths and sums of blobs are not kept there");
+        }
+        linked
     }
 
     /// Ends what a crash after a pack has left. `is_file` tells whether the file is the one that
@@ -135,32 +145,37 @@ impl BlobDirectory {
         self.remove_tree(&self.old_path())
     }
 
-    /// How many were there to be removed.
+    /// How many were there to be removed. Goes on after an error; the first is returned.
     fn remove_revisions(
         &self,
         packed: &PackedBlobs,
         cancelled: &AtomicBool,
     ) -> Result<u64, BlobError> {
-        let mut removed = 0;
+        let mut removed = Ok(0);
         for (oid, tid) in &packed.revisions {
             if cancelled.load(Ordering::Relaxed) {
                 break;
             }
-            if !self.has(*oid, *tid)? {
-                continue;
-            }
-            removed += 1;
-            let path = self.path_of(*oid, *tid);
-            if packed.keep_old {
-                self.move_to_old(&path)?;
-            } else {
-                self.remove(&path)?;
-            }
-            let folder = self.folder_of(*oid);
-            let emptied = self.remove_empty_folders(&folder);
-            emptied.map_err(|error| BlobError::io(&folder, "remove", error))?;
+            let was_there = self.remove_revision(*oid, *tid, packed.keep_old);
+            removed = removed.and_then(|count| Ok(count + u64::from(was_there?)));
         }
-        Ok(removed)
+        removed
+    }
+
+    /// Whether it was there.
+    fn remove_revision(&self, oid: Oid, tid: Tid, keep_old: bool) -> Result<bool, BlobError> {
+        if !self.has(oid, tid)? {
+            return Ok(false);
+        }
+        let path = self.path_of(oid, tid);
+        match keep_old {
+            true => self.move_to_old(&path)?,
+            false => self.remove(&path)?,
+        }
+        let folder = self.folder_of(oid);
+        let emptied = self.remove_empty_folders(&folder);
+        emptied.map_err(|error| BlobError::io(&folder, "remove", error))?;
+        Ok(true)
     }
 
     fn move_to_old(&self, path: &Path) -> Result<(), BlobError> {
@@ -189,25 +204,25 @@ impl BlobDirectory {
     }
 
     /// Gives all blobs below a folder a second name below another. What is removed or added
-    /// meanwhile may be there or not.
+    /// meanwhile may be there or not. Goes on after an error; the first is returned.
     fn link_all(&self, from: &Path, to: &Path, cancelled: &AtomicBool) -> Result<(), BlobError> {
+        let mut done = Ok(());
         for entry in self.list_if_there(from)? {
             if cancelled.load(Ordering::Relaxed) {
                 break;
             }
             let (path, link) = (from.join(&entry.name), to.join(&entry.name));
-            match entry.kind {
+            done = done.and(match entry.kind {
                 EntryKind::Folder if entry.name != TEMPORARY_FOLDER => {
-                    self.link_all(&path, &link, cancelled)?;
+                    self.link_all(&path, &link, cancelled)
                 }
                 EntryKind::File if entry.name.to_str().is_some_and(layout::is_blob_name) => {
-                    self.create_folders(to)?;
-                    self.copy_into(&path, &link)?;
+                    self.create_folders(to).and_then(|()| self.copy_into(&path, &link))
                 }
-                _ => {}
-            }
+                _ => Ok(()),
+            });
         }
-        Ok(())
+        done
     }
 
     /// A second name where there are links, else a copy. Nothing when the file has gone.
@@ -302,14 +317,16 @@ mod tests {
     use super::*;
     use crate::NewBlob;
 
-    /// A new directory with a blob of this revision.
-    fn with_blob(disk: Arc<dyn Disk>, oid: Oid, tid: Tid) -> BlobDirectory {
+    /// A new directory with a blob of each of these objects.
+    fn with_blobs(disk: Arc<dyn Disk>, oids: &[Oid], tid: Tid) -> BlobDirectory {
         let directory = BlobDirectory::open(disk, Path::new("blobs"), false).unwrap();
-        let mut blob = directory.temporary().unwrap();
-        blob.append(b"content").unwrap();
-        let mut staged = directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(&blob))]).unwrap();
-        staged.commit(tid).unwrap();
-        staged.keep();
+        for oid in oids {
+            let mut blob = directory.temporary().unwrap();
+            blob.append(b"content").unwrap();
+            let mut staged = directory.stage(Tid::ZERO, &[(*oid, NewBlob::Sent(&blob))]).unwrap();
+            staged.commit(tid).unwrap();
+            staged.keep();
+        }
         directory
     }
 
@@ -320,7 +337,7 @@ mod tests {
         for nth in 1.. {
             let disk = FaultyDisk::new(MemoryDisk::new());
             let (oid, tid) = (Oid(1), Tid(1));
-            let directory = with_blob(Arc::new(disk.clone()), oid, tid);
+            let directory = with_blobs(Arc::new(disk.clone()), &[oid], tid);
             let revisions = vec![(oid, tid)];
             let packed = PackedBlobs { keep_old: true, revisions, ..PackedBlobs::default() };
             disk.fail(Operation::Folder, nth, error);
@@ -337,6 +354,32 @@ mod tests {
             outcomes.push(removed.is_ok());
         }
         outcomes
+    }
+
+    #[test]
+    fn one_that_cannot_be_removed_keeps_no_other_from_it_nor_from_old() {
+        for (keep_old, failing) in [(false, 1), (false, 3), (true, 1), (true, 4)] {
+            let disk = FaultyDisk::new(MemoryDisk::new());
+            let oids = [1, 2, 3, 4].map(Oid);
+            let directory = with_blobs(Arc::new(disk.clone()), &oids, Tid(1));
+            let revisions = oids[..3].iter().map(|oid| (*oid, Tid(1))).collect();
+            let packed = PackedBlobs { keep_old, revisions, ..PackedBlobs::default() };
+            directory.write_packed(&packed).unwrap();
+            disk.fail(Operation::Folder, failing, io::ErrorKind::Other);
+            directory.remove_packed(&packed, &AtomicBool::new(false)).unwrap_err();
+            assert!(disk.has_failed());
+            let is_there = |oid: &Oid| directory.has(*oid, Tid(1)).unwrap();
+            let left = oids[..3].iter().filter(|oid| is_there(oid)).count();
+            assert!(left <= 1 && is_there(&oids[3]), "{keep_old} {failing}: {left}");
+            let is_in_old = |oid: &Oid| {
+                let path = directory.path_of(*oid, Tid(1));
+                let old = directory.old_path().join(path.strip_prefix("blobs").unwrap());
+                disk.exists(&old).unwrap()
+            };
+            assert!(oids.iter().all(|oid| is_in_old(oid) == keep_old), "{keep_old} {failing}");
+            directory.resume_packed(|_| true).unwrap();
+            assert!(!oids[..3].iter().any(is_there));
+        }
     }
 
     #[test]
@@ -362,7 +405,7 @@ mod tests {
         for keep_old in [false, true] {
             let disk = MemoryDisk::new();
             let (oid, tid) = (Oid(1), Tid(1));
-            let directory = with_blob(Arc::new(disk.clone()), oid, tid);
+            let directory = with_blobs(Arc::new(disk.clone()), &[oid], tid);
             let revisions = vec![(oid, tid)];
             let packed = PackedBlobs { keep_old, revisions, ..PackedBlobs::default() };
             directory.write_packed(&packed).unwrap();

@@ -78,7 +78,8 @@ impl FileStorage {
         }
         if let Err(error) = self.packer().remove_blobs(&pack, options.cancelled) {
             warn!(%file, %error,
-                "not all blobs of dropped revisions could be removed; the next start or pack will");
+                "not all blobs of dropped revisions could be removed or kept in .old; the next \
+                 start tries it again");
         }
         Ok(Some(packed))
     }
