@@ -57,8 +57,9 @@ impl BlobDirectory {
         file.sync().and_then(|()| self.disk.sync_folder_of(&path)).map_err(failed)
     }
 
-    /// Removes what a finished pack has dropped, or moves it to `.old` and links all else there.
-    /// When it is cancelled, the next opening removes the rest, and `.old` stays incomplete.
+    /// Removes what a finished pack has dropped, or moves it to `.old` and links all else there,
+    /// in place of what the pack before has kept. When it is cancelled, the next opening removes
+    /// the rest, and `.old` stays incomplete.
     ///
     /// # Errors
     /// The first one. All that can be removed and linked is removed and linked all the same.
@@ -67,7 +68,11 @@ impl BlobDirectory {
         packed: &PackedBlobs,
         cancelled: &AtomicBool,
     ) -> Result<(), BlobError> {
-        let mut done = self.remove_revisions(packed, cancelled).map(drop);
+        let mut done = match cancelled.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.remove_old(),
+        };
+        done = done.and(self.remove_revisions(packed, cancelled).map(drop));
         if packed.keep_old && !cancelled.load(Ordering::Relaxed) {
             done = done.and(self.complete_old(cancelled));
         }

@@ -64,6 +64,7 @@ struct State {
     images: Option<Vec<CrashImage>>,
     observer: Option<Observer>,
     read_bytes_max: Option<usize>,
+    free_bytes: Option<u64>,
     forgets_failed_syncs: bool,
     /// One in so many non-blocking reads finds its bytes not in memory; 0: none does.
     cold_every: u64,
@@ -112,6 +113,11 @@ impl FaultyDisk {
     /// Limits each read to so many bytes, as if a signal had interrupted it.
     pub fn read_at_most(&self, bytes: usize) {
         self.state.lock().read_bytes_max = Some(bytes);
+    }
+
+    /// Says that so many bytes are free. As many can be written as before.
+    pub fn claim_free(&self, bytes: u64) {
+        self.state.lock().free_bytes = Some(bytes);
     }
 
     /// From now on, unwritten bytes are lost at a failed sync: what the device had before is read
@@ -258,6 +264,10 @@ impl Disk for FaultyDisk {
 
     fn kind(&self, path: &Path) -> io::Result<Option<EntryKind>> {
         self.disk.kind(path)
+    }
+
+    fn free_bytes(&self, _: &Path) -> Option<u64> {
+        self.state.lock().free_bytes
     }
 
     fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {

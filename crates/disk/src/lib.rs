@@ -123,6 +123,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// file. Symbolic links are followed.
     fn status(&self, path: &Path) -> io::Result<Option<FileStatus>>;
 
+    /// Bytes that this process can still write to the disk of a file or folder; `None` if that is
+    /// not known.
+    fn free_bytes(&self, path: &Path) -> Option<u64> {
+        let _ = path;
+        None
+    }
+
     /// The entries of a folder, in no order. `ErrorKind::NotFound` when there is no such folder.
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{
     Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, fstatvfs, major,
-    minor,
+    minor, statvfs,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
@@ -81,6 +81,11 @@ impl Disk for RealDisk {
 
     fn status(&self, path: &Path) -> io::Result<Option<FileStatus>> {
         Ok(if_there(std::fs::metadata(path))?.as_ref().map(status_of))
+    }
+
+    fn free_bytes(&self, path: &Path) -> Option<u64> {
+        let found = statvfs(path).ok()?;
+        found.f_bavail.checked_mul(found.f_frsize)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {

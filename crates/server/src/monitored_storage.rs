@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use zodium_blobs::BlobDirectory;
+use zodium_disk::{Disk, RealDisk};
 use zodium_engine::{Database, PackStatus, WriteFailure};
 use zodium_filestorage::FileStorage;
 use zodium_monitor::{
@@ -65,7 +66,7 @@ pub(crate) fn storage_of(
         name: name.to_owned(),
         file: kept.name(),
         size_bytes: kept.size(),
-        disk_free_bytes: file.and_then(|_| disk_free(Path::new(&kept.name()))),
+        disk_free_bytes: file.and_then(|_| RealDisk.free_bytes(Path::new(&kept.name()))),
         objects: kept.object_count(),
         last_transaction: last.to_string(),
         last_transaction_time: (last != Tid::ZERO).then(|| last.to_unix_nanos() as f64 / 1e9),
@@ -96,17 +97,11 @@ pub(crate) fn storage_of(
     }
 }
 
-/// Space left for programs without privileges on the disk of a file.
-fn disk_free(path: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(path).ok()?;
-    disk.f_bavail.checked_mul(disk.f_frsize)
-}
-
 fn blobs_of(directory: &BlobDirectory, traffic: BlobTraffic) -> Blobs {
     let path = directory.path();
     Blobs {
         directory: path.display().to_string(),
-        disk_free_bytes: disk_free(path),
+        disk_free_bytes: RealDisk.free_bytes(path),
         received: traffic.received,
         received_bytes: traffic.received_bytes,
         sent: traffic.sent,

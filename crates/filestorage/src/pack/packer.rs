@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use tracing::warn;
+use tracing::{info, warn};
 use zodium_blobs::{BlobDirectory, PackedBlobs};
 use zodium_disk::{DiskFile, FileLock, with_suffix};
 use zodium_storage::{PackOptions, Packed};
@@ -140,8 +140,7 @@ impl Packer<'_> {
             warn!(file = %self.file.path.display(), %error,
                 "blobs that a pack before has dropped cannot be removed, and stay");
         }
-        place.remove_old()?;
-        self.blobs.map_or(Ok(()), BlobDirectory::remove_old)?;
+        self.make_room(&place, size_before)?;
         let DataFile { disk, path, .. } = &**self.file;
         let output = Output::create(disk.as_ref(), &place.path, path, self.state.magic)?;
         let sums = self.sums_of_copy(&source, &place, output.file().as_ref());
@@ -169,6 +168,20 @@ impl Packer<'_> {
         pack.dangling += pack.log.take_dangling().conclude(&watch)?;
         pack.place.remove_index(self.reader.log().checksums.is_some())?;
         Ok(Some(pack))
+    }
+
+    /// Removes what the pack before has kept, if there is no room for it beside the copy. Otherwise
+    /// it stays until this pack has succeeded.
+    fn make_room(&self, place: &Place, copy_bytes: u64) -> Result<(), FileStorageError> {
+        place.check_old()?;
+        self.blobs.map_or(Ok(()), BlobDirectory::check_old)?;
+        if place.has_room(copy_bytes) {
+            return Ok(());
+        }
+        info!(file = %self.file.path.display(), bytes = copy_bytes,
+            "less space is free than the pack may need: what the last one has kept is removed now");
+        place.remove_old()?;
+        Ok(self.blobs.map_or(Ok(()), BlobDirectory::remove_old)?)
     }
 
     /// The blobs that are to be removed, made durable beside them.

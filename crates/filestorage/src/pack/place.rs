@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
-use zodium_disk::{LockError, with_suffix};
+use zodium_disk::{DiskFile, LockError, OpenMode, with_suffix};
 
 use crate::FileStorageError;
 use crate::checksums::SUFFIX;
@@ -23,6 +23,9 @@ pub(super) struct Place {
     pub(super) path: PathBuf,
     is_taken: Arc<AtomicBool>,
     holds_copy: bool,
+    /// The file that the pack before has kept. Open until no commit waits any more: to free the
+    /// space of a large file takes its time.
+    replaced: Option<Arc<dyn DiskFile>>,
 }
 
 /// What takes its name together with the copy, or loses it.
@@ -46,11 +49,16 @@ impl Place {
         }
         let (file, is_taken) = (Arc::clone(file), Arc::clone(is_taken));
         let path = with_suffix(&file.path, ".pack");
-        Ok(Place { file, path, is_taken, holds_copy: true })
+        Ok(Place { file, path, is_taken, holds_copy: true, replaced: None })
     }
 
-    /// Removes what the pack before has kept, unless it is served. Now, and not when it is
-    /// replaced: its space may be needed for the copy.
+    /// Whether the disk has room for the copy, and for what the pack before has kept. True if that
+    /// is not known.
+    pub(super) fn has_room(&self, copy_bytes: u64) -> bool {
+        self.file.disk.free_bytes(&self.file.path).is_none_or(|free| free >= copy_bytes)
+    }
+
+    /// Removes what the pack before has kept, unless it is served.
     pub(super) fn remove_old(&self) -> Result<(), FileStorageError> {
         self.check_old()?;
         self.remove(".old")?;
@@ -59,7 +67,7 @@ impl Place {
 
     /// Checks that no server has `Data.fs.old` open. Its lock file shows that: the file itself may
     /// be locked by this storage, whose file it was.
-    fn check_old(&self) -> Result<(), FileStorageError> {
+    pub(super) fn check_old(&self) -> Result<(), FileStorageError> {
         let old = with_suffix(&self.file.path, ".old");
         let lock = with_suffix(&old, ".lock");
         let is_there = self.file.disk.exists(&lock);
@@ -86,13 +94,18 @@ impl Place {
     }
 
     /// Renames the copy to the name of the file, and its checksums with it: a crash in between
-    /// leaves none, or such as are seen to be of another file. The inner result tells whether the
-    /// name will last.
+    /// leaves none, or such as are seen to be of another file. What the pack before has kept goes
+    /// only now: until here this one may fail, and that may be all that is sound. The inner result
+    /// tells whether the name will last.
     pub(super) fn replace_file(
         &mut self,
         companions: &Companions,
         suspension: &Suspension<'_>,
     ) -> Result<io::Result<()>, FileStorageError> {
+        let old = with_suffix(&self.file.path, ".old");
+        // There need not be one.
+        self.replaced = self.file.disk.open(&old, OpenMode::Read).ok();
+        self.remove_old()?;
         if companions.keep_old {
             self.link_old()?;
         }

@@ -262,6 +262,35 @@ fn blobs_that_a_pack_has_left_are_removed_by_the_next_one() {
     }
 }
 
+#[test]
+fn blobs_that_a_pack_has_kept_stay_until_the_next_one_has_succeeded() {
+    let disk = disk();
+    let storage = open(disk.clone());
+    let tids = [tid(1), tid(2), tid(3)];
+    for tid in tids {
+        commit_blob(&storage, tid, &[(OID.0, RECORD)]);
+    }
+    let are_kept = || {
+        tids.map(|tid| {
+            let path = storage.blobs().unwrap().path_of(OID, tid);
+            disk.exists(&Path::new("Blobs.old").join(path.strip_prefix(BLOBS).unwrap())).unwrap()
+        })
+    };
+    let cancelled = Arc::default();
+    let options = PackOptions { gc: false, keep_old: true, ..PackOptions::new(&cancelled) };
+    let pack = |until| {
+        let mut pack = storage.packer().begin(until, &options).unwrap().unwrap();
+        storage.packer().finish(&mut pack).unwrap();
+        storage.packer().remove_blobs(&pack, &AtomicBool::new(false)).unwrap();
+    };
+    pack(tid(2));
+    assert_eq!(are_kept(), [true, true, true]);
+    drop(storage.packer().begin(tid(3), &options).unwrap().expect("given up"));
+    assert_eq!(are_kept(), [true, true, true]);
+    pack(tid(3));
+    assert_eq!(are_kept(), [false, true, true]);
+}
+
 /// Commits objects, of which one has a blob.
 fn commit_blob(storage: &FileStorage, tid: Tid, objects: &[(u64, &[u8])]) {
     let mut staged = stage(storage);

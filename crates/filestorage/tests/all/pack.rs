@@ -182,6 +182,27 @@ fn the_old_file_is_kept_if_wanted_and_only_then() {
     }
 }
 
+/// It may be all that is sound.
+#[test]
+fn the_old_file_stays_until_a_pack_succeeds_where_there_is_room_for_it() {
+    let (bytes, history) = written(11, 60);
+    let length = bytes.len() as u64;
+    for (free, stays) in [(None, true), (Some(length), true), (Some(length - 1), false)] {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        disk.files().put(Path::new(PATH), bytes.clone());
+        let old = Path::new("Data.fs.old");
+        disk.files().put(old, b"kept".to_vec());
+        let storage = open(&disk);
+        free.into_iter().for_each(|bytes| disk.claim_free(bytes));
+        let cancelled = Arc::default();
+        let begun = storage.packer().begin(history.last_tid(), &options(true, &cancelled));
+        drop(begun.unwrap().unwrap());
+        assert_eq!(disk.files().bytes(old), stays.then(|| b"kept".to_vec()), "{free:?}");
+        pack(&storage, history.last_tid(), true).unwrap().unwrap();
+        assert_eq!(disk.files().bytes(old).as_ref(), Some(&bytes));
+    }
+}
+
 #[test]
 fn who_reads_the_old_file_goes_on_with_it() {
     let (_, storage, history) = storage_with_history(12, 60);
