@@ -54,8 +54,11 @@ impl BlobDirectory {
         let inside = |folder: &&Path| *folder != self.path() && folder.starts_with(self.path());
         for folder in folder.ancestors().take_while(inside) {
             durable.remove(folder);
-            if !self.disk.remove_folder(folder)? {
-                break;
+            match self.disk.remove_folder(folder) {
+                Ok(true) => {}
+                // A link to a folder stays, with what is in it.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => break,
+                kept => return kept.map(drop),
             }
         }
         Ok(())

@@ -217,14 +217,18 @@ impl BlobDirectory {
                 break;
             }
             let (path, link) = (from.join(&entry.name), to.join(&entry.name));
+            let name = entry.name.to_str().unwrap_or_default();
             done = done.and(match entry.kind {
-                EntryKind::Folder if entry.name != TEMPORARY_FOLDER => {
-                    self.link_all(&path, &link, cancelled)
-                }
-                EntryKind::File if entry.name.to_str().is_some_and(layout::is_blob_name) => {
+                EntryKind::Folder if name == TEMPORARY_FOLDER => Ok(()),
+                EntryKind::Folder => self.link_all(&path, &link, cancelled),
+                EntryKind::File | EntryKind::Other if layout::is_blob_name(name) => {
                     self.create_folders(to).and_then(|()| self.copy_into(&path, &link))
                 }
-                _ => Ok(()),
+                // A link to a folder on another disk. Its blobs are as much of the database.
+                EntryKind::Other if name.starts_with("0x") => {
+                    self.link_all(&path, &link, cancelled)
+                }
+                EntryKind::File | EntryKind::Other => Ok(()),
             });
         }
         done
@@ -403,6 +407,28 @@ mod tests {
         directory.remove_old().unwrap();
         assert!(!path("blobs.old").exists());
         directory.remove_old().unwrap();
+    }
+
+    #[test]
+    fn blobs_behind_links_are_kept_in_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let directory = BlobDirectory::open(Arc::new(RealDisk), &path("blobs"), false).unwrap();
+        let [in_folder, alone] = [Oid(1), Oid(1 << 56)];
+        std::fs::create_dir(path("disk")).unwrap();
+        std::os::unix::fs::symlink(path("disk"), path("blobs/0x00")).unwrap();
+        for (oid, file) in [(in_folder, directory.path_of(in_folder, Tid(1))), (alone, path("b"))] {
+            std::fs::create_dir_all(directory.folder_of(oid)).unwrap();
+            std::fs::write(file, b"content").unwrap();
+        }
+        std::os::unix::fs::symlink(path("b"), directory.path_of(alone, Tid(1))).unwrap();
+        let packed = PackedBlobs { keep_old: true, ..PackedBlobs::default() };
+        directory.remove_packed(&packed, &AtomicBool::new(false)).unwrap();
+        for oid in [in_folder, alone] {
+            let inside = directory.path_of(oid, Tid(1));
+            let old = directory.old_path().join(inside.strip_prefix(path("blobs")).unwrap());
+            assert_eq!(std::fs::read(old).unwrap(), b"content");
+        }
     }
 
     #[test]
