@@ -114,8 +114,12 @@ impl BlobDirectory {
                 let committed = self.open_committed(oid, *tid)?;
                 let synced = committed.file.sync();
                 synced.map_err(|error| BlobError::io(&committed.path, "sync", error))?;
+                // A second name for a symbolic link could not be made read-only.
+                let source = self.disk.resolve(&committed.path);
+                let source =
+                    source.map_err(|error| BlobError::io(&committed.path, "resolve", error))?;
                 let length_only = Fingerprint { length: committed.length, crc32c: None };
-                (committed.path, committed.recorded.unwrap_or(length_only))
+                (source, committed.recorded.unwrap_or(length_only))
             }
         };
         let copy = self.with_folder(oid, || {
@@ -285,5 +289,31 @@ impl Drop for StagedBlobs {
         let intent = std::mem::take(&mut self.intent);
         let intent = (!self.is_doubtful).then_some(intent);
         self.cleaner.take(Refuse { files: blobs, intent, is_durable: true });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use zodium_disk::RealDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_blob_that_is_a_link_is_brought_back_by_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("blobs");
+        let directory = BlobDirectory::open(Arc::new(RealDisk), &path, false).unwrap();
+        let (oid, elsewhere) = (Oid(1), folder.path().join("elsewhere"));
+        std::fs::write(&elsewhere, b"content").unwrap();
+        std::fs::create_dir_all(directory.folder_of(oid)).unwrap();
+        symlink(&elsewhere, directory.path_of(oid, Tid(1))).unwrap();
+        let mut staged = directory.stage(Tid(1), &[(oid, NewBlob::SameAs(Tid(1)))]).unwrap();
+        staged.commit(Tid(2)).unwrap();
+        staged.keep();
+        let copy = directory.path_of(oid, Tid(2));
+        assert_eq!(std::fs::read(&copy).unwrap(), b"content");
+        assert!(std::fs::symlink_metadata(&copy).unwrap().is_file());
     }
 }
