@@ -164,7 +164,8 @@ impl BlobDirectory {
     /// object. From here on it is ours, and complete. Blocking, for as long as it takes to sync it.
     ///
     /// # Errors
-    /// [`BlobError::Name`] when that is not the name of such a file, or no plain file.
+    /// [`BlobError::Name`] when that is not the name of such a file, or no plain file;
+    /// [`BlobError::NotShared`] when there is none.
     pub fn adopt(&self, oid: Oid, basename: &str) -> Result<TemporaryBlob, BlobError> {
         self.check_writable()?;
         let refused = || BlobError::Name { oid, name: basename.to_owned() };
@@ -177,8 +178,10 @@ impl BlobDirectory {
             move |error| BlobError::io(&path, operation, error)
         };
         // Not a link to elsewhere: what it points to would be moved about and served.
-        if self.disk.kind(&path).map_err(failed("look for"))? != Some(EntryKind::File) {
-            return Err(refused());
+        match self.disk.kind(&path).map_err(failed("look for"))? {
+            Some(EntryKind::File) => {}
+            Some(_) => return Err(refused()),
+            None => return Err(BlobError::NotShared { oid, path }),
         }
         let file = self.disk.open(&path, OpenMode::Read).map_err(failed("open"))?;
         let length = file.length().map_err(failed("read"))?;

@@ -65,6 +65,17 @@ pub enum BlobError {
         /// What the client sent.
         name: String,
     },
+    /// A client that shares the blob directory named a file that is not there.
+    #[error(
+        "{path}: there is no such file, which a client calls a new blob of object {oid}. Its \
+         shared_blob_dir must be the server's blob directory", path = path.display()
+    )]
+    NotShared {
+        /// The object.
+        oid: Oid,
+        /// Where the file should be.
+        path: PathBuf,
+    },
     /// The blob directory is laid out in a way that this server does not know.
     #[error("{path}: the layout {layout:?} is not that of a database's blobs (bushy or lawn); \
          name another blob directory", path = path.display())]

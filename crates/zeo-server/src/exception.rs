@@ -168,7 +168,9 @@ impl From<&BlobError> for Exception {
                     tid_value(*tid),
                 ]),
             },
-            BlobError::Name { .. } => Exception::value_error(error.to_string()),
+            BlobError::Name { .. } | BlobError::NotShared { .. } => {
+                Exception::value_error(error.to_string())
+            }
             BlobError::ReadOnly { .. } => Exception::read_only(),
             _ => Exception::new("ZODB.POSException.StorageSystemError", error.to_string()),
         }

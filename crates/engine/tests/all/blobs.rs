@@ -92,7 +92,9 @@ fn a_client_that_shares_the_directory_puts_the_file_there_itself() {
     let name = "0x00ab12cd_x.tmp-";
     disk.put(&folder.join(name), b"shared".to_vec());
     disk.put(&folder.join("other.tmp-"), b"another client's".to_vec());
-    for refused in ["missing.tmp-", "../0x07/0x00ab12cd_x.tmp-", "0x01.blob", ""] {
+    let error = blobs.adopt(Oid(7), "missing.tmp-").unwrap_err();
+    assert!(matches!(error, BlobError::NotShared { .. }), "{error}");
+    for refused in ["../0x07/0x00ab12cd_x.tmp-", "0x01.blob", ""] {
         let error = blobs.adopt(Oid(7), refused).unwrap_err();
         assert!(matches!(error, BlobError::Name { .. }), "{refused}: {error}");
     }
