@@ -33,8 +33,8 @@ pub trait Storages: Send + Sync {
     /// just being told of.
     fn may_have_changed(&self, storage: usize, since: Tid, oids: &[Oid]) -> bool;
 
-    /// The last transaction that wrote an object; zero if none has, `None` if that cannot be told.
-    /// It may wait for a disk or a network.
+    /// The last transaction that wrote an object; `None` if that cannot be told, as of one that is
+    /// not there any more. It may wait for a disk or a network.
     fn changed_at(&self, storage: usize, oid: Oid) -> Option<Tid>;
 
     /// Visits the tokens of parked commands in transactions after `since`, in their order. It may

@@ -73,7 +73,8 @@ impl zodium_resp_server::Storages for RespStorages {
 
     fn changed_at(&self, storage: usize, oid: Oid) -> Option<Tid> {
         match self.0.get(storage)?.database.reader().current_serial(oid) {
-            Ok(serial) => Some(serial.unwrap_or(Tid::ZERO)),
+            // One that is not there may have been changed, and then packed away.
+            Ok(serial) => serial,
             Err(error) => {
                 tracing::warn!(%oid, %error, "cannot tell when an object changed: its keys go");
                 None
@@ -237,6 +238,9 @@ mod tests {
         looks.look(Tid::MAX);
         let answers = std::mem::take(&mut *looks.answers.lock());
         assert_eq!(answers, ["WouldBlock", "Missing", "Data(b\"data\")"]);
+        // Its keys may be stale: it can have been changed, and packed away.
+        let changed_at = [1, 2].map(|oid| looks.storages.changed_at(0, Oid(oid)));
+        assert_eq!(changed_at, [Some(database.reader().last_tid()), None]);
         database.close().unwrap();
     }
 }
