@@ -41,8 +41,7 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
         packed: &|_| (),
         cancelled: &Arc::default(),
     };
-    let nanos = u64::try_from(to.as_nanosecond()).unwrap_or(0);
-    let pack_tid = Tid::from_unix_nanos(nanos);
+    let pack_tid = tid_at(to);
     let packer = file.packer();
     let begun = match how.drop_damaged {
         true => packer.begin_without_damaged(pack_tid, &options),
@@ -71,6 +70,12 @@ pub(super) fn pack(path: &Path, to: Timestamp, how: &How) -> Result<Option<Outco
     }))
 }
 
+/// The tid of a time. One before 1970 or after 2554 is taken for the nearest of these.
+fn tid_at(time: Timestamp) -> Tid {
+    let nanos = time.as_nanosecond().clamp(0, i128::from(u64::MAX));
+    Tid::from_unix_nanos(nanos as u64)
+}
+
 fn open(path: &Path, how: &How) -> Result<FileStorage, FileStorageError> {
     let progress = Progress::new(format!("building the index of {}", path.display()));
     FileStorage::open(
@@ -96,5 +101,18 @@ fn explain(error: FileStorageError) -> anyhow::Error {
              `zodium pack HOST:PORT`",
         ),
         false => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_a_tid_is_the_nearest_one() {
+        let years = ["-002000", "1969", "2026", "2553", "2555", "9999"];
+        let tids = years.map(|year| tid_at(format!("{year}-06-01T00:00Z").parse().unwrap()));
+        assert!(tids.is_sorted(), "{tids:?}");
+        assert!(tids[3] > tids[2] && tids[4] > tids[3] && tids[5] == tids[4], "{tids:?}");
     }
 }
