@@ -12,9 +12,12 @@
 //! Invariants:
 //! - until the rename the old file is the database and untouched; after it the new one is, and
 //!   it is on stable storage before; there is no moment without a whole `Data.fs`;
-//! - no object that a committed transaction refers to is dropped: when one that was garbage comes
-//!   into use during the pack, the pack fails with
-//!   [`PackOvertaken`](crate::FileStorageError::PackOvertaken).
+//! - no object is dropped that a transaction refers to which is committed before the rename: when
+//!   one that was garbage comes into use during the pack, the pack fails with
+//!   [`PackOvertaken`](crate::FileStorageError::PackOvertaken). A transaction that was voted before
+//!   and is committed after it is waited for if it has back pointers, as undos have. Others, as an
+//!   undo with merged data, are not looked at: their reference to garbage leads nowhere then. The
+//!   stock storage does the same.
 
 mod boundary;
 mod dangling;
