@@ -101,6 +101,15 @@ impl DataTable {
     }
 }
 
+/// The data of a row.
+pub(crate) fn read(connection: &Connection, id: i64) -> driver::Result<StoredData> {
+    let find = "SELECT hash, compression, value FROM data WHERE id = ?1";
+    let row = |row: &driver::Row<'_>| {
+        Ok(StoredData { hash: row.get(0)?, compression: row.get(1)?, value: row.get(2)? })
+    };
+    big::joined(connection, connection.prepare_cached(find)?.query_row([id], row)?)
+}
+
 fn of_same_hash(
     connection: &Connection,
     data: &StoredData,

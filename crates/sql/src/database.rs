@@ -157,18 +157,18 @@ impl Database {
         let connection = &*connection;
         let failed = |source| self.place.error("write a transaction", bytes, source);
         // Until the end: a row that is held meanwhile would still be found by the holder.
-        let mut counts = None;
+        let mut held = None;
         connection::in_transaction(connection, failed, || {
             let freed = FxHashSet::default();
-            let mut writer = Writer { connection, database: self, data, freed };
+            let mut writer = Writer { connection, database: self, data, freed, held: None };
             let result = change(&mut writer)?;
             self.lock.check_file()?;
             let freed = std::mem::take(&mut writer.freed);
             if freed.is_empty() {
                 return Ok((result, 0));
             }
-            let counts = counts.insert(self.held.counts());
-            let pruned = prune(connection, &freed, |id| counts.contains_key(&id));
+            let held = held.insert(writer.held.take().unwrap_or_else(|| self.held.rows()));
+            let pruned = prune(connection, &freed, |id| held.contains_key(&id));
             Ok((result, pruned.map_err(failed)?))
         })
     }

@@ -1,12 +1,14 @@
 //! What one transaction of SQLite can change in a NEO database.
 
-use rustc_hash::FxHashSet;
+use parking_lot::MutexGuard;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use crate::StoredData;
 use crate::cluster::set_setting;
 use crate::data::DataTable;
 use crate::driver::{self, Connection};
+use crate::held::HeldRow;
 use crate::packing::{self, Dropped, Packable};
 use crate::place::Place;
 use crate::votes::{self, VotedRecord};
@@ -24,6 +26,8 @@ pub struct Writer<'a> {
     pub(crate) data: &'a mut DataTable,
     /// Rows of `data` that no record may refer to any more.
     pub(crate) freed: FxHashSet<i64>,
+    /// The rows of `data` that are held, if the change has asked for them.
+    pub(crate) held: Option<MutexGuard<'a, FxHashMap<i64, HeldRow>>>,
 }
 
 impl Writer<'_> {
@@ -123,6 +127,12 @@ impl Writer<'_> {
             all.objects += dropped.objects;
         }
         Ok(all)
+    }
+
+    /// The rows of `data` that are held. No further row is, until the change is done.
+    pub(crate) fn held(&mut self) -> &FxHashMap<i64, HeldRow> {
+        let database = self.database;
+        self.held.get_or_insert_with(|| database.held.rows())
     }
 
     /// Notes an order to pack.

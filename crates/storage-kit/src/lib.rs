@@ -143,6 +143,7 @@ macro_rules! check_storage {
                 cancelled_pack_changes_nothing, cursor_goes_on_over_a_pack,
                 revision_that_is_pointed_to_survives, pack_makes_old_answers_stale,
                 commits_go_on_after_a_pack, prepared_before_a_pack_is_committed_after_it,
+                pack_keeps_what_a_voted_undo_brings_back,
             ];
             random: [random_transactions_are_read_as_a_map_says, random_packs_keep_what_is_seen];
         }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 
 use bytes::Bytes;
-use zodium_storage::{Access, Load, NewBody, NewRecord, PackOptions, Packed, StorageError};
+use zodium_storage::{
+    Access, Load, NewBody, NewRecord, PackOptions, PackStep, Packed, StorageError,
+};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::Tester;
@@ -226,4 +229,28 @@ pub fn prepared_before_a_pack_is_committed_after_it(tester: &Tester) {
     pack(tester, Tid::MAX, false).unwrap();
     tester.commit_batch(vec![prepared]);
     assert_eq!(tester.current(2).as_deref(), Some("prepared"));
+}
+
+pub fn pack_keeps_what_a_voted_undo_brings_back(tester: &Tester) {
+    let first = tester.commit(vec![referring(0, &[1]), referring(1, &[2]), referring(2, &[])]);
+    tester.commit(vec![referring(0, &[])]);
+    let same = NewRecord { oid: Oid(0), body: NewBody::SameAs(first) };
+    let undo = tester.prepare(vec![same]).unwrap();
+    std::thread::scope(|scope| {
+        let (tell, told) = channel();
+        scope.spawn(move || {
+            let cancelled = Arc::new(AtomicBool::new(false));
+            let progress = |step, _, _| {
+                if step == PackStep::Waiting {
+                    let _ = tell.send(());
+                }
+            };
+            let options = PackOptions { progress: &progress, ..options(true, &cancelled) };
+            tester.storage.packing().unwrap().pack(Tid::MAX, &options).unwrap();
+        });
+        // The pack waits for the undo, or has ended, and with it the sender.
+        let _ = told.recv();
+        tester.commit_batch(vec![undo]);
+    });
+    assert_eq!([0, 1, 2].map(|oid| exists(tester, oid)), [true, true, true]);
 }

@@ -1,16 +1,17 @@
-//! Finds the objects in use: those that the root leads to at the pack time, and those that a later
-//! transaction wrote or refers to.
+//! Finds the objects in use: those that the root leads to at the pack time, those that a later
+//! transaction wrote or refers to, and those that a voted undo brings back.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tracing::warn;
 use zodium_pickle::{Reference, references_of_record};
 use zodium_types::{Oid, Tid};
 
 use super::reading;
 use crate::driver::{self, Connection, params};
+use crate::held::HeldRow;
 use crate::partitions::{Partitions, id, number};
 use crate::place::Place;
-use crate::{RevisionRow, SqlError, revisions};
+use crate::{RevisionRow, SqlError, data, revisions};
 
 /// References that lead nowhere, so many of which are logged.
 const DANGLING_LOGGED: u64 = 10;
@@ -69,6 +70,22 @@ impl<'a> Marking<'a> {
                     self.refer(oid, row)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes in what voted transactions bring back. Only their data are sure to be there still.
+    pub(super) fn held(
+        &mut self,
+        connection: &Connection,
+        held: &FxHashMap<i64, HeldRow>,
+    ) -> Result<(), SqlError> {
+        for (id, HeldRow { record: (oid, serial), .. }) in held {
+            let data = data::read(connection, *id)
+                .map_err(self.place.cannot("read the data of a voted record"))?;
+            self.left.push((*oid, *oid));
+            let (next, data, value_tid) = (None, Some(data), None);
+            self.refer(*oid, RevisionRow { serial: *serial, next, data, value_tid })?;
         }
         Ok(())
     }

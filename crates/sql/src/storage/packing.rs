@@ -1,8 +1,9 @@
 //! Packs a storage while commits and loads go on.
 //!
-//! Finding what is in use takes no lock. What is not in use goes in one transaction of SQLite,
-//! since a commit could refer to it: the commits since are looked at first. Old revisions go in
-//! chunks, so that a commit waits for one of them at most.
+//! Finding what is in use takes no lock. Old revisions go in chunks, so that a commit waits for one
+//! of them at most. What is not in use goes then, in one transaction of SQLite, since a commit
+//! could refer to it: the commits since are looked at first, and the undos that are voted and
+//! unfinished. A later undo finds no old revision any more that refers to what went.
 //!
 //! The order to pack is noted before anything goes, as NEO does: transactions from before its time
 //! cannot be undone any more, also where nothing of them goes. A pack that was interrupted has the
@@ -33,7 +34,6 @@ struct Packing<'a> {
     until: Tid,
     /// The transaction that the order to pack is noted with.
     order: Tid,
-    is_noted: bool,
     dropped: Dropped,
 }
 
@@ -55,8 +55,7 @@ impl SqlStorage {
         let until = until.min(order);
         let (size_before, objects_before) = (self.size(), self.object_count());
         let dropped = Dropped::default();
-        let mut packing =
-            Packing { storage: self, options, until, order, is_noted: false, dropped };
+        let mut packing = Packing { storage: self, options, until, order, dropped };
         packing.step(0)?;
         info!(%database, %until, gc = options.gc, "packing");
         let dangling = packing.run()?;
@@ -94,18 +93,11 @@ impl<'a> Packing<'a> {
         if !self.has_anything()? {
             return Ok(0);
         }
-        let mut dangling = 0;
-        if self.options.gc {
-            let (mut marking, since) = self.mark()?;
-            dangling = marking.dangling;
-            self.storage.views.begin_pack()?;
-            let garbage = self.drop_garbage(&mut marking, since);
-            self.storage.views.end_pack();
-            garbage?;
-        }
+        let marked = if self.options.gc { Some(self.mark()?) } else { None };
+        let dangling = marked.as_ref().map_or(0, |(marking, _)| marking.dangling);
         self.note_order()?;
         self.storage.views.begin_pack()?;
-        let packed = self.drop_old_revisions();
+        let packed = self.drop_unneeded(marked);
         self.storage.views.end_pack();
         self.storage.freshness.note_pack();
         packed?;
@@ -160,19 +152,33 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Drops the objects that are not in use, but none that a transaction after `since` uses.
-    fn drop_garbage(&mut self, marking: &mut Marking<'_>, since: Tid) -> Result<(), SqlError> {
+    fn drop_unneeded(&mut self, marked: Option<(Marking<'_>, Tid)>) -> Result<(), SqlError> {
+        self.drop_old_revisions()?;
+        match marked {
+            Some((marking, since)) => self.drop_garbage(marking, since),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops the objects that are not in use, but none that a transaction after `since` uses, or
+    /// one that is voted.
+    fn drop_garbage(&mut self, mut marking: Marking<'_>, since: Tid) -> Result<(), SqlError> {
         let (storage, partitions) = (self.storage, self.storage.database.partitions());
+        // Most commits since are looked at here, while others go on.
+        let seen = storage.last_tid();
         let snapshot = storage.database.pool.snapshot()?;
+        marking.written_since(&snapshot, since)?;
+        marking.follow(&snapshot, |done| self.step(done))?;
         let unused = marking.unused(&snapshot)?;
         drop(snapshot);
         if unused.is_empty() {
             return Ok(());
         }
-        self.note_order()?;
         let (dropped, bytes) = storage.database.write_and_prune(0, |writer| {
-            marking.written_since(writer.connection, since)?;
-            marking.follow(writer.connection, |_| Ok(()))?;
+            let connection = writer.connection;
+            marking.written_since(connection, seen)?;
+            marking.held(connection, writer.held())?;
+            marking.follow(connection, |_| Ok(()))?;
             let mut dropped = Dropped::default();
             for oid in unused.into_iter().filter(|oid| !marking.used.contains(oid)) {
                 let object = [Packable { oid, end: Tid::MAX }];
@@ -211,13 +217,9 @@ impl<'a> Packing<'a> {
         Ok(())
     }
 
-    fn note_order(&mut self) -> Result<(), SqlError> {
-        if !self.is_noted {
-            let (order, until) = (self.order, self.until);
-            self.storage.database.write(0, |writer| writer.note_order(order, until))?;
-            self.is_noted = true;
-        }
-        Ok(())
+    fn note_order(&self) -> Result<(), SqlError> {
+        let (order, until) = (self.order, self.until);
+        self.storage.database.write(0, |writer| writer.note_order(order, until))
     }
 
     fn note_dropped(&mut self, dropped: Dropped) {

@@ -194,7 +194,7 @@ impl SqlStorage {
     /// Keeps the data of a record until the transaction is committed, whatever is packed.
     fn hold_data(&self, oid: Oid, tid: Tid) -> Result<Option<Hold>, SqlError> {
         let partition = self.database.partitions().of_oid(oid);
-        Held::hold(&self.database.held, || {
+        Held::hold(&self.database.held, (oid, tid), || {
             let found = self.database.pool.with("look for a record", |connection| {
                 revisions::data_id(connection, partition, oid, tid)
             })?;
