@@ -67,7 +67,7 @@ impl Database {
         if !ensure_database(&place, options.create.is_some() && !options.read_only)? {
             return Err(SqlError::Missing { path: path() });
         }
-        let lock = Lock::take(&place, options.read_only)?;
+        let mut lock = Lock::take(&place, options.read_only)?;
         let purpose = if options.read_only { Purpose::ReadOnly } else { Purpose::Write };
         let mut connection = connection::open(&place, purpose)?;
         let content = schema::content(&connection, &place)?;
@@ -82,6 +82,7 @@ impl Database {
             schema::set_up(&mut connection, &place, content, is_unique)?;
             connection::take_over(&connection).map_err(place.cannot("take the database over"))?;
             claim(&connection, options.create).map_err(place.cannot("name the cluster"))?;
+            lock.note_log()?;
         }
         if !options.read_only {
             prune_deferred(&connection).map_err(place.cannot("delete unused data"))?;
@@ -162,7 +163,7 @@ impl Database {
             let freed = FxHashSet::default();
             let mut writer = Writer { connection, database: self, data, freed, held: None };
             let result = change(&mut writer)?;
-            self.lock.check_file()?;
+            self.lock.check_files()?;
             let freed = std::mem::take(&mut writer.freed);
             if freed.is_empty() {
                 return Ok((result, 0));

@@ -312,6 +312,18 @@ pub enum SqlError {
         /// The file.
         path: PathBuf,
     },
+    /// The log of the database has moved or gone since it was opened.
+    #[error(
+        "{path}: the log of the database was removed, renamed or replaced while it is open. \
+         Nothing is committed until it is back in its place. All acknowledged commits are still \
+         open here: an orderly stop (SIGTERM) of this process moves them into the database, a kill \
+         loses them",
+        path = path.display()
+    )]
+    LogChanged {
+        /// The log.
+        path: PathBuf,
+    },
     /// On a server, a process that came later writes to it now.
     #[error(
         "{path}: another process has taken the database over, and this one must not write any \
@@ -377,7 +389,7 @@ impl From<SqlError> for StorageError {
             SqlError::NotADatabase { .. } => StorageError::Corrupt(error.into()),
             SqlError::Failed { .. } => StorageError::Failed(error.into()),
             // Nothing that this process does mends that.
-            SqlError::TakenOver { .. } | SqlError::Changed { .. } => {
+            SqlError::TakenOver { .. } | SqlError::Changed { .. } | SqlError::LogChanged { .. } => {
                 StorageError::Changed(error.into())
             }
             SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {

@@ -5,7 +5,9 @@
 //! with the process. On a server it is a lock of the server, which its connection takes.
 //!
 //! No lock stops `mv`, `rm` or a restore. A commit after such a change would be lost at the stop.
-//! So each looks whether the path still leads to the locked file.
+//! So each looks whether the path still leads to the locked file, and whether the log beside it is
+//! the one that is written. SQLite itself never replaces the log of an open database: it deletes
+//! the log with the last connection, and begins it anew in the same file.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -23,8 +25,9 @@ use crate::place::Place;
 /// The lock, for as long as it lives.
 #[derive(Debug)]
 pub(crate) enum Lock {
-    /// A name that only this process has, and the file that it stands for.
-    Name { _held: UnixListener, path: PathBuf, identity: FileIdentity },
+    /// A name that only this process has, the file that it stands for, and the log of the file,
+    /// once that is known.
+    Name { _held: UnixListener, path: PathBuf, identity: FileIdentity, log: Option<FileIdentity> },
     /// The lock of a server. It belongs to a connection: here, if the database is only read.
     Server { _held: Option<Mutex<Connection>> },
 }
@@ -43,15 +46,28 @@ impl Lock {
         }
     }
 
-    /// Checks before a commit that the path still leads to the file that is open.
+    /// Notes which file the log is. A connection has opened it before.
+    pub(crate) fn note_log(&mut self) -> Result<(), SqlError> {
+        let Lock::Name { path, log, .. } = self else { return Ok(()) };
+        *log = identity_of(&log_of(path)?)?;
+        Ok(())
+    }
+
+    /// Checks before a commit that the path still leads to the file that is open, and the path of
+    /// the log to the open log.
     ///
     /// # Errors
-    /// [`SqlError::Changed`].
-    pub(crate) fn check_file(&self) -> Result<(), SqlError> {
-        let Lock::Name { path, identity, .. } = self else { return Ok(()) };
-        match identity_of(path)? {
-            Some(found) if found == *identity => Ok(()),
-            _ => Err(SqlError::Changed { path: path.clone() }),
+    /// [`SqlError::Changed`], [`SqlError::LogChanged`].
+    pub(crate) fn check_files(&self) -> Result<(), SqlError> {
+        let Lock::Name { path, identity, log, .. } = self else { return Ok(()) };
+        if identity_of(path)? != Some(*identity) {
+            return Err(SqlError::Changed { path: path.clone() });
+        }
+        let Some(log) = log else { return Ok(()) };
+        let path = log_of(path)?;
+        match identity_of(&path)? {
+            Some(found) if found == *log => Ok(()),
+            _ => Err(SqlError::LogChanged { path }),
         }
     }
 
@@ -63,7 +79,7 @@ impl Lock {
         let name = format!("neostorage:{}:{}", identity.device, identity.inode);
         let address = SocketAddr::from_abstract_name(name).map_err(refused("name the lock"))?;
         match UnixListener::bind_addr(&address) {
-            Ok(_held) => Ok(Lock::Name { _held, path: path.to_owned(), identity }),
+            Ok(_held) => Ok(Lock::Name { _held, path: path.to_owned(), identity, log: None }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 Err(SqlError::InUse { path: path.to_owned() })
             }
@@ -73,9 +89,17 @@ impl Lock {
 }
 
 fn identity_of(path: &Path) -> Result<Option<FileIdentity>, SqlError> {
-    let refused = |source| {
-        let (path, operation) = (path.to_owned(), "look at the file");
-        SqlError::Io { path, operation, source }
-    };
-    Ok(RealDisk.status(path).map_err(refused)?.map(|status| status.identity))
+    let status = RealDisk.status(path).map_err(|source| cannot_look(path, source))?;
+    Ok(status.map(|status| status.identity))
+}
+
+/// The path of the log. SQLite has it beside the file to which symbolic links lead.
+fn log_of(path: &Path) -> Result<PathBuf, SqlError> {
+    let mut log = path.canonicalize().map_err(|source| cannot_look(path, source))?.into_os_string();
+    log.push("-wal");
+    Ok(log.into())
+}
+
+fn cannot_look(path: &Path, source: io::Error) -> SqlError {
+    SqlError::Io { path: path.to_owned(), operation: "look at the file", source }
 }

@@ -122,7 +122,7 @@ impl NodeDatabase {
                 room: OnceCell::new(),
             };
             let result = change(&mut writer)?;
-            self.lock.check_file().map_err(failure)?;
+            self.lock.check_files().map_err(failure)?;
             let freed = std::mem::take(&mut writer.freed);
             if !freed.is_empty() {
                 prune(connection, &freed, |_| false).map_err(failed)?;

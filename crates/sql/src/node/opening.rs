@@ -39,12 +39,13 @@ impl NodeDatabase {
         let NodeOptions { location, cluster: name, keep_equal_data_once, room_bytes } = options;
         let place = Place::new(location);
         ensure_database(&place, true)?;
-        let lock = Lock::take(&place, false)?;
+        let mut lock = Lock::take(&place, false)?;
         let mut connection = connection::open(&place, Purpose::Write)?;
         let content = schema::content(&connection, &place)?;
         connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
         schema::set_up(&mut connection, &place, content, *keep_equal_data_once)?;
         connection::take_over(&connection).map_err(place.cannot("take the database over"))?;
+        lock.note_log()?;
         prune_deferred(&connection).map_err(place.cannot("delete unused data"))?;
         let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
         match &cluster.name {

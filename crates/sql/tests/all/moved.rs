@@ -1,12 +1,14 @@
-//! Files that another program moves, removes or replaces while they are open.
+//! Files that another program moves, removes or replaces while they are open, and what it may do.
 
 use std::path::Path;
+use std::process::Command;
 
+use rusqlite::types::Value;
 use zodium_sql::{NodeDatabase, NodeOptions, SqlStorage};
 use zodium_storage::{StorageError, Write, WriteState};
 use zodium_types::Tid;
 
-use crate::support::{commit, current, data, options, prepare};
+use crate::support::{commit, current, data, options, prepare, rows};
 
 /// Moves a file away, and puts a copy in its place if asked.
 fn move_away(path: &Path, replaces: bool) -> std::path::PathBuf {
@@ -43,6 +45,74 @@ fn nothing_is_committed_to_a_file_without_its_name() {
     }
 }
 
+/// Removes the log of a database.
+fn remove_log(path: &Path) {
+    std::fs::remove_file(path.with_extension("sqlite-wal")).unwrap();
+}
+
+#[test]
+fn nothing_is_committed_to_a_log_without_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let link = folder.path().join("link.sqlite");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    for opened in [&path, &link] {
+        let storage = SqlStorage::open(&options(opened, 1)).unwrap();
+        let tid = commit(&storage, vec![data(0, "kept")]);
+        remove_log(&path);
+        // As a loader makes one that has no idle connection.
+        std::fs::write(path.with_extension("sqlite-wal"), b"").unwrap();
+
+        let refused = prepare(&storage, vec![data(0, "refused")]).unwrap();
+        let error = storage.commit(vec![(Tid(tid.0 + 1), refused)]).unwrap_err();
+        assert!(matches!(error, StorageError::Changed(_)), "{error}");
+        assert!(error.to_string().contains("neo.sqlite-wal: the log"), "{error}");
+        let error = storage.reopen().unwrap_err();
+        assert!(matches!(error, StorageError::Changed(_)), "{error}");
+
+        storage.close().unwrap();
+        drop(storage);
+        let storage = SqlStorage::open(&options(opened, 1)).unwrap();
+        assert_eq!(current(&storage, 0).as_deref(), Some("kept"));
+    }
+}
+
+/// What a script of SQLite does to the database as another process.
+fn run_sqlite(path: &Path, script: &str) {
+    let program = "import sqlite3, sys\nconnection = sqlite3.connect(sys.argv[1], \
+        isolation_level=None)\nfor line in sys.argv[2].split(';'):\n  \
+        connection.execute(line).fetchall()\nconnection.close()";
+    let done = Command::new("python3").args(["-c", program]).arg(path).arg(script).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn what_sqlite_itself_does_to_a_log_is_no_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    for round in 0..2 {
+        let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+        for script in [
+            "SELECT COUNT(*) FROM obj",
+            "PRAGMA wal_checkpoint(RESTART)",
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+            "PRAGMA journal_size_limit = 0; PRAGMA wal_checkpoint(TRUNCATE)",
+            "VACUUM",
+            "CREATE TABLE other (x); DROP TABLE other",
+        ] {
+            commit(&storage, vec![data(round, script)]);
+            run_sqlite(&path, script);
+            commit(&storage, vec![data(round, "later")]);
+            assert_eq!(current(&storage, round).as_deref(), Some("later"));
+        }
+        storage.close().unwrap();
+        drop(storage);
+        assert!(!path.with_extension("sqlite-wal").exists());
+    }
+}
+
 #[test]
 fn a_node_writes_nothing_to_a_file_without_its_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,4 +127,11 @@ fn a_node_writes_nothing_to_a_file_without_its_name() {
     assert!(error.to_string().contains("removed, renamed or replaced"), "{error}");
     std::fs::rename(&aside, &path).unwrap();
     write().unwrap();
+    remove_log(&path);
+    let error = write().unwrap_err();
+    assert!(error.to_string().contains("neo.sqlite-wal: the log"), "{error}");
+    drop(database);
+    NodeDatabase::open(&options).unwrap();
+    let expected = Value::Text("0000000000000007".to_owned());
+    assert!(rows(&path, "config").iter().any(|row| row.contains(&expected)));
 }
