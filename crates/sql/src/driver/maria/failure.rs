@@ -10,7 +10,8 @@ const DEADLOCK: u16 = 1213;
 const LOCK_WAIT: u16 = 1205;
 /// The server does not serve now: it stops, starts, or has lost its cluster.
 const UNKNOWN_COMMAND: u16 = 1047;
-const TOO_MANY_CONNECTIONS: u16 = 1040;
+/// The server has no connection left, for this user or for all.
+const NO_CONNECTION: [u16; 3] = [1040, 1203, 1226];
 /// The COMMIT has failed: in Galera, also because the node lost its cluster meanwhile.
 const COMMIT_FAILED: u16 = 1180;
 const SHUTDOWN: u16 = 1053;
@@ -50,9 +51,8 @@ pub(super) fn of(error: &Error) -> Failure {
     match &**error {
         ServerError::MySqlError(error) => match error.code {
             DEADLOCK | LOCK_WAIT => Failure::Again,
-            UNKNOWN_COMMAND | TOO_MANY_CONNECTIONS | COMMIT_FAILED | SHUTDOWN | INTERRUPTED
-            | KILLED => Failure::Lost,
-            code if GONE.contains(&code) => Failure::Lost,
+            UNKNOWN_COMMAND | COMMIT_FAILED | SHUTDOWN | INTERRUPTED | KILLED => Failure::Lost,
+            code if NO_CONNECTION.contains(&code) || GONE.contains(&code) => Failure::Lost,
             _ => Failure::Lasting,
         },
         ServerError::IoError(_) | ServerError::CodecError(_) => Failure::Lost,
@@ -81,7 +81,7 @@ mod tests {
         for code in [1213, 1205] {
             assert_eq!(failure(code), Failure::Again, "{code}");
         }
-        for code in [1047, 1040, 1180, 1053, 1317, 1927, 2006, 2013] {
+        for code in [1047, 1040, 1203, 1226, 1180, 1053, 1317, 1927, 2006, 2013] {
             assert_eq!(failure(code), Failure::Lost, "{code}");
         }
         // Two rows with one key, a wrong password, a full disk, an error of the syntax.

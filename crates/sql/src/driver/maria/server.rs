@@ -48,7 +48,7 @@ impl MariaServer {
     }
 
     /// How long a lost connection is tried to be made again.
-    pub(super) fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         RECONNECTING
     }
 }

@@ -5,3 +5,4 @@ mod cutter;
 mod failures;
 mod schema;
 mod server;
+mod waits;

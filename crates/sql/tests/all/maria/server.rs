@@ -114,7 +114,12 @@ impl Database {
 
     /// The same, for a server behind a relay.
     pub(crate) fn options_behind(&self, socket: &Path, partitions: u32) -> SqlOptions {
-        let url = format!("mysql://root@/{}?unix_socket={}", self.name, socket.display());
+        self.options_of("root", socket, partitions)
+    }
+
+    /// The same, for another user.
+    pub(crate) fn options_of(&self, user: &str, socket: &Path, partitions: u32) -> SqlOptions {
+        let url = format!("mysql://{user}@/{}?unix_socket={}", self.name, socket.display());
         let location = Location::Maria(MariaAddress::of_url(&url).unwrap());
         SqlOptions { location, ..support::options(Path::new(""), partitions) }
     }

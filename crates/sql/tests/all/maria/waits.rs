@@ -1,0 +1,79 @@
+//! Readers wait for a server that takes no connection now.
+
+use std::os::unix::fs::symlink;
+use std::thread::sleep;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use zodium_sql::SqlStorage;
+use zodium_storage::{Access, Read};
+use zodium_types::{Oid, Tid};
+
+use super::server::{Database, Server, is_installed};
+use crate::support;
+
+const READERS: u32 = 8;
+const LOADS: u32 = 40;
+
+/// Creates a user `few` with so many connections, of which one writes.
+fn create_user(database: &Database, connections: u32) {
+    let mut connection = database.connect();
+    for statement in [
+        &format!("CREATE OR REPLACE USER few@localhost WITH MAX_USER_CONNECTIONS {connections}"),
+        "GRANT ALL ON *.* TO few@localhost",
+        "REVOKE SUPER ON *.* FROM few@localhost",
+    ] {
+        connection.query_drop(statement).unwrap();
+    }
+}
+
+fn load_at_once(storage: &SqlStorage, expected: &str) {
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                for _ in 0..LOADS {
+                    assert_eq!(support::current(storage, 1).as_deref(), Some(expected));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn loads_share_the_connections_that_a_user_may_have() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    create_user(&database, 3);
+    let options = database.options_of("few", &database.socket(), 1);
+    let storage = SqlStorage::open(&options).unwrap();
+    support::commit(&storage, vec![support::data(1, "one")]);
+    load_at_once(&storage, "one");
+}
+
+#[test]
+fn a_load_without_an_idle_connection_waits_for_a_server_that_is_away() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    symlink(database.socket(), &socket).unwrap();
+    let storage = SqlStorage::open(&database.options_behind(&socket, 1)).unwrap();
+    support::commit(&storage, vec![support::data(1, "one")]);
+    // A connection whose query was refused is not used again.
+    let mut connection = database.connect();
+    connection.query_drop("RENAME TABLE obj TO away").unwrap();
+    storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap_err();
+    connection.query_drop("RENAME TABLE away TO obj").unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sleep(Duration::from_millis(300));
+            symlink(database.socket(), &socket).unwrap();
+        });
+        assert_eq!(support::current(&storage, 1).as_deref(), Some("one"));
+    });
+}
