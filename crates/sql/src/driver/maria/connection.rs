@@ -273,12 +273,17 @@ impl MariaConnection {
     fn connect(&self, state: &mut State, is_again: bool) -> Result<()> {
         let hosts = self.server.address().hosts();
         let (started, mut pause) = (Instant::now(), PAUSE);
-        let current = self.server.current();
         loop {
-            let mut failed = None;
+            let (current, mut failed) = (self.server.current(), None);
             for index in (0..hosts.len()).map(|step| (current.host + step) % hosts.len()) {
                 let host = &hosts[index];
                 match Session::open(self.server.address(), host, self.purpose, is_again) {
+                    // Another server may not have yet what was committed, unless it is a node.
+                    Ok(session)
+                        if self.purpose == MariaPurpose::Read
+                            && current.is_written
+                            && current.host != index
+                            && !session.is_clustered => {}
                     Ok(session) => return self.connected(state, session, index),
                     Err(error) => failed = Some(error),
                 }

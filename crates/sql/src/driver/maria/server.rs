@@ -21,6 +21,8 @@ pub(crate) struct MariaServer {
 pub(super) struct Current {
     /// Its place in the list of hosts.
     pub(super) host: usize,
+    /// Whether the writing connection is there.
+    pub(super) is_written: bool,
     /// Grows when the writing connection moves to another host: the others follow.
     pub(super) epoch: u64,
 }
@@ -42,8 +44,9 @@ impl MariaServer {
     pub(super) fn moved(&self, host: usize) -> Current {
         let mut current = self.current.lock();
         if current.host != host {
-            *current = Current { host, epoch: current.epoch + 1 };
+            *current = Current { host, epoch: current.epoch + 1, is_written: true };
         }
+        current.is_written = true;
         *current
     }
 

@@ -54,6 +54,15 @@ impl Server {
 
     /// Another server.
     pub(crate) fn new() -> Server {
+        Server::with_network("--skip-networking")
+    }
+
+    /// Another server, which listens at a port.
+    pub(crate) fn listening(port: u16) -> Server {
+        Server::with_network(&format!("--bind-address=127.0.0.1 --port={port}"))
+    }
+
+    fn with_network(network: &str) -> Server {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let folder = folder.keep();
         let user =
@@ -68,7 +77,8 @@ impl Server {
         assert!(installed.status.success(), "{installed:?}");
         let socket = folder.join("socket");
         let shell = Command::new("sh")
-            .args(["-c", SCRIPT, "sh", "mariadbd", "--no-defaults", "--skip-networking"])
+            .args(["-c", SCRIPT, "sh", "mariadbd", "--no-defaults"])
+            .args(network.split(' '))
             .args(["--innodb-buffer-pool-size=64M", "--max-allowed-packet=64M"])
             // None of the tests with this server cuts the power.
             .args(["--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"])
@@ -126,6 +136,10 @@ impl Database {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.socket.clone()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// A connection for looking at it.

@@ -1,11 +1,12 @@
 //! Readers wait for a server that takes no connection now.
 
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::thread::sleep;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use zodium_sql::SqlStorage;
+use zodium_sql::{Location, MariaAddress, SqlOptions, SqlStorage};
 use zodium_storage::{Access, Read};
 use zodium_types::{Oid, Tid};
 
@@ -39,6 +40,11 @@ fn load_at_once(storage: &SqlStorage, expected: &str) {
     });
 }
 
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
 #[test]
 fn loads_share_the_connections_that_a_user_may_have() {
     if !is_installed() {
@@ -50,6 +56,28 @@ fn loads_share_the_connections_that_a_user_may_have() {
     let storage = SqlStorage::open(&options).unwrap();
     support::commit(&storage, vec![support::data(1, "one")]);
     load_at_once(&storage, "one");
+}
+
+#[test]
+fn loads_do_not_go_to_another_server_that_may_be_behind() {
+    if !is_installed() {
+        return;
+    }
+    let [port, other_port] = free_ports();
+    let (server, other) = (Server::listening(port), Server::listening(other_port));
+    let (database, copy) = (server.database(), other.database());
+    create_user(&database, 3);
+    create_user(&copy, 100);
+    let behind = SqlStorage::open(&copy.options(1)).unwrap();
+    support::commit(&behind, vec![support::data(1, "old")]);
+    drop(behind);
+    let name = database.name();
+    let url = format!("mysql://few@127.0.0.1:{port},127.0.0.1:{other_port}/{name}");
+    let location = Location::Maria(MariaAddress::of_url(&url).unwrap());
+    let options = SqlOptions { location, ..database.options(1) };
+    let storage = SqlStorage::open(&options).unwrap();
+    support::commit(&storage, vec![support::data(1, "new")]);
+    load_at_once(&storage, "new");
 }
 
 #[test]
