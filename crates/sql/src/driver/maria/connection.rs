@@ -37,6 +37,8 @@ pub(crate) struct MariaConnection {
 #[derive(Debug)]
 struct State {
     session: Option<Session>,
+    /// The host and the number of the last session that had the lock.
+    former: Option<(usize, u32)>,
     epoch: u64,
     translated: FxHashMap<Box<str>, Arc<Translated>>,
     /// Set once this process has the database for itself.
@@ -62,6 +64,7 @@ impl MariaConnection {
         let current = server.current();
         let state = State {
             session: None,
+            former: None,
             epoch: current.epoch,
             translated: FxHashMap::default(),
             fence: None,
@@ -277,7 +280,9 @@ impl MariaConnection {
             let (current, mut failed) = (self.server.current(), None);
             for index in (0..hosts.len()).map(|step| (current.host + step) % hosts.len()) {
                 let host = &hosts[index];
-                match Session::open(self.server.address(), host, self.purpose, is_again) {
+                let former = state.former.filter(|(host, _)| *host == index).map(|(_, id)| id);
+                let address = self.server.address();
+                match Session::open(address, host, self.purpose, is_again, former) {
                     // Another server may not have yet what was committed, unless it is a node.
                     Ok(session)
                         if self.purpose == MariaPurpose::Read
@@ -301,6 +306,7 @@ impl MariaConnection {
     fn connected(&self, state: &mut State, mut session: Session, index: usize) -> Result<()> {
         let mut current = self.server.current();
         if self.purpose == MariaPurpose::Write {
+            state.former = Some((index, session.conn.connection_id()));
             if current.host != index {
                 let address = self.server.address();
                 info!(database = %address, host = %address.hosts()[index],

@@ -44,12 +44,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects to a host.
+    /// Connects to a host. `former` is the number of a lost session there that had the lock.
     pub(super) fn open(
         address: &MariaAddress,
         host: &Host,
         purpose: MariaPurpose,
         is_again: bool,
+        former: Option<u32>,
     ) -> Result<Session> {
         let mut conn = Conn::new(options(address, host))?;
         // A server may have other defaults. Without autocommit a reader sees its first state of the
@@ -72,8 +73,11 @@ impl Session {
             check_packets(&mut conn)?;
         }
         if purpose != MariaPurpose::Read {
-            let seconds = if is_again { LOCK_WAIT_SECONDS } else { 0 };
-            lock(&mut conn, address.database(), seconds)?;
+            let name = format!("{}.neostorage", address.database());
+            if let Some(former) = former {
+                end_holder(&mut conn, &name, former)?;
+            }
+            lock(&mut conn, &name, if is_again { LOCK_WAIT_SECONDS } else { 0 })?;
         }
         Ok(Session { conn, is_clustered })
     }
@@ -132,9 +136,18 @@ fn check_packets(conn: &mut Conn) -> Result<()> {
     }
 }
 
+/// Ends a former session if it still has the lock: the server has not heard that it is lost.
+fn end_holder(conn: &mut Conn, name: &str, former: u32) -> Result<()> {
+    let holder: Option<Option<u32>> = conn.exec_first("SELECT IS_USED_LOCK(?)", (name,))?;
+    if holder.flatten() == Some(former) {
+        // Where this is refused, the lock tells.
+        let _ = conn.query_drop(format!("KILL {former}"));
+    }
+    Ok(())
+}
+
 /// Takes NEO's lock.
-fn lock(conn: &mut Conn, database: &str, seconds: u32) -> Result<()> {
-    let name = format!("{database}.neostorage");
+fn lock(conn: &mut Conn, name: &str, seconds: u32) -> Result<()> {
     let taken: Option<Option<i64>> = conn.exec_first("SELECT GET_LOCK(?, ?)", (name, seconds))?;
     match taken.flatten() {
         Some(1) => Ok(()),

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 const NEVER: u32 = 0;
 const BEFORE: u32 = 1;
 const AFTER: u32 = 2;
+const HALF: u32 = 3;
 
 /// The relay.
 pub(crate) struct Cutter {
@@ -55,6 +56,11 @@ impl Cutter {
         self.state.next.store(BEFORE, Ordering::SeqCst);
     }
 
+    /// The server takes the connection for alive.
+    pub(crate) fn cut_half_before_commit(&self) {
+        self.state.next.store(HALF, Ordering::SeqCst);
+    }
+
     pub(crate) fn cuts(&self) -> u32 {
         self.state.cuts.load(Ordering::SeqCst)
     }
@@ -80,6 +86,10 @@ fn relay(mut client: UnixStream, mut server: UnixStream, state: &State) {
         if cut != NEVER {
             state.cuts.fetch_add(1, Ordering::SeqCst);
             client.shutdown(Shutdown::Both).unwrap();
+        }
+        if cut == HALF {
+            // The other thread keeps it open.
+            return;
         }
         if cut == BEFORE || server.write_all(request).is_err() {
             break;

@@ -77,6 +77,21 @@ fn a_commit_whose_answer_is_lost_has_happened_once() {
 }
 
 #[test]
+fn a_lost_session_that_the_server_takes_for_alive_locks_nothing() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let cutter = Cutter::start(database.socket());
+    let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();
+    write(&storage, 1, b"one", || ());
+    cutter.cut_half_before_commit();
+    write(&storage, 2, b"two", || ());
+    assert_eq!(cutter.cuts(), 1);
+    assert_eq!((count(&database, "trans"), count(&database, "data")), (2, 2));
+}
+
+#[test]
 fn a_process_whose_database_was_taken_over_writes_no_more() {
     if !is_installed() {
         return;
