@@ -6,7 +6,7 @@ mod tables;
 use super::{Content, VERSION};
 use crate::SqlError;
 use crate::cluster::set_setting;
-use crate::driver::{self, Connection, MariaEngine, params};
+use crate::driver::{self, Connection, Error, MariaEngine, Optional, params};
 use crate::place::Place;
 
 /// Count the tables, and the columns of NEO's table of settings.
@@ -35,7 +35,27 @@ pub(super) fn set_up(
         }
         Content::Neo(version) => migration::migrate(connection, place, engine, version)?,
     }
-    tables::create_missing(connection, engine, is_unique).map_err(&failed)
+    tables::create_missing(connection, engine, is_unique).map_err(&failed)?;
+    check_engines(connection).map_err(place.cannot("open the tables"))
+}
+
+/// Refuses tables whose engine has no transactions: a commit would be there in part after a crash.
+fn check_engines(connection: &Connection) -> driver::Result<()> {
+    let find = format!(
+        "SELECT table_name, engine FROM information_schema.tables \
+         JOIN information_schema.engines USING (engine) \
+         WHERE table_schema = DATABASE() AND transactions <> 'YES' \
+         AND table_name IN ('{}') LIMIT 1",
+        tables::NAMES.join("', '")
+    );
+    let row = |row: &driver::Row<'_>| Ok((row.get::<String>(0)?, row.get::<String>(1)?));
+    match connection.query_row(&find, [], row).optional()? {
+        None => Ok(()),
+        Some((table, engine)) => Err(Error::Settings(format!(
+            "table {table} has the engine {engine}, which has no transactions; convert it: ALTER \
+             TABLE {table} ENGINE=InnoDB"
+        ))),
+    }
 }
 
 /// Drops all tables.

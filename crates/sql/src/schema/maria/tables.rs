@@ -5,7 +5,7 @@ use super::MariaEngine;
 use crate::driver::{self, Connection};
 
 /// All tables.
-const NAMES: [&str; 10] =
+pub(super) const NAMES: [&str; 10] =
     ["config", "pt", "pack", "trans", "obj", "data", "bigdata", "ttrans", "tobj", "todel"];
 
 /// The columns of table `pt`.

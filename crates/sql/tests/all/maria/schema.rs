@@ -126,6 +126,22 @@ fn an_erasure_that_was_interrupted_goes_on() {
 }
 
 #[test]
+fn tables_without_transactions_are_refused() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    drop(open(&database).unwrap());
+    for engine in ["MyISAM", "Aria", "MEMORY"] {
+        run(&database, &format!("ALTER TABLE pt ENGINE={engine}"));
+        let text = open(&database).unwrap_err().to_string();
+        assert!(text.contains(&format!("table pt has the engine {engine}")), "{text}");
+    }
+    run(&database, "ALTER TABLE pt ENGINE=InnoDB");
+    drop(open(&database).unwrap());
+}
+
+#[test]
 fn a_database_of_another_application_is_not_called_one_of_sqlite() {
     if !is_installed() {
         return;
