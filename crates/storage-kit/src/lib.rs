@@ -140,6 +140,7 @@ macro_rules! check_storage {
                 packed_transactions_say_so,
                 packed_transaction_cannot_be_undone, second_pack_frees_nothing,
                 pack_keeps_the_last_tid, pack_to_before_everything_frees_nothing,
+                pack_to_before_the_last_pack_frees_nothing,
                 cancelled_pack_changes_nothing, cursor_goes_on_over_a_pack,
                 revision_that_is_pointed_to_survives, pack_makes_old_answers_stale,
                 commits_go_on_after_a_pack, prepared_before_a_pack_is_committed_after_it,

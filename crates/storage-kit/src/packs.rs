@@ -168,6 +168,14 @@ pub fn pack_to_before_everything_frees_nothing(tester: &Tester) {
     assert_eq!(tester.transactions(None, None).len(), 2);
 }
 
+pub fn pack_to_before_the_last_pack_frees_nothing(tester: &Tester) {
+    let first = tester.commit(vec![referring(0, &[1]), referring(1, &[])]);
+    tester.commit(vec![referring(0, &[1])]);
+    assert!(pack(tester, Tid::MAX, true).is_some());
+    assert_eq!(pack(tester, first, true), None);
+    assert!(exists(tester, 1));
+}
+
 pub fn cancelled_pack_changes_nothing(tester: &Tester) {
     tester.store(1, "first");
     tester.store(1, "second");

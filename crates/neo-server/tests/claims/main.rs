@@ -9,7 +9,7 @@ use cluster::{Shape, open};
 use zodium_storage_kit::Tester;
 
 /// What a cluster does otherwise, with the reason.
-const OTHERWISE: [(&str, &str); 21] = [
+const OTHERWISE: [(&str, &str); 22] = [
     ("size_and_objects_grow", "a cluster does not tell its clients its size"),
     ("many_objects_are_counted", "the largest oid stands for the number of objects"),
     ("commits_from_many_threads_are_counted", "as above"),
@@ -26,6 +26,7 @@ const OTHERWISE: [(&str, &str); 21] = [
     ("pack_tells_what_it_frees", "storages do not tell what a pack has freed"),
     ("second_pack_frees_nothing", "as above"),
     ("pack_to_before_everything_frees_nothing", "as above"),
+    ("pack_to_before_the_last_pack_frees_nothing", "as above"),
     ("pack_drops_transactions_without_records", "transactions stay, and the order is one more"),
     ("pack_keeps_the_last_tid", "the order of a pack is a transaction"),
     ("packed_transactions_say_so", "storages pack records, and leave transactions as they are"),

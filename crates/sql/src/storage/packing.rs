@@ -18,6 +18,7 @@ use zodium_types::{Oid, Tid};
 
 use super::SqlStorage;
 use super::marking::Marking;
+use super::reading::Packs;
 use crate::driver::Connection;
 use crate::packing::{self, Dropped, Packable};
 use crate::{SqlError, Writer};
@@ -119,10 +120,14 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Whether anything was committed at the pack time.
+    /// Whether anything was committed at the pack time, and no pack has reached a later time.
     fn has_anything(&self) -> Result<bool, SqlError> {
         let (database, until) = (&self.storage.database, self.until);
         database.pool.with("look for objects", |connection| {
+            // A cluster may have packed to a time after its last transaction.
+            if until < Packs::read(connection)?.until().min(self.order) {
+                return Ok(false);
+            }
             for partition in database.partitions().all() {
                 let (_, more) = packing::packable(connection, partition, Oid(0), until, 1)?;
                 if more.is_some() {

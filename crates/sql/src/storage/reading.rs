@@ -76,6 +76,11 @@ impl Packs {
         view.read("read the orders to pack", Packs::read)
     }
 
+    /// The latest time to which all objects were packed.
+    pub(super) fn until(&self) -> Tid {
+        self.until
+    }
+
     /// The status of a transaction.
     pub(super) fn status(&self, row: &TransactionRow) -> TransactionStatus {
         match row.is_packed || row.tid <= self.until {
