@@ -1,5 +1,8 @@
 //! Creations, migrations and erasures that were interrupted go on.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use mysql::prelude::Queryable;
 use zodium_sql::{NodeDatabase, SqlError, SqlStorage};
 
@@ -32,7 +35,16 @@ fn version(database: &Database) -> Option<String> {
 }
 
 fn open(database: &Database) -> Result<SqlStorage, SqlError> {
-    SqlStorage::open(&database.options(1))
+    let start = Instant::now();
+    loop {
+        match SqlStorage::open(&database.options(1)) {
+            // The server frees the lock a moment after the end of the session that had it.
+            Err(SqlError::InUse { .. }) if start.elapsed() < Duration::from_secs(10) => {
+                sleep(Duration::from_millis(20));
+            }
+            opened => return opened,
+        }
+    }
 }
 
 #[test]
