@@ -2,6 +2,7 @@
 
 mod claims;
 mod cutter;
+mod defaults;
 mod failures;
 mod schema;
 mod server;

@@ -69,7 +69,9 @@ impl Server {
             String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
         let user = format!("--user={}", user.trim());
         let data = format!("--datadir={}", folder.join("data").display());
+        // A server that starts deletes temporary tables that it finds.
         let installed = Command::new("mariadb-install-db")
+            .env("TMPDIR", &folder)
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .args([&user, &data])
             .output()
@@ -84,6 +86,7 @@ impl Server {
             .args(["--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"])
             .args([&user, &data, &format!("--socket={}", socket.display())])
             .env("FOLDER", &folder)
+            .env("TMPDIR", &folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(folder.join("log")).unwrap())

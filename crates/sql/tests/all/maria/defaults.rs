@@ -1,0 +1,34 @@
+//! Defaults of a server that make no difference.
+
+use mysql::prelude::Queryable;
+use zodium_sql::SqlStorage;
+use zodium_storage::Read;
+use zodium_storage_kit::packs::referring;
+use zodium_types::Oid;
+
+use super::server::{Server, is_installed};
+use crate::support;
+
+/// More objects than a query gives by default.
+const OBJECTS: u64 = 9;
+
+#[test]
+fn objects_beyond_a_limit_of_queries_are_in_use() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::new();
+    let database = server.database();
+    let set = "SET GLOBAL sql_select_limit = 2, GLOBAL sql_safe_updates = 1";
+    database.connect().query_drop(set).unwrap();
+    let storage = SqlStorage::open(&database.options(1)).unwrap();
+    let older = support::commit(&storage, vec![referring(0, &[])]);
+    let until = support::commit(&storage, vec![referring(0, &[])]);
+    let later = (1..=OBJECTS).map(|oid| referring(oid, &[])).collect();
+    support::commit(&storage, later);
+    assert_eq!(support::pack(&storage, until, true).unwrap().objects_after, OBJECTS + 1);
+    assert_eq!(storage.load_serial(Oid(0), older).unwrap(), None);
+    let is_kept = |oid: &u64| storage.current_serial(Oid(*oid)).unwrap().is_some();
+    let kept = (0..=OBJECTS).filter(is_kept).count();
+    assert_eq!(kept as u64, OBJECTS + 1);
+}
