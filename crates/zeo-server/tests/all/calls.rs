@@ -96,6 +96,8 @@ struct Player {
     client: Client,
     writer: Writer,
     vote: Option<MessageId>,
+    /// Whether the server may keep locks for its next transaction.
+    may_have_locks: bool,
     /// Invalidations that it has not received yet.
     untold: VecDeque<(Tid, BTreeSet<Oid>)>,
 }
@@ -103,7 +105,8 @@ struct Player {
 impl Player {
     fn connect(server: &InProcess) -> Result<Player, Difference> {
         let client = Client::register(server.socket())?;
-        Ok(Player { client, writer: Writer::default(), vote: None, untold: VecDeque::new() })
+        let (writer, untold) = (Writer::default(), VecDeque::new());
+        Ok(Player { client, writer, vote: None, may_have_locks: false, untold })
     }
 }
 
@@ -186,6 +189,9 @@ impl Play {
     }
 
     fn begin(&mut self, client: usize) -> Result<(), Difference> {
+        if std::mem::take(&mut self.clients[client].may_have_locks) {
+            self.end_reservation(client)?;
+        }
         self.count += 1;
         let description = format!("transaction {} of client {client}", self.count).into_bytes();
         let number = self.count;
@@ -200,6 +206,21 @@ impl Play {
         self.seen.calls += sent;
         self.clients[client].writer = writer;
         if self.random.random_ratio(3, 4) { self.vote(client) } else { Ok(()) }
+    }
+
+    /// Votes without an object: what the server kept for the client is free after the abort.
+    ///
+    /// Whether a vote would get these locks before those that wait depends on the time, which the
+    /// model does not know.
+    fn end_reservation(&mut self, client: usize) -> Result<(), Difference> {
+        self.count += 1;
+        self.seen.calls += 3;
+        let client = &mut self.clients[client].client;
+        client.begin(self.count)?;
+        let voted = client.ask("vote", [self.count.into()])?;
+        same("vote without an object", list_length(&voted), Some(0))?;
+        let aborted = client.ask("tpc_abort", [self.count.into()])?;
+        same("abort of it", aborted, Answer::Value(Value::None))
     }
 
     fn choose_undone(&mut self, writer: &mut Writer) {
@@ -350,6 +371,7 @@ impl Play {
     fn abort(&mut self, client: usize) -> Result<(), Difference> {
         let player = &mut self.clients[client];
         let writer = std::mem::take(&mut player.writer);
+        player.may_have_locks = writer.phase == Phase::Conflicted;
         player.vote = None;
         self.seen.calls += 1;
         let found = player.client.ask("tpc_abort", [writer.number.into()])?;
