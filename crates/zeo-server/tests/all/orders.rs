@@ -19,8 +19,9 @@ use model::{Call, CallKind, Connection, Expected};
 
 const CONNECTIONS: usize = 4;
 const CALLS_MAX: usize = 12;
-/// An oid that no sequence uses.
-const NOWHERE: Oid = Oid(1 << 40);
+/// Added to the oid of a connection's first object: an object that is never stored. Each
+/// connection has its own, or a vote would wait for one that met conflicts and holds its locks.
+const MISSING: u64 = 1 << 40;
 /// Number of sequences after which the server is replaced.
 const SEQUENCES_EACH: u64 = 20_000;
 
@@ -253,7 +254,7 @@ impl Player {
 
     fn put(&mut self, call: Call, number: u64) -> Result<Option<MessageId>, Difference> {
         let transaction = Value::from(call.transaction);
-        let nowhere = Value::from(NOWHERE);
+        let missing = Value::from(Oid(MISSING + self.first_oid));
         match call.kind {
             CallKind::Register { read_only } => {
                 self.put_call(call, "register", ["1".into(), read_only.into()])
@@ -271,11 +272,11 @@ impl Player {
                 self.put_call(call, "storea", [oid.into(), serial.into(), data, transaction])
             }
             CallKind::CheckMissing => {
-                let arguments = [nowhere, Tid(1).into(), transaction];
+                let arguments = [missing, Tid(1).into(), transaction];
                 self.put_call(call, "checkCurrentSerialInTransaction", arguments)
             }
             CallKind::DeleteMissing => {
-                self.put_call(call, "deleteObject", [nowhere, Tid(1).into(), transaction])
+                self.put_call(call, "deleteObject", [missing, Tid(1).into(), transaction])
             }
             CallKind::UndoGarbage => {
                 self.put_call(call, "undoa", [Value::from(&b"?"[..]), transaction])
@@ -284,7 +285,7 @@ impl Player {
             CallKind::Finish => self.put_call(call, "tpc_finish", [transaction]),
             CallKind::Abort => self.put_call(call, "tpc_abort", [transaction]),
             CallKind::Ping => self.put_call(call, "ping", []),
-            CallKind::LoadMissing => self.put_call(call, "loadBefore", [nowhere, Tid::MAX.into()]),
+            CallKind::LoadMissing => self.put_call(call, "loadBefore", [missing, Tid::MAX.into()]),
             CallKind::UnknownMethod => self.put_call(call, "no_such_method", []),
         }
     }
