@@ -1,5 +1,6 @@
 //! Which of its servers a client uses.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
@@ -105,6 +106,26 @@ fn commits_are_heard_while_a_better_server_is_searched_for() {
     client.close();
     // The search goes on for far longer.
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_client_that_may_commit_looks_for_no_better_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("writer");
+    let listener = UnixListener::bind(&path).unwrap();
+    let served = thread::spawn(move || {
+        let mut peer = Peer::admitted(&listener, Tid(10));
+        // The client asks a server that is silent at its second look at the connection.
+        peer.expect("ping");
+        listener.set_nonblocking(true).unwrap();
+        let second = listener.accept().err().map(|error| error.kind());
+        assert_eq!(second, Some(ErrorKind::WouldBlock), "it connects again");
+    });
+    let options = Options { access: Access::Fallback, ..Options::new(Address::Unix(path)) };
+    let silence_max = Duration::from_millis(1500);
+    let client = Client::connect(Options { silence_max, ..options }).unwrap();
+    assert!(!client.is_read_only());
+    served.join().unwrap();
 }
 
 /// The older server is always the first that answers.
