@@ -86,7 +86,8 @@ fn keep(py: Python<'_>, raised: PyErr) {
     RAISED.set(Some(raised));
 }
 
-/// The exception that a signal handler has raised in this thread; returned once.
+/// The exception that a signal handler has raised in this thread; returned once. None in a thread
+/// that is ending: uWSGI ends the interpreter, and so closes storages, after the thread's data.
 pub(crate) fn take_raised() -> Option<PyErr> {
-    RAISED.take()
+    RAISED.try_with(RefCell::take).ok().flatten()
 }

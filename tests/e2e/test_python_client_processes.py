@@ -4,6 +4,9 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import traceback
 
@@ -125,6 +128,22 @@ def test_parent_and_children_read_and_commit(either_server, open_native, forks):
     with database.transaction() as connection:
         found = {name: one["count"] for name, one in connection.root()["counts"].items()}
     assert found == dict.fromkeys(names, rounds)
+
+
+def test_a_storage_is_closed_by_an_interpreter_that_ends_after_its_thread(tmp_path, start_server):
+    server = start_server(tmp_path / "Data.fs")
+    # As uWSGI does.
+    program = """
+        import ctypes, sys, zodium
+        zodium.ClientStorage(("127.0.0.1", int(sys.argv[1]))).ping()
+        storage = zodium.ClientStorage(("127.0.0.1", int(sys.argv[1])))
+        libc = ctypes.PyDLL(None)
+        libc.on_exit(ctypes.pythonapi.Py_FinalizeEx, None)
+        libc.exit(0)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(server.port)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def in_child(work):
