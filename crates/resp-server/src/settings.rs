@@ -1,7 +1,7 @@
 //! Settings that clients read and change with `CONFIG`.
 //!
 //! Those without an effect here have one value only, or are of encodings: they change what
-//! `OBJECT ENCODING` calls a value.
+//! `OBJECT ENCODING` calls a value, and how many elements a command takes at once.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     texts: Mutex<Vec<String>>,
     bulk_bytes_max: AtomicUsize,
     request_bytes_max: AtomicUsize,
+    node_bytes_max: AtomicUsize,
+    node_entries_max: AtomicUsize,
     /// Most bytes of keys and values; 0 without a limit.
     pub(crate) memory_max: AtomicU64,
     /// Seconds after which idle clients are disconnected; 0 for never.
@@ -139,6 +141,8 @@ impl Settings {
             texts: Mutex::new(texts),
             bulk_bytes_max: AtomicUsize::default(),
             request_bytes_max: AtomicUsize::default(),
+            node_bytes_max: AtomicUsize::default(),
+            node_entries_max: AtomicUsize::default(),
             memory_max: AtomicU64::default(),
             idle_seconds_max: AtomicU64::default(),
         };
@@ -187,6 +191,16 @@ impl Settings {
         self.request_bytes_max.load(Ordering::Relaxed)
     }
 
+    /// Bytes that go at once when a stream is cut approximately; 0 without a limit.
+    pub(crate) fn node_bytes_max(&self) -> usize {
+        self.node_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Entries that go at once when a stream is cut approximately; 0 without a limit.
+    pub(crate) fn node_entries_max(&self) -> usize {
+        self.node_entries_max.load(Ordering::Relaxed)
+    }
+
     /// Whether clients need no password.
     pub(crate) fn is_open(&self) -> bool {
         self.password().is_empty()
@@ -211,6 +225,8 @@ impl Settings {
         match name {
             "proto-max-bulk-len" => bytes(&self.bulk_bytes_max),
             "client-query-buffer-limit" => bytes(&self.request_bytes_max),
+            "stream-node-max-bytes" => bytes(&self.node_bytes_max),
+            "stream-node-max-entries" => bytes(&self.node_entries_max),
             "maxmemory" => number(&self.memory_max),
             "timeout" => number(&self.idle_seconds_max),
             _ => {}

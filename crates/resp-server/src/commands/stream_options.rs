@@ -1,14 +1,18 @@
 //! What commands on streams have in common: ids, trimming, and answering entries.
 
-use zodium_keyspace::{Fields, Stream, StreamId};
+use zodium_keyspace::{Fields, Stream, StreamId, Word};
 
 use crate::call::{Call, Options, integer, is};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::reply::Reply;
+use crate::settings::Settings;
 
 const NO_ID: Fail = Fail::fixed("ERR Invalid stream ID specified as stream command argument");
-/// Entries that the stock server keeps together. `~` removes whole such nodes only.
-const NODE_ENTRIES: usize = 100;
+/// Entries whose size stands for that of those behind them.
+const SAMPLES: usize = 8;
+/// Bytes that the stock server adds to an entry, and to each of its words.
+const ENTRY_BYTES: usize = 10;
+const WORD_BYTES: usize = 3;
 
 fn unsigned(text: &[u8]) -> Option<u64> {
     let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
@@ -122,21 +126,52 @@ impl Trim {
         Ok(())
     }
 
-    /// Removes entries; how many.
-    pub(super) fn apply(&self, stream: &mut Stream) -> usize {
+    /// Removes entries; how many. With `~` the stock server removes whole nodes only, and here as
+    /// many entries go at once as it has in a node.
+    pub(super) fn apply(&self, stream: &mut Stream, settings: &Settings) -> usize {
+        let limit = self.limit(settings);
         let mut excess = match self.bound {
             None => 0,
-            Some(TrimBound::Length(most)) => stream.len().saturating_sub(most),
-            Some(TrimBound::Id(first)) => stream.range(..first).count(),
+            Some(TrimBound::Length(most)) => stream.len().saturating_sub(most).min(limit),
+            Some(TrimBound::Id(first)) => stream.range(..first).take(limit).count(),
         };
-        if self.is_approximate {
-            // By default the stock server looks at 100 nodes.
-            let limit = self.limit.unwrap_or(100 * NODE_ENTRIES);
-            excess = if limit == 0 { excess } else { excess.min(limit) };
-            excess = excess / NODE_ENTRIES * NODE_ENTRIES;
+        if self.is_approximate && excess > 0 && excess < stream.len() {
+            excess -= excess % node_entries(stream, settings);
         }
         (0..excess).map_while(|_| stream.remove_first()).count()
     }
+
+    /// Most entries that are removed.
+    fn limit(&self, settings: &Settings) -> usize {
+        match self.limit {
+            _ if !self.is_approximate => usize::MAX,
+            Some(0) => usize::MAX,
+            Some(limit) => limit,
+            // By default the stock server looks at 100 nodes.
+            None => match settings.node_entries_max() {
+                0 => 10_000,
+                most => most.saturating_mul(100).min(1_000_000),
+            },
+        }
+    }
+}
+
+/// How many entries the stock server has in a node, by the size of the first ones.
+fn node_entries(stream: &Stream, settings: &Settings) -> usize {
+    let first = stream.first().map(|(_, fields)| fields);
+    // A name that the first entry has at this place too is not stored again.
+    let is_stored = |(place, word): &(usize, &Word)| {
+        place % 2 == 1 || first.is_none_or(|first| first.get(*place) != Some(*word))
+    };
+    let entry = |fields: &Fields| {
+        let words = fields.iter().enumerate().filter(is_stored);
+        ENTRY_BYTES + words.map(|(_, word)| word.len() + WORD_BYTES).sum::<usize>()
+    };
+    let samples = stream.len().clamp(1, SAMPLES);
+    let sum: usize = stream.range(..).take(samples).map(|(_, fields)| entry(fields)).sum();
+    let within = |most: usize| if most == 0 { usize::MAX } else { most };
+    let by_bytes = within(settings.node_bytes_max()) / (sum / samples).max(1);
+    by_bytes.min(within(settings.node_entries_max())).max(1)
 }
 
 /// An error about a group that is not there.

@@ -82,7 +82,7 @@ pub(super) fn xadd(call: &mut Call) -> Outcome {
     let fields = std::iter::from_fn(|| options.next()).map(Into::into).collect();
     let stream = call.hold.make::<Stream>(key)?;
     stream.add(id, fields);
-    let trimmed = trim.apply(stream);
+    let trimmed = trim.apply(stream, &call.server.settings);
     call.hold.note_filled(key);
     call.changed(key, Class::Stream, "xadd");
     if trimmed > 0 {
@@ -162,7 +162,9 @@ pub(super) fn xtrim(call: &mut Call) -> Outcome {
         }
     }
     trim.check(true)?;
-    let removed = call.hold.write::<Stream>(key)?.map_or(0, |stream| trim.apply(stream));
+    let settings = &call.server.settings;
+    let stream = call.hold.write::<Stream>(key)?;
+    let removed = stream.map_or(0, |stream| trim.apply(stream, settings));
     if removed > 0 {
         call.changed(key, Class::Stream, "xtrim");
     }

@@ -112,3 +112,55 @@ fn options_are_checked_as_by_the_stock_server() {
         .await;
     });
 }
+
+#[test]
+fn a_stream_that_is_cut_approximately_keeps_a_little_more() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        // Bytes of a value; entries from which on some go, which is when a node of stock's is full.
+        for (bytes, most) in [(10, 110), (100, 46), (1000, 14), (5000, 11)] {
+            let adds = format!("XADD s MAXLEN ~ 10 * field {}", "x".repeat(bytes));
+            let mut lengths = Vec::new();
+            for _ in 0..300 {
+                peer.ask(&adds).await;
+                lengths.push(peer.ask("XLEN s").await[1..].parse::<usize>().unwrap());
+            }
+            let least = lengths[10..].iter().min().copied();
+            assert_eq!((least, lengths.iter().max().copied()), (Some(10), Some(most - 1)));
+            peer.expect(&[("DEL s", ":1")]).await;
+        }
+    });
+}
+
+#[test]
+fn a_stream_is_cut_by_nodes_unless_all_entries_go() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        for (entries, cut, removed) in [
+            (50, "MAXLEN ~ 0", 50),
+            (50, "MINID ~ 51", 50),
+            (50, "MINID ~ 50", 0),
+            (250, "MAXLEN ~ 100", 100),
+            (250, "MAXLEN ~ 0 LIMIT 50", 0),
+            (250, "MAXLEN ~ 0 LIMIT 200", 200),
+            (250, "MAXLEN ~ 0 LIMIT 0", 250),
+            (250, "MAXLEN = 100", 150),
+        ] {
+            let adds: Vec<_> = (1..=entries).map(|id| format!("XADD s {id}-1 f v")).collect();
+            peer.ask(&adds.join("\r\n")).await;
+            assert_eq!(peer.ask(&format!("XTRIM s {cut}")).await, format!(":{removed}"), "{cut}");
+            peer.expect(&[("DEL s", ":1")]).await;
+        }
+        let adds: Vec<_> = (1..=95).map(|id| format!("XADD s {id}-1 f v")).collect();
+        peer.ask(&adds.join("\r\n")).await;
+        peer.expect(&[
+            ("CONFIG SET stream-node-max-entries 10", "+OK"),
+            ("XTRIM s MAXLEN ~ 42", ":50"),
+            ("CONFIG SET stream-node-max-entries 0 stream-node-max-bytes 0", "+OK"),
+            ("XTRIM s MAXLEN ~ 5", ":0"),
+            ("XADD s MAXLEN ~ 0 99-1 f v", "$4 99-1"),
+            ("XLEN s", ":0"),
+        ])
+        .await;
+    });
+}
