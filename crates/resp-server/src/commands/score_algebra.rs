@@ -74,6 +74,7 @@ impl Aggregate {
         match self {
             // Infinities of both signs make none.
             Aggregate::Sum => Some(one + other).filter(|sum| !sum.is_nan()).unwrap_or(0.0),
+            // `other` may be no number: then `one` stays.
             Aggregate::Least => one.min(other),
             Aggregate::Most => one.max(other),
         }
@@ -121,9 +122,12 @@ fn operate(call: &Call, operation: Operation, place: usize) -> Result<(SortedSet
             return Err(SYNTAX);
         }
     }
+    let mut weighted: Vec<_> = operands.iter().copied().zip(weights).collect();
+    // Sums depend on the order. The stock server begins with the smallest set.
+    weighted.sort_by_key(|(operand, _)| operand.len());
     let set = match operation {
-        Operation::Union => union(&operands, &weights, aggregate),
-        Operation::Inter => inter(&operands, &weights, aggregate),
+        Operation::Union => union(&weighted, aggregate),
+        Operation::Inter => inter(&weighted, aggregate),
         Operation::Diff => diff(&operands),
     };
     Ok((set, with_scores))
@@ -134,10 +138,10 @@ fn weighted(score: Score, weight: Score) -> Score {
     Some(score * weight).filter(|score| !score.is_nan()).unwrap_or(0.0)
 }
 
-fn union(operands: &[Operand], weights: &[Score], aggregate: Aggregate) -> SortedSet {
+fn union(operands: &[(Operand, Score)], aggregate: Aggregate) -> SortedSet {
     // Scores are added up first: each change of a score in the set would move its member.
     let mut scores: HashMap<&[u8], Score> = HashMap::new();
-    for (operand, weight) in operands.iter().zip(weights) {
+    for (operand, weight) in operands {
         for (member, score) in operand.iter() {
             let score = weighted(score, *weight);
             let sum = scores.entry(member);
@@ -153,16 +157,16 @@ fn union(operands: &[Operand], weights: &[Score], aggregate: Aggregate) -> Sorte
     found
 }
 
-fn inter(operands: &[Operand], weights: &[Score], aggregate: Aggregate) -> SortedSet {
+fn inter(operands: &[(Operand, Score)], aggregate: Aggregate) -> SortedSet {
     let mut found = SortedSet::default();
-    let Some(smallest) = operands.iter().min_by_key(|operand| operand.len()) else { return found };
-    for (member, _) in smallest.iter() {
-        let scores = operands.iter().zip(weights);
-        let scores: Option<Vec<Score>> = scores
-            .map(|(operand, weight)| Some(weighted(operand.score(member)?, *weight)))
-            .collect();
-        let score = scores.into_iter().flatten().reduce(|one, other| aggregate.of(one, other));
-        if let Some(score) = score {
+    let Some(((smallest, weight), others)) = operands.split_first() else { return found };
+    for (member, score) in smallest.iter() {
+        let first = weighted(score, *weight);
+        // Nothing of infinity is no number in the others, as for the stock server.
+        let all = others.iter().try_fold(first, |score, (operand, weight)| {
+            Some(aggregate.of(score, operand.score(member)? * weight))
+        });
+        if let Some(score) = all {
             found.set(member, score);
         }
     }

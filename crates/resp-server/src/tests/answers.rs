@@ -164,3 +164,41 @@ fn a_stream_is_cut_by_nodes_unless_all_entries_go() {
         .await;
     });
 }
+
+#[test]
+fn scores_are_put_together_from_the_smallest_set_on() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.ask("ZADD p 0.1 x\r\nZADD q 0.2 x 1 y\r\nZADD r 0.3 x 1 y 1 z").await;
+        peer.ask("ZADD a inf x\r\nZADD b 5 x\r\nZADD m -inf x\r\nZADD big inf x 1 y 2 z").await;
+        for keys in ["p q r", "q p r", "r q p", "r p q"] {
+            peer.expect(&[
+                (&format!("ZUNIONSTORE d 3 {keys}"), ":3"),
+                ("ZSCORE d x", "$18 0.6000000000000001"),
+                (&format!("ZINTER 3 {keys} WITHSCORES"), "*2 $1 x $18 0.6000000000000001"),
+            ])
+            .await;
+        }
+        // Of those that are equally large the first comes first. Both infinities make 0, and so
+        // does nothing of infinity: of the first set at once, of others when it is added.
+        for (request, score) in [
+            ("ZINTER 3 a m b", "5"),
+            ("ZINTER 3 a b m", "0"),
+            ("ZINTER 3 big m b", "0"),
+            ("ZINTER 3 a m big", "inf"),
+            ("ZUNION 3 a m b", "5"),
+            ("ZUNION 3 b a m", "0"),
+            ("ZUNION 2 b a WEIGHTS 1 0", "5"),
+            ("ZUNION 2 b a WEIGHTS -1 0 AGGREGATE MAX", "0"),
+            ("ZINTER 2 a b WEIGHTS 0 1", "5"),
+            ("ZINTER 2 b a WEIGHTS 1 0", "0"),
+            ("ZINTER 2 b a WEIGHTS 1 0 AGGREGATE MIN", "5"),
+            ("ZINTER 2 a b WEIGHTS 0 1 AGGREGATE MIN", "0"),
+            ("ZINTER 2 b a WEIGHTS -1 0 AGGREGATE MAX", "-5"),
+            ("ZINTER 2 big b WEIGHTS 0 1 AGGREGATE MIN", "5"),
+        ] {
+            let answer = peer.ask(&format!("{request} WITHSCORES")).await;
+            assert_eq!(answer, format!("*2 $1 x ${} {score}", score.len()), "{request}");
+        }
+    });
+}
