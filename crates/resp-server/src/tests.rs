@@ -7,6 +7,7 @@ mod events;
 mod excess;
 mod log;
 mod monitoring;
+mod scans;
 mod scripts;
 mod ties;
 mod waiting;

@@ -1,6 +1,6 @@
 //! What the stock server would call the representation of a value: `OBJECT ENCODING`.
 
-use zodium_keyspace::{EntryRef, ValueRef};
+use zodium_keyspace::ValueRef;
 use zodium_resp::parse_integer;
 
 use crate::server::Server;
@@ -9,9 +9,9 @@ use crate::server::Server;
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// The name for a value of this kind and size, by the limits that are set.
-pub(super) fn of(server: &Server, entry: EntryRef<'_>) -> &'static str {
+pub(super) fn of(server: &Server, value: ValueRef<'_>) -> &'static str {
     let limit = |name: &str| usize::try_from(server.settings.number(name)).unwrap_or(usize::MAX);
-    match entry.value() {
+    match value {
         ValueRef::String(text) if parse_integer(&text).is_some() => "int",
         ValueRef::String(text) if text.len() <= EMBEDDED_BYTES_MAX => "embstr",
         ValueRef::String(_) => "raw",
@@ -51,4 +51,9 @@ pub(super) fn of(server: &Server, entry: EntryRef<'_>) -> &'static str {
         }
         ValueRef::Stream(_) => "stream",
     }
+}
+
+/// Whether the stock server would keep the elements of a collection in one piece of memory.
+pub(super) fn is_in_one_piece(server: &Server, value: ValueRef<'_>) -> bool {
+    matches!(of(server, value), "listpack" | "intset")
 }

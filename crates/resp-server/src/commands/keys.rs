@@ -156,7 +156,8 @@ pub(super) fn keys(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn object_encoding(call: &mut Call) -> Outcome {
-    let name = call.hold.find(call.word(2)).map(|entry| encoding::of(call.server, entry));
+    let value = call.hold.find(call.word(2)).map(EntryRef::value);
+    let name = value.map(|value| encoding::of(call.server, value));
     call.reply.bulk_or_null(name);
     Ok(())
 }

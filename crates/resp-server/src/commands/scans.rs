@@ -1,11 +1,13 @@
 //! `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`.
 //!
 //! A cursor is a place among the hashes of keys: the server remembers nothing, and what is there
-//! from the first call to the last is given. Small collections are given whole.
+//! from the first call to the last is given. Collections that the stock server would keep in one
+//! piece are given whole, as it does.
 
-use zodium_keyspace::{Hash, Set, SortedSet, Table};
+use zodium_keyspace::{Hash, Set, SortedSet, Table, ValueRef};
 use zodium_resp::format_double;
 
+use super::encoding;
 use crate::call::{Call, Options, integer, is};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::glob;
@@ -13,8 +15,6 @@ use crate::reply::Reply;
 
 /// Elements that a call gives if it does not say how many.
 const COUNT: usize = 10;
-/// Collections up to this size are given by one call.
-const WHOLE_MAX: usize = 128;
 /// Types that exist here.
 const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
 
@@ -61,10 +61,13 @@ impl<'a> Scan<'a> {
         self.pattern.is_none_or(|pattern| pattern == b"*" || glob::fits(pattern, word))
     }
 
-    /// The entries of a table from the cursor on, and the next cursor.
-    fn entries<'t, K: AsRef<[u8]>, V>(&self, table: &'t Table<K, V>) -> (u64, Vec<(&'t K, &'t V)>) {
+    /// The entries of a table from the cursor on, and the next cursor; with `whole` all of them.
+    fn entries<'t, K: AsRef<[u8]>, V>(
+        &self,
+        table: &'t Table<K, V>,
+        whole: bool,
+    ) -> (u64, Vec<(&'t K, &'t V)>) {
         let (mut found, mut visited) = (Vec::new(), 0);
-        let whole = table.len() <= WHOLE_MAX;
         let mut position = if whole { 0 } else { self.cursor.reverse_bits() };
         loop {
             let next = table.scan(position, &mut |key, value| {
@@ -111,7 +114,8 @@ pub(super) fn hscan(call: &mut Call) -> Outcome {
     // Without a key the options are not even looked at.
     let Some(hash) = call.hold.read::<Hash>(call.word(1))? else { return nothing(call) };
     let scan = Scan::of(call, cursor, 3)?;
-    let (next, found) = scan.entries(hash.table());
+    let whole = encoding::is_in_one_piece(call.server, ValueRef::Hash(hash));
+    let (next, found) = scan.entries(hash.table(), whole);
     begin(&mut call.reply, next);
     call.reply.array(found.len() * if scan.only_names { 1 } else { 2 });
     for (field, value) in found {
@@ -128,7 +132,8 @@ pub(super) fn sscan(call: &mut Call) -> Outcome {
     // Without a key the options are not even looked at.
     let Some(set) = call.hold.read::<Set>(call.word(1))? else { return nothing(call) };
     let scan = Scan::of(call, cursor, 3)?;
-    let (next, found) = scan.entries(set.table());
+    let whole = encoding::is_in_one_piece(call.server, ValueRef::Set(set));
+    let (next, found) = scan.entries(set.table(), whole);
     begin(&mut call.reply, next);
     call.reply.array(found.len());
     found.into_iter().for_each(|(member, ())| call.reply.bulk(member));
@@ -140,7 +145,8 @@ pub(super) fn zscan(call: &mut Call) -> Outcome {
     // Without a key the options are not even looked at.
     let Some(set) = call.hold.read::<SortedSet>(call.word(1))? else { return nothing(call) };
     let scan = Scan::of(call, cursor, 3)?;
-    let (next, found) = scan.entries(set.table());
+    let whole = encoding::is_in_one_piece(call.server, ValueRef::SortedSet(set));
+    let (next, found) = scan.entries(set.table(), whole);
     begin(&mut call.reply, next);
     call.reply.array(found.len() * if scan.only_names { 1 } else { 2 });
     for (member, score) in found {
