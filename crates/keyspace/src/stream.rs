@@ -184,14 +184,16 @@ impl Stream {
         }
     }
 
-    /// How many entries a group has not got yet, if that can be told.
+    /// How many entries a group has not got yet, if that can be told. Below 0 where clients say
+    /// that it has read more than were added.
     #[must_use]
-    pub fn lag(&self, group: &Group) -> Option<u64> {
+    pub fn lag(&self, group: &Group) -> Option<i64> {
         if self.added == 0 {
             return Some(0);
         }
         let read = group.read.filter(|_| !self.has_gaps_after(group.last));
-        self.added.checked_sub(read.or_else(|| self.added_up_to(group.last))?)
+        let read = read.or_else(|| self.added_up_to(group.last))?;
+        Some(self.added.wrapping_sub(read).cast_signed())
     }
 
     /// Gives an entry to a consumer of a group: the group's last entry is this one.
@@ -278,5 +280,7 @@ mod tests {
         assert_eq!(stream.lag(&group), None);
         stream.deliver(&mut group, id(5, 0));
         assert_eq!(stream.lag(&group), Some(0));
+        group.read = Some(7);
+        assert_eq!(stream.lag(&group), Some(-2));
     }
 }

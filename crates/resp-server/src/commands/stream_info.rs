@@ -72,10 +72,10 @@ fn text(reply: &mut Reply, name: &str, id: StreamId) {
     reply.text(&id.to_string());
 }
 
-fn known(reply: &mut Reply, name: &str, value: Option<u64>) {
+fn known(reply: &mut Reply, name: &str, value: Option<i64>) {
     reply.text(name);
     match value {
-        Some(number) => reply.integer(number.cast_signed()),
+        Some(number) => reply.integer(number),
         None => reply.null(),
     }
 }
@@ -92,7 +92,7 @@ fn answer_full(reply: &mut Reply, stream: &Stream, count: usize, now: u64) {
         reply.text("name");
         reply.bulk(name);
         text(reply, "last-delivered-id", group.last);
-        known(reply, "entries-read", group.read);
+        known(reply, "entries-read", group.read.map(u64::cast_signed));
         known(reply, "lag", stream.lag(group));
         number(reply, "pel-count", group.pending.len() as u64);
         reply.text("pending");
@@ -144,7 +144,7 @@ pub(super) fn groups(call: &mut Call) -> Outcome {
         number(reply, "consumers", group.consumers.len() as u64);
         number(reply, "pending", group.pending.len() as u64);
         text(reply, "last-delivered-id", group.last);
-        known(reply, "entries-read", group.read);
+        known(reply, "entries-read", group.read.map(u64::cast_signed));
         known(reply, "lag", stream.lag(group));
     }
     Ok(())

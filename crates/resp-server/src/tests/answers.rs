@@ -202,3 +202,14 @@ fn scores_are_put_together_from_the_smallest_set_on() {
         }
     });
 }
+
+#[test]
+fn the_lag_of_a_group_that_read_more_than_there_was_is_below_zero() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.ask("XADD s 1-1 f v\r\nXADD s 2-1 f v").await;
+        peer.expect(&[("XGROUP CREATE s g 0 ENTRIESREAD 3", "+OK")]).await;
+        let answer = peer.ask("XINFO GROUPS s").await;
+        assert!(answer.ends_with("$12 entries-read :3 $3 lag :-1"), "{answer}");
+    });
+}
