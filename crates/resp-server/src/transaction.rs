@@ -37,9 +37,11 @@ pub(crate) fn note_refusal(client: &Client) {
     }
 }
 
-/// Notes that a command of a name was refused. `EXEC` itself ends the transaction then.
+/// Notes that a command of a name was refused. `EXEC` itself ends the transaction then, and its
+/// error says so also outside of one.
 pub(crate) fn refused(server: &Server, client: &Client, name: &[u8], reason: Fail) -> Fail {
-    if name.eq_ignore_ascii_case(b"exec") && take_queue(client).is_some() {
+    if name.eq_ignore_ascii_case(b"exec") {
+        take_queue(client);
         forget_watch(server, client);
         return aborted(reason);
     }

@@ -213,3 +213,24 @@ fn the_lag_of_a_group_that_read_more_than_there_was_is_below_zero() {
         assert!(answer.ends_with("$12 entries-read :3 $3 lag :-1"), "{answer}");
     });
 }
+
+#[test]
+fn exec_with_arguments_ends_the_transaction_and_what_is_watched() {
+    served(|running| async move {
+        let (mut peer, mut other) = (running.connect(), running.connect());
+        let aborted = "-EXECABORT Transaction discarded because of: wrong number of arguments for \
+                       'exec' command";
+        peer.expect(&[
+            ("WATCH k", "+OK"),
+            ("EXEC foo", aborted),
+            ("MULTI", "+OK"),
+            ("EXEC foo", aborted),
+            ("EXEC", "-ERR EXEC without MULTI"),
+            ("WATCH k", "+OK"),
+            ("EXEC foo", aborted),
+        ])
+        .await;
+        other.expect(&[("SET k 1", "+OK")]).await;
+        assert_eq!(peer.ask("MULTI\r\nPING\r\nEXEC").await, "+OK +QUEUED *1 +PONG");
+    });
+}
