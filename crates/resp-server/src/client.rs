@@ -229,9 +229,9 @@ impl Client {
 
     /// Notes the command that it has sent.
     pub(crate) fn note_command(&self, command: &Command) {
-        if !std::ptr::eq(self.command.get(), command.name) {
-            self.command.set(command.name);
-            self.shared.facts.lock().command = command.name;
+        if !std::ptr::eq(self.command.get(), command.full_name) {
+            self.command.set(command.full_name);
+            self.shared.facts.lock().command = command.full_name;
         }
     }
 

@@ -7,13 +7,14 @@ use zodium_net::CloseReason;
 use zodium_resp::{Version, parse_integer};
 
 use super::Request;
+use super::chosen_clients::Chosen;
 use super::info::presented;
 use super::keys::database;
 use crate::call::{Call, Options, is};
 use crate::client::{Client, Facts, Replies};
 use crate::dispatch::After;
-use crate::fail::{Fail, NO_INTEGER, Outcome, SYNTAX};
-use crate::local::Letter;
+use crate::fail::{Fail, Outcome, SYNTAX};
+use crate::local::{Letter, LocalServer};
 use crate::parting::forget;
 use crate::server::Server;
 
@@ -221,109 +222,29 @@ pub(super) fn client_info(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-/// A kind of clients, in lower case.
-fn client_kind(word: &[u8]) -> Result<String, Fail> {
-    let name = String::from_utf8_lossy(word).to_ascii_lowercase();
-    match ["normal", "master", "primary", "replica", "slave", "pubsub"].contains(&&*name) {
-        true => Ok(name),
-        false => Err(Fail::text(format!("ERR Unknown client type '{name}'"))),
-    }
-}
-
 pub(super) fn client_list(call: &mut Call) -> Outcome {
-    let mut options = Options::from(call.arguments, 2);
-    let (mut kind, mut ids) = (None, None);
-    while let Some(word) = options.next() {
-        if is(word, "type") {
-            kind = Some(client_kind(options.value()?)?);
-        } else if is(word, "id") {
-            let words = std::iter::from_fn(|| options.next());
-            let parsed: Option<Vec<i64>> = words.map(parse_integer).collect();
-            ids = Some(parsed.ok_or(Fail::fixed("ERR Invalid client ID"))?);
-        } else {
-            return Err(SYNTAX);
-        }
-    }
-    let mut chosen = call.server.clients.all();
-    chosen.retain(|client| {
-        let facts = client.facts.lock();
-        let own = if facts.subscriptions + facts.patterns > 0 { "pubsub" } else { "normal" };
-        kind.as_ref().is_none_or(|kind| kind == own)
-            && ids
-                .as_ref()
-                .is_none_or(|ids| ids.iter().any(|id| u64::try_from(*id) == Ok(client.id)))
-    });
-    chosen.sort_unstable_by_key(|client| client.id);
+    let options = Options::from(call.arguments, 2);
+    // No client has the id 0.
+    let chosen = Chosen::read(options, call.client.map_or(0, Client::id), false)?;
     let now = now();
-    let lines: String = chosen.iter().map(|client| format!("{}\n", client.line(now))).collect();
+    let mut clients = call.server.clients.all();
+    clients.retain(|client| chosen.has(client, now));
+    clients.sort_unstable_by_key(|client| client.id);
+    let lines: String = clients.iter().map(|client| format!("{}\n", client.line(now))).collect();
     call.reply.verbatim(&lines);
     Ok(())
 }
 
-/// The connections that `CLIENT KILL` ends.
-#[derive(Default)]
-struct Victims {
-    id: Option<i64>,
-    address: Option<String>,
-    kind: Option<String>,
-    user: Option<String>,
-    skips_me: bool,
-    /// Longest time since the connection, in seconds.
-    age_max: Option<i64>,
-}
-
-fn victims(call: &Call) -> Result<Victims, Fail> {
-    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let mut victims = Victims { skips_me: true, ..Victims::default() };
-    if call.len() == 3 {
-        let address = Some(text(call.word(2)));
-        return Ok(Victims { address, skips_me: false, ..victims });
-    }
-    let mut options = Options::from(call.arguments, 2);
-    while let Some(word) = options.next() {
-        let value = options.value()?;
-        if is(word, "id") {
-            let id = parse_integer(value).filter(|id| *id > 0);
-            let error = Fail::fixed("ERR client-id should be greater than 0");
-            victims.id = Some(id.ok_or(error)?);
-        } else if is(word, "addr") || is(word, "laddr") {
-            victims.address = Some(text(value));
-        } else if is(word, "type") {
-            victims.kind = Some(client_kind(value)?);
-        } else if is(word, "user") {
-            victims.user = Some(text(value));
-        } else if is(word, "maxage") {
-            let age = parse_integer(value).ok_or(NO_INTEGER)?;
-            let error = Fail::fixed("ERR maxage should be greater than 0");
-            victims.age_max = Some(Some(age).filter(|age| *age > 0).ok_or(error)?);
-        } else if is(word, "skipme") && (is(value, "yes") || is(value, "no")) {
-            victims.skips_me = is(value, "yes");
-        } else {
-            return Err(SYNTAX);
-        }
-    }
-    if victims.user.as_ref().is_some_and(|user| user != "default") {
-        let user = victims.user.unwrap_or_default();
-        return Err(Fail::text(format!("ERR No such user '{user}'")));
-    }
-    Ok(victims)
-}
-
 pub(super) fn client_kill(call: &mut Call) -> Outcome {
     let me = call.client()?;
-    let victims = victims(call)?;
+    let chosen = match call.len() {
+        3 => Chosen::at(call.word(2)),
+        _ => Chosen::read(Options::from(call.arguments, 2), me.id(), true)?,
+    };
     let now = now();
     let mut killed = 0;
     for client in call.server.clients.all() {
-        let facts = client.facts.lock().clone();
-        let kind = if facts.subscriptions + facts.patterns > 0 { "pubsub" } else { "normal" };
-        let age = i64::try_from(now.saturating_sub(client.connected_at) / 1000).unwrap_or(0);
-        let is_meant = victims.id.is_none_or(|id| u64::try_from(id) == Ok(client.id))
-            && victims.address.as_ref().is_none_or(|address| *address == client.peer)
-            && victims.kind.as_ref().is_none_or(|wanted| wanted == kind)
-            && victims.age_max.is_none_or(|most| age >= most)
-            && !(victims.skips_me && client.id == me.id());
-        if !is_meant {
+        if !chosen.has(&client, now) {
             continue;
         }
         killed += 1;
@@ -418,7 +339,7 @@ pub(super) fn client_help(call: &mut Call) -> Outcome {
             ("ID", "Return the ID of the current connection."),
             ("INFO", "Return information about the current client connection."),
             ("KILL <option> ...", "Kill connections: ID, ADDR, TYPE, USER, MAXAGE, SKIPME."),
-            ("LIST [TYPE <type>] [ID <id> ...]", "Return information about client connections."),
+            ("LIST <option> ...", "List connections: ID, ADDR, TYPE, USER, MAXAGE, SKIPME."),
             ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
             ("NO-TOUCH (ON|OFF)", "Will not touch LRU/LFU stats when this mode is on."),
             (

@@ -3,6 +3,7 @@
 mod algebra;
 mod bit_fields;
 mod bits;
+mod chosen_clients;
 mod config;
 mod connection;
 mod counters;
@@ -67,6 +68,8 @@ pub(crate) struct Command {
     pub(crate) number: usize,
     /// In lower case.
     pub(crate) name: &'static str,
+    /// With that of the command that it is a subcommand of: `client|list`.
+    pub(crate) full_name: &'static str,
     /// Number of arguments with the name; if negative, at least so many.
     pub(crate) arity: i32,
     pub(crate) flags: u32,

@@ -9,16 +9,18 @@ use super::table::{self, Row};
 static GROUPS: LazyLock<Vec<(&'static str, Vec<Command>)>> = LazyLock::new(|| {
     let mut next = 0;
     let groups = table::GROUPS.iter();
-    groups.map(|(name, rows)| (*name, numbered(rows, &mut next))).collect()
+    groups.map(|(name, rows)| (*name, numbered(rows, None, &mut next))).collect()
 });
 
 /// The commands of some rows, with their subcommands. `next` is the number of the next command.
-fn numbered(rows: &'static [Row], next: &mut usize) -> Vec<Command> {
+fn numbered(rows: &'static [Row], parent: Option<&str>, next: &mut usize) -> Vec<Command> {
     let command = |&Row { name, arity, flags, keys, run, awaits, subcommands }: &Row| {
         let number = *next;
         *next += 1;
-        let subcommands = numbered(subcommands, next);
-        Command { number, name, arity, flags, keys, run, awaits, subcommands }
+        let subcommands = numbered(subcommands, Some(name), next);
+        // These live as long as the table of commands.
+        let full_name = parent.map_or(name, |parent| format!("{parent}|{name}").leak());
+        Command { number, name, full_name, arity, flags, keys, run, awaits, subcommands }
     };
     rows.iter().map(command).collect()
 }
@@ -34,12 +36,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
 }
 
 /// The names of all commands and subcommands, by number: `get`, `client|list`.
-pub(crate) fn numbered_names() -> impl Iterator<Item = String> {
-    all().flat_map(|command| {
-        let subcommands = command.subcommands.iter();
-        let names = subcommands.map(|subcommand| format!("{}|{}", command.name, subcommand.name));
-        std::iter::once(command.name.to_owned()).chain(names)
-    })
+pub(crate) fn numbered_names() -> impl Iterator<Item = &'static str> {
+    let commands = all().flat_map(|command| std::iter::once(command).chain(&command.subcommands));
+    commands.map(|command| command.full_name)
 }
 
 /// Number of commands and subcommands.
@@ -54,7 +53,7 @@ mod tests {
 
     #[test]
     fn each_command_has_the_number_of_its_name() {
-        let names: Vec<String> = numbered_names().collect();
+        let names: Vec<&str> = numbered_names().collect();
         assert_eq!(names.len(), count());
         for command in all() {
             assert_eq!(names[command.number], command.name);

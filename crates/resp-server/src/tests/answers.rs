@@ -234,3 +234,47 @@ fn exec_with_arguments_ends_the_transaction_and_what_is_watched() {
         assert_eq!(peer.ask("MULTI\r\nPING\r\nEXEC").await, "+OK +QUEUED *1 +PONG");
     });
 }
+
+#[test]
+fn clients_are_listed_and_ended_by_the_same_options() {
+    served(|running| async move {
+        let (mut peer, mut other) = (running.connect(), running.connect());
+        let id = |answer: String| answer.trim_start_matches(':').to_owned();
+        let (me, them) = (id(peer.ask("CLIENT ID").await), id(other.ask("CLIENT ID").await));
+        let has = |listed: &str, id: &str| listed.contains(&format!("id={id} "));
+        for (options, mine, theirs) in [
+            ("", true, true),
+            (" USER default", true, true),
+            (" SKIPME yes", false, true),
+            (" ADDR peer TYPE normal", true, true),
+            (" ADDR other", false, false),
+            (" TYPE pubsub", false, false),
+            (" MAXAGE 1000", false, false),
+            (&format!(" ID 77 {them} TYPE normal"), false, true),
+        ] {
+            let listed = peer.ask(&format!("CLIENT LIST{options}")).await;
+            assert_eq!((has(&listed, &me), has(&listed, &them)), (mine, theirs), "{options}");
+            assert!(!mine || listed.contains(" cmd=client|list "), "{listed}");
+        }
+        let syntax = "-ERR syntax error";
+        let no_local = "-ERR LADDR is not known: leave it out, or choose clients by ID or ADDR";
+        for command in ["LIST", "KILL"] {
+            for (options, answer) in [
+                ("ID abc", syntax),
+                ("ID 5 TYPE", syntax),
+                ("ID 0", "-ERR client-id should be greater than 0"),
+                ("ID 5 -1", "-ERR client-id should be greater than 0"),
+                ("MAXAGE x", "-ERR maxage is not an integer or out of range"),
+                ("MAXAGE -1", "-ERR maxage should be greater than 0"),
+                ("USER nosuch", "-ERR No such user 'nosuch'"),
+                ("LADDR 127.0.0.1:6379", no_local),
+                ("SKIPME maybe", syntax),
+            ] {
+                let request = format!("CLIENT {command} {options}");
+                assert_eq!(peer.ask(&request).await, answer, "{request}");
+            }
+        }
+        peer.expect(&[(&format!("CLIENT KILL ID 77 {them} USER default"), ":1")]).await;
+        assert_eq!(other.read().await, "(end)");
+    });
+}
