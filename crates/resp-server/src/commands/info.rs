@@ -20,7 +20,7 @@ const NAME: &str = "valkey";
 /// A section of the answer.
 type Section = (&'static str, fn(&Call, &mut String) -> std::fmt::Result);
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 10] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -29,6 +29,7 @@ const SECTIONS: [Section; 9] = [
     ("Replication", replication),
     ("CPU", cpu),
     ("Commandstats", commandstats),
+    ("Cluster", cluster),
     ("Keyspace", keyspace),
 ];
 
@@ -93,14 +94,36 @@ fn clients(call: &Call, out: &mut String) -> std::fmt::Result {
 fn memory(call: &Call, out: &mut String) -> std::fmt::Result {
     let (bytes, resident) = (call.server.keyspace.used_bytes(), resident_bytes());
     // What `maxmemory` limits; and what the process has of the machine.
-    writeln!(out, "used_memory:{bytes}\nused_memory_rss:{resident}")?;
+    writeln!(out, "used_memory:{bytes}\nused_memory_human:{}", human(bytes))?;
+    writeln!(out, "used_memory_rss:{resident}\nused_memory_rss_human:{}", human(resident))?;
+    if let Some(total) = machine_bytes() {
+        let human = human(total);
+        writeln!(out, "total_system_memory:{total}\ntotal_system_memory_human:{human}")?;
+    }
     writeln!(out, "used_memory_dataset:{bytes}\nmem_not_counted_for_evict:0")?;
     // What other threads free is not counted.
     writeln!(out, "lazyfree_pending_objects:0")?;
     writeln!(out, "number_of_cached_scripts:{}", call.server.scripts.count())?;
     let settings = &call.server.settings;
     let most = settings.memory_max.load(Ordering::Relaxed);
-    writeln!(out, "maxmemory:{most}\nmaxmemory_policy:{}", settings.text("maxmemory-policy"))
+    writeln!(out, "maxmemory:{most}\nmaxmemory_human:{}", human(most))?;
+    writeln!(out, "maxmemory_policy:{}", settings.text("maxmemory-policy"))
+}
+
+/// Bytes in the largest unit of which there is one.
+fn human(bytes: u64) -> String {
+    let units = [(1 << 50, 'P'), (1 << 40, 'T'), (1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.2}{name}", bytes as f64 / unit as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Memory of the machine; `None` where the system does not tell.
+fn machine_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Resident memory of the process; 0 where the system does not tell.
@@ -149,6 +172,10 @@ fn stats(call: &Call, out: &mut String) -> std::fmt::Result {
 
 fn replication(_: &Call, out: &mut String) -> std::fmt::Result {
     writeln!(out, "role:master\nconnected_slaves:0\nmaster_repl_offset:0")
+}
+
+fn cluster(_: &Call, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "cluster_enabled:0")
 }
 
 fn cpu(_: &Call, out: &mut String) -> std::fmt::Result {

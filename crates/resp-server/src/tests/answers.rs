@@ -278,3 +278,27 @@ fn clients_are_listed_and_ended_by_the_same_options() {
         assert_eq!(other.read().await, "(end)");
     });
 }
+
+#[test]
+fn info_has_what_libraries_and_dashboards_ask_for() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let large = "x".repeat(2000);
+        peer.expect(&[("CONFIG SET maxmemory 3mb", "+OK"), (&format!("SET k {large}"), "+OK")])
+            .await;
+        assert!(peer.ask("INFO cluster").await.ends_with("# Cluster cluster_enabled:0"));
+        let memory = peer.ask("INFO memory").await;
+        let value = |name: &str| {
+            let (_, after) = memory.split_once(&format!(" {name}:")).unwrap();
+            after.split(' ').next().unwrap().to_owned()
+        };
+        let (bytes, text) = (value("used_memory"), value("used_memory_human"));
+        let bytes: f64 = bytes.parse().unwrap();
+        assert_eq!(text, format!("{:.2}K", bytes / 1024.0));
+        assert_eq!(value("maxmemory_human"), "3.00M");
+        let [machine, resident] = ["total_system_memory", "used_memory_rss"].map(value);
+        assert!(machine.parse::<u64>().unwrap() > resident.parse().unwrap(), "{memory}");
+        peer.expect(&[("CONFIG SET maxmemory 1000", "+OK")]).await;
+        assert!(peer.ask("INFO memory").await.contains(" maxmemory_human:1000B "));
+    });
+}
