@@ -25,7 +25,7 @@ impl Chosen {
         Chosen { address, ..Chosen::default() }
     }
 
-    /// Reads the options of the client with an id. `skips_me` holds unless an option says otherwise.
+    /// Reads the options of the client with an id. An option may say otherwise than `skips_me`.
     pub(super) fn read(mut options: Options, me: u64, mut skips_me: bool) -> Result<Chosen, Fail> {
         let mut chosen = Chosen::default();
         while let Some(word) = options.next() {
