@@ -14,7 +14,7 @@ use crate::call::{Call, Options, is};
 use crate::client::{Client, Facts, Replies};
 use crate::dispatch::After;
 use crate::fail::{Fail, Outcome, SYNTAX};
-use crate::local::{Letter, LocalServer};
+use crate::local::Letter;
 use crate::parting::forget;
 use crate::server::Server;
 
