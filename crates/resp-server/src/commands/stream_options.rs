@@ -60,7 +60,7 @@ pub(super) fn answer_entry(reply: &mut Reply, id: StreamId, fields: Option<&Fiel
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trim {
     pub(super) bound: Option<TrimBound>,
-    is_approximate: bool,
+    pub(super) is_approximate: bool,
     limit: Option<usize>,
 }
 
@@ -127,7 +127,8 @@ impl Trim {
     }
 
     /// Removes entries; how many. With `~` the stock server removes whole nodes only, and here as
-    /// many entries go at once as it has in a node.
+    /// many entries go at once as it has in a node. That depends on settings, so a log has what was
+    /// left.
     pub(super) fn apply(&self, stream: &mut Stream, settings: &Settings) -> usize {
         let limit = self.limit(settings);
         let mut excess = match self.bound {

@@ -79,10 +79,15 @@ pub(super) fn xadd(call: &mut Call) -> Outcome {
         Some(stream) => new_id.within(stream, now)?,
         None => new_id.within(&Stream::default(), now)?,
     };
-    let fields = std::iter::from_fn(|| options.next()).map(Into::into).collect();
+    let words: Vec<&[u8]> = std::iter::from_fn(|| options.next()).collect();
     let stream = call.hold.make::<Stream>(key)?;
-    stream.add(id, fields);
+    stream.add(id, words.iter().copied().map(Into::into).collect());
     let trimmed = trim.apply(stream, &call.server.settings);
+    if trim.is_approximate {
+        let (left, id) = (stream.len().to_string(), id.to_string());
+        let exact = [&b"xadd"[..], key, b"maxlen", b"=", left.as_bytes(), id.as_bytes()];
+        call.log_instead(exact.into_iter().chain(words));
+    }
     call.hold.note_filled(key);
     call.changed(key, Class::Stream, "xadd");
     if trimmed > 0 {
@@ -164,9 +169,11 @@ pub(super) fn xtrim(call: &mut Call) -> Outcome {
     trim.check(true)?;
     let settings = &call.server.settings;
     let stream = call.hold.write::<Stream>(key)?;
-    let removed = stream.map_or(0, |stream| trim.apply(stream, settings));
+    let (removed, left) = stream.map_or((0, 0), |s| (trim.apply(s, settings), s.len()));
     if removed > 0 {
         call.changed(key, Class::Stream, "xtrim");
+        let left = left.to_string();
+        call.log_instead([&b"xtrim"[..], key, b"maxlen", b"=", left.as_bytes()]);
     }
     call.reply.count(removed);
     Ok(())

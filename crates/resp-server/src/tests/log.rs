@@ -136,6 +136,24 @@ fn keys_whose_ties_were_cut_are_not_seen_again_when_the_log_is_read() {
     }
 }
 
+#[test]
+fn streams_are_cut_by_the_settings_of_their_time() {
+    for (command, expected) in
+        [("XADD s MAXLEN ~ 3 99-1 f v", ":3"), ("XTRIM s MAXLEN ~ 3", ":4"), ("PING", ":6")]
+    {
+        let steps = async |_: &Server, peer: &mut Peer| {
+            // Small nodes at first, then large ones as by default.
+            peer.ask("CONFIG SET stream-node-max-entries 100").await;
+            for number in 1..7 {
+                peer.ask(&format!("XADD s MAXLEN ~ 3 {number}-1 f v")).await;
+            }
+            peer.ask("CONFIG SET stream-node-max-entries 2").await;
+            peer.ask(command).await;
+        };
+        assert_eq!(answers(steps, "XLEN s"), [expected, expected], "{command}");
+    }
+}
+
 fn request(words: &str) -> OwnedRequest {
     words.split(' ').map(str::as_bytes).collect()
 }
