@@ -164,12 +164,12 @@ struct BlobCopy {
 }
 
 impl BlobCopy {
-    /// Copies a blob, unless it is there; whether there is a sound one now. One of another length
-    /// is half of it, as an interrupted program leaves.
+    /// Copies a blob, unless it is there; whether there is a sound one now. A shorter one is half
+    /// of it, as an interrupted program leaves. A longer one may be what is lost at the source.
     fn copy(&self, oid: Oid, tid: Tid) -> Result<bool, ToolError> {
         if let Some(found) = self.to.length_of(oid, tid).map_err(StorageError::from)? {
             let length = self.from.length_of(oid, tid).map_err(StorageError::from)?;
-            if length.is_none_or(|length| length == found) {
+            if length.is_none_or(|length| length <= found) {
                 return Ok(true);
             }
         }
