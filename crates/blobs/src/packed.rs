@@ -92,7 +92,7 @@ impl BlobDirectory {
         let old = self.old_path();
         self.create_folders(&old)?;
         self.copy_into(&self.path.join(LAYOUT_MARKER), &old.join(LAYOUT_MARKER))?;
-        let linked = self.link_all(&self.path, &old, cancelled);
+        let linked = self.link_all(&self.path, &old, Self::copy_into, cancelled);
         if let Err(error) = self.copy_sums(&old) {
             warn!(folder = %old.display(), %error,
                 "the recorded lengths and sums of blobs are not kept there");
@@ -191,12 +191,12 @@ impl BlobDirectory {
         }
         match self.disk.move_file(path, &old) {
             // The directory is a mount point of its own.
-            Err(error) if asks_for_copy(&error) => {
-                self.copy_into(path, &old)?;
-                self.remove(path)
-            }
-            moved => moved.map_err(|error| BlobError::io(&old, "rename to", error)),
+            Err(error) if asks_for_copy(&error) => self.copy_into(path, &old)?,
+            moved => moved.map_err(|error| BlobError::io(&old, "rename to", error))?,
         }
+        // A rename does nothing if the pack before, whose files may be there still after a crash,
+        // has linked the same file there.
+        self.remove(path)
     }
 
     /// Gives `.old` its own recorded lengths and sums: those here go on with the commits.
@@ -210,7 +210,13 @@ impl BlobDirectory {
 
     /// Gives all blobs below a folder a second name below another. What is removed or added
     /// meanwhile may be there or not. Goes on after an error; the first is returned.
-    fn link_all(&self, from: &Path, to: &Path, cancelled: &AtomicBool) -> Result<(), BlobError> {
+    fn link_all(
+        &self,
+        from: &Path,
+        to: &Path,
+        link_one: fn(&BlobDirectory, &Path, &Path) -> Result<(), BlobError>,
+        cancelled: &AtomicBool,
+    ) -> Result<(), BlobError> {
         let mut done = Ok(());
         for entry in self.list_if_there(from)? {
             if cancelled.load(Ordering::Relaxed) {
@@ -220,13 +226,13 @@ impl BlobDirectory {
             let name = entry.name.to_str().unwrap_or_default();
             done = done.and(match entry.kind {
                 EntryKind::Folder if name == TEMPORARY_FOLDER => Ok(()),
-                EntryKind::Folder => self.link_all(&path, &link, cancelled),
+                EntryKind::Folder => self.link_all(&path, &link, link_one, cancelled),
                 EntryKind::File | EntryKind::Other if layout::is_blob_name(name) => {
-                    self.create_folders(to).and_then(|()| self.copy_into(&path, &link))
+                    self.create_folders(to).and_then(|()| link_one(self, &path, &link))
                 }
-                // A link to a folder on another disk. Its blobs are as much of the database.
+                // A link to a folder, perhaps because this disk has no space for its blobs.
                 EntryKind::Other if name.starts_with("0x") => {
-                    self.link_all(&path, &link, cancelled)
+                    self.link_all(&path, &link, Self::link_into, cancelled)
                 }
                 EntryKind::File | EntryKind::Other => Ok(()),
             });
@@ -236,20 +242,22 @@ impl BlobDirectory {
 
     /// A second name where there are links, else a copy. Nothing when the file has gone.
     fn copy_into(&self, from: &Path, to: &Path) -> Result<(), BlobError> {
-        match self.disk.link(from, to) {
-            Err(error) if asks_for_copy(&error) => {
+        match self.link_into(from, to) {
+            Err(BlobError::Io { source, .. }) if asks_for_copy(&source) => {
                 let copy = self.disk.open(to, OpenMode::Truncate);
                 let copy = copy.map_err(|error| BlobError::io(to, "create", error))?;
-                self.copy(from, copy.as_ref(), to)
+                // Half of it would pass for the blob.
+                self.copy(from, copy.as_ref(), to).inspect_err(|_| drop(self.disk.remove(to)))
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
-                ) =>
-            {
-                Ok(())
-            }
+            result => result,
+        }
+    }
+
+    /// A second name. Nothing when the file has gone.
+    fn link_into(&self, from: &Path, to: &Path) -> Result<(), BlobError> {
+        use io::ErrorKind::{AlreadyExists, NotFound};
+        match self.disk.link(from, to) {
+            Err(error) if matches!(error.kind(), NotFound | AlreadyExists) => Ok(()),
             result => result.map_err(|error| BlobError::io(to, "link", error)),
         }
     }
@@ -429,6 +437,23 @@ mod tests {
             let old = directory.old_path().join(inside.strip_prefix(path("blobs")).unwrap());
             assert_eq!(std::fs::read(old).unwrap(), b"content");
         }
+    }
+
+    #[test]
+    fn a_blob_that_the_pack_before_has_linked_to_old_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("blobs");
+        let directory = BlobDirectory::open(Arc::new(RealDisk), &path, false).unwrap();
+        let (oid, tid) = (Oid(1), Tid(1));
+        std::fs::create_dir_all(directory.folder_of(oid)).unwrap();
+        std::fs::write(directory.path_of(oid, tid), b"content").unwrap();
+        let packed = PackedBlobs { keep_old: true, ..PackedBlobs::default() };
+        directory.remove_packed(&packed, &AtomicBool::new(false)).unwrap();
+        // The next one was killed before it removed anything.
+        let packed = PackedBlobs { revisions: vec![(oid, tid)], ..packed };
+        directory.write_packed(&packed).unwrap();
+        directory.resume_packed(|_| true).unwrap();
+        assert!(!directory.has(oid, tid).unwrap());
     }
 
     #[test]
