@@ -35,6 +35,11 @@ pub(in crate::driver) fn may_pass(error: &Error) -> bool {
     of(error) != Failure::Lasting
 }
 
+/// Whether an error comes from a server that is there.
+pub(super) fn is_answer(error: &Error) -> bool {
+    matches!(error, Error::Server(error) if matches!(**error, ServerError::MySqlError(_)))
+}
+
 /// The error of a node that is not part of its cluster.
 pub(super) fn not_ready() -> Error {
     let message = "the node has not joined its cluster".to_owned();

@@ -1,7 +1,8 @@
 //! Readers wait for a server that takes no connection now.
 
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -78,6 +79,66 @@ fn loads_do_not_go_to_another_server_that_may_be_behind() {
     let storage = SqlStorage::open(&options).unwrap();
     support::commit(&storage, vec![support::data(1, "new")]);
     load_at_once(&storage, "new");
+}
+
+/// A way to a server, until it is dropped.
+struct Relay {
+    port: u16,
+    streams: Arc<Mutex<Option<Vec<TcpStream>>>>,
+}
+
+impl Relay {
+    fn to(port: u16) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap().port();
+        let streams = Arc::new(Mutex::new(Some(Vec::new())));
+        let shared = Arc::clone(&streams);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map(Result::unwrap) {
+                let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let mut streams = shared.lock().unwrap();
+                let Some(streams) = &mut *streams else { return };
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                streams.extend([client, server]);
+            }
+        });
+        Relay { port: own, streams }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        for stream in self.streams.lock().unwrap().take().unwrap() {
+            stream.shutdown(Shutdown::Both).ok();
+        }
+        // The listener ends.
+        TcpStream::connect(("127.0.0.1", self.port)).ok();
+    }
+}
+
+#[test]
+fn loads_and_commits_go_to_another_host_when_theirs_is_gone() {
+    if !is_installed() {
+        return;
+    }
+    let [port, _] = free_ports();
+    let server = Server::listening(port);
+    let database = server.database();
+    create_user(&database, 100);
+    let relay = Relay::to(port);
+    let name = database.name();
+    let url = format!("mysql://few@127.0.0.1:{},127.0.0.1:{port}/{name}", relay.port);
+    let location = Location::Maria(MariaAddress::of_url(&url).unwrap());
+    let options = SqlOptions { location, ..database.options(1) };
+    let storage = SqlStorage::open(&options).unwrap();
+    support::commit(&storage, vec![support::data(1, "one")]);
+    drop(relay);
+    load_at_once(&storage, "one");
+    support::commit(&storage, vec![support::data(1, "two")]);
+    load_at_once(&storage, "two");
 }
 
 #[test]
