@@ -24,7 +24,9 @@ PATCHES = {"gevent.monkey": "is_module_patched", "eventlet.patcher": "is_monkey_
 def refuse_greenlets():
     """Refuse the monkey patches of gevent and eventlet: a native wait would block all greenlets."""
     for module, is_patched in PATCHES.items():
-        if module in sys.modules and getattr(sys.modules[module], is_patched)("socket"):
+        patcher = sys.modules.get(module)
+        # None is how an import is forbidden.
+        if patcher is not None and getattr(patcher, is_patched)("socket"):
             name = module.partition(".")[0]
             raise RuntimeError(
                 f"zodium waits for its server in native code, which {name}'s monkey patches do not "

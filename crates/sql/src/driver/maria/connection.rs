@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::failure::{self, Failure};
 use super::fence::{self, Fence};
-use super::session::Session;
+use super::session::{Former, Session};
 use super::transaction::Transaction;
 use super::{MariaPurpose, MariaServer, Translated};
 use crate::driver::{Error, Result};
@@ -278,19 +278,25 @@ impl MariaConnection {
         let (started, mut pause) = (Instant::now(), PAUSE);
         loop {
             let (current, mut failed) = (self.server.current(), None);
+            let mut is_current_up = false;
             for index in (0..hosts.len()).map(|step| (current.host + step) % hosts.len()) {
                 let host = &hosts[index];
-                let former = state.former.filter(|(host, _)| *host == index).map(|(_, id)| id);
+                let former = state.former.filter(|(host, _)| *host == index);
+                let former = former.zip(state.fence.as_ref());
+                let former = former.map(|((_, number), fence)| Former { number, fence });
                 let address = self.server.address();
                 match Session::open(address, host, self.purpose, is_again, former) {
                     // Another server may not have yet what was committed, unless it is a node.
                     Ok(session)
                         if self.purpose == MariaPurpose::Read
                             && current.is_written
-                            && current.host != index
+                            && is_current_up
                             && !session.is_clustered => {}
                     Ok(session) => return self.connected(state, session, index),
-                    Err(error) => failed = Some(error),
+                    Err(error) => {
+                        is_current_up |= index == current.host && failure::is_answer(&error);
+                        failed = Some(error);
+                    }
                 }
             }
             let failed = failed.unwrap_or_else(lost);

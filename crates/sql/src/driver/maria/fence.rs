@@ -27,7 +27,16 @@ impl Fence {
 
     /// The value of the row after a transaction.
     pub(super) fn value(&self, serial: u64) -> String {
-        format!("{:016x} {} {serial}", self.owner, self.term)
+        format!("{}{serial}", self.of_owner())
+    }
+
+    /// Whether a value of the row is of this process.
+    pub(super) fn is_owner(&self, value: &[u8]) -> bool {
+        value.starts_with(self.of_owner().as_bytes())
+    }
+
+    fn of_owner(&self) -> String {
+        format!("{:016x} {} ", self.owner, self.term)
     }
 }
 
@@ -41,6 +50,9 @@ mod tests {
         assert_eq!(first.value(7), "0000000000000001 1 7");
         let second = Fence::after(Some(&first.value(7)), 2);
         assert_eq!(second.value(0), "0000000000000002 2 0");
+        assert!(
+            second.is_owner(b"0000000000000002 2 7") && !second.is_owner(b"0000000000000001 1 7")
+        );
         assert_eq!(Fence::after(Some("odd"), 3).value(0), "0000000000000003 1 0");
     }
 }

@@ -7,6 +7,7 @@ use mysql::{Conn, OptsBuilder};
 
 use super::address::{Host, MariaAddress};
 use super::failure;
+use super::fence::{self, Fence};
 use super::tls::MariaTls;
 use crate::driver::{Error, Result};
 
@@ -35,6 +36,15 @@ pub(crate) enum MariaPurpose {
     Read,
 }
 
+/// A session that is lost, and had the lock of the database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Former<'f> {
+    /// Its number at the server.
+    pub(super) number: u32,
+    /// The row of this process.
+    pub(super) fence: &'f Fence,
+}
+
 /// A session, as the server is now.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -44,13 +54,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects to a host. `former` is the number of a lost session there that had the lock.
+    /// Connects to a host. `former` is a lost session there that had the lock.
     pub(super) fn open(
         address: &MariaAddress,
         host: &Host,
         purpose: MariaPurpose,
         is_again: bool,
-        former: Option<u32>,
+        former: Option<Former<'_>>,
     ) -> Result<Session> {
         let mut conn = Conn::new(options(address, host))?;
         // A server may have other defaults. Without autocommit a reader sees its first state of the
@@ -136,12 +146,19 @@ fn check_packets(conn: &mut Conn) -> Result<()> {
     }
 }
 
-/// Ends a former session if it still has the lock: the server has not heard that it is lost.
-fn end_holder(conn: &mut Conn, name: &str, former: u32) -> Result<()> {
+/// Ends a former session if it still has the lock: the server has not heard that it is lost. A
+/// server that was started again gives its number to another session, perhaps of another process.
+/// That one has noted itself as the owner then.
+fn end_holder(conn: &mut Conn, name: &str, Former { number, fence }: Former<'_>) -> Result<()> {
     let holder: Option<Option<u32>> = conn.exec_first("SELECT IS_USED_LOCK(?)", (name,))?;
-    if holder.flatten() == Some(former) {
+    if holder.flatten() != Some(number) {
+        return Ok(());
+    }
+    let find = "SELECT value FROM config WHERE name = ?";
+    let owner: Option<Vec<u8>> = conn.exec_first(find, (fence::NAME,))?;
+    if owner.is_some_and(|value| fence.is_owner(&value)) {
         // Where this is refused, the lock tells.
-        let _ = conn.query_drop(format!("KILL {former}"));
+        let _ = conn.query_drop(format!("KILL {number}"));
     }
     Ok(())
 }
