@@ -98,6 +98,9 @@ def test_damaged_blobs_are_left_out_of_copies_and_backups(run, damaged, tmp_path
     blob.write_bytes(content)
     code, out, said = run("copy", path, tmp_path / "copied.fs", "--incremental", *options)
     assert (code, said) == (0, "") and digests(tmp_path / "copied") == digests(blobs)
+    check = ("check", tmp_path / "copied.fs", "--blob-dir", tmp_path / "copied", "--blob-data")
+    code, out, _ = run(*check)
+    assert code == 0 and "7 blobs" in out and "0 without a recorded length" in out
     code, out, said = run(*backup)
     assert (code, said) == (0, "") and json.loads(out)["missing_blobs"] == 0
     code, _, said = run(*restore, tmp_path / "1.fs", "--blob-dir", tmp_path / "1")

@@ -210,6 +210,11 @@ impl BlobDirectory {
         self.sums.append(tid, blobs);
     }
 
+    /// What was recorded of each transaction from `tid` on, in their order. Blocking.
+    pub fn recorded_from(&self, tid: Tid) -> Vec<(Tid, Vec<(Oid, Fingerprint)>)> {
+        self.sums.recorded_from(tid)
+    }
+
     /// What a blob was committed with; `None` when it is not recorded. Blocking.
     pub fn recorded(&self, oid: Oid, tid: Tid) -> Option<Fingerprint> {
         self.sums.find(oid, tid)

@@ -100,6 +100,21 @@ impl Sums {
         }
     }
 
+    /// What is recorded of each transaction from `tid` on, in their order. Blocking.
+    pub(crate) fn recorded_from(&self, tid: Tid) -> Vec<(Tid, Vec<(Oid, Fingerprint)>)> {
+        let mut state = self.state.lock();
+        let entries = match state.entries_from(tid) {
+            Ok(entries) => entries,
+            Err(error) => {
+                note_failure(&mut state, &self.path, &error);
+                return Vec::new();
+            }
+        };
+        let groups = entries.chunk_by(|one, next| one.tid == next.tid);
+        let blobs = |group: &[Entry]| group.iter().map(|it| (it.oid, it.fingerprint)).collect();
+        groups.map(|group| (group[0].tid, blobs(group))).collect()
+    }
+
     /// Cuts off entries from `tid` on, before a transaction of that tid comes into the log. They
     /// are from before an older file was restored, and a new blob must not be compared with them.
     /// Called in the order of tids.
@@ -202,6 +217,16 @@ impl State {
         }
         self.file = Some(file);
         Ok(())
+    }
+
+    fn entries_from(&self, tid: Tid) -> io::Result<Vec<Entry>> {
+        let Some(file) = self.file.as_ref().filter(|_| tid <= self.last_tid) else {
+            return Ok(Vec::new());
+        };
+        let first = Search::new(file.as_ref(), self.count).first_not_before((tid, Oid(0)))?;
+        let mut bytes = vec![0; (self.count - first) as usize * ENTRY_BYTES];
+        file.read_exact_at(&mut bytes, offset_of(first))?;
+        Ok(bytes.as_chunks::<ENTRY_BYTES>().0.iter().filter_map(Entry::parse).collect())
     }
 
     /// Cuts off the entries of a transaction and of all later ones, if there are any. The cut is

@@ -1,7 +1,7 @@
 //! Blobs of storages: in a directory, or on a server.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read};
 use std::mem;
@@ -176,7 +176,7 @@ impl BlobSource for Blobs {
 }
 
 /// A blob directory that is filled, without a server. Blobs come in the order of their
-/// transactions.
+/// transactions, but for those that an earlier run left out.
 pub(super) struct BlobFolder {
     directory: BlobDirectory,
     unrecorded: RefCell<Unrecorded>,
@@ -187,6 +187,9 @@ pub(super) struct BlobFolder {
 struct Unrecorded {
     tid: Tid,
     blobs: Vec<(Oid, Fingerprint)>,
+    /// What was recorded of this transaction and of later ones when an earlier blob came: that cuts
+    /// it off. It is recorded again in its turn.
+    later: VecDeque<(Tid, Vec<(Oid, Fingerprint)>)>,
 }
 
 impl BlobFolder {
@@ -230,26 +233,37 @@ impl BlobFolder {
     fn commit(&self, oid: Oid, tid: Tid, blob: &TemporaryBlob) -> Result<(), BlobError> {
         let mut unrecorded = self.unrecorded.borrow_mut();
         if unrecorded.tid != tid {
-            unrecorded.record(&self.directory);
-            unrecorded.tid = tid;
+            unrecorded.begin(tid, &self.directory);
         }
         let mut staged = self.directory.stage(Tid::ZERO, &[(oid, NewBlob::Sent(blob))])?;
         staged.commit(tid)?;
+        unrecorded.blobs.retain(|(recorded, _)| *recorded != oid);
         unrecorded.blobs.extend(staged.keep_unrecorded());
         Ok(())
     }
 
     /// Brings what is recorded of the blobs to stable storage.
     pub(super) fn finish(&self) {
-        self.unrecorded.borrow_mut().record(&self.directory);
+        self.unrecorded.borrow_mut().begin(Tid::MAX, &self.directory);
         self.directory.settle();
         self.directory.sync_sums();
     }
 }
 
 impl Unrecorded {
-    fn record(&mut self, directory: &BlobDirectory) {
+    /// Begins with the blobs of another transaction.
+    fn begin(&mut self, tid: Tid, directory: &BlobDirectory) {
         directory.record(self.tid, mem::take(&mut self.blobs));
+        self.tid = tid;
+        for recorded in directory.recorded_from(tid).into_iter().rev() {
+            self.later.push_front(recorded);
+        }
+        while let Some((later, blobs)) = self.later.pop_front_if(|(later, _)| *later <= tid) {
+            match later == tid {
+                true => self.blobs = blobs,
+                false => directory.record(later, blobs),
+            }
+        }
     }
 }
 
