@@ -14,6 +14,8 @@ use crate::place::Place;
 
 /// Most connections that wait for a reader. More readers at once open more for a while.
 const IDLE_MAX: usize = 8;
+/// Most readers that wait for a connection. Each waits on a thread that other storages need too.
+const WAITING_MAX: usize = 32;
 /// Pause before another try to connect to a server.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -22,13 +24,22 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Pool {
     place: Place,
     purpose: Purpose,
-    idle: Mutex<Vec<Connection>>,
+    state: Mutex<State>,
     returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Connection>,
+    /// Readers that wait.
+    waiting: usize,
+    /// Since when no reader has got a connection that it needed.
+    failing: Option<Instant>,
 }
 
 impl Pool {
     pub(crate) fn new(place: Place, purpose: Purpose) -> Pool {
-        Pool { place, purpose, idle: Mutex::default(), returned: Condvar::new() }
+        Pool { place, purpose, state: Mutex::default(), returned: Condvar::new() }
     }
 
     /// Runs `read` with a connection. After an error the connection is not used again.
@@ -39,9 +50,9 @@ impl Pool {
     ) -> Result<T, SqlError> {
         let connection = self.take()?;
         let found = read(&connection).map_err(self.place.cannot(operation))?;
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_MAX {
-            idle.push(connection);
+        let mut state = self.state.lock();
+        if state.idle.len() < IDLE_MAX {
+            state.idle.push(connection);
             self.returned.notify_one();
         }
         Ok(found)
@@ -55,19 +66,32 @@ impl Pool {
     }
 
     fn take(&self) -> Result<Connection, SqlError> {
-        let started = Instant::now();
         loop {
-            if let Some(idle) = self.idle.lock().pop() {
+            if let Some(idle) = self.state.lock().idle.pop() {
                 return Ok(idle);
             }
             let opened = connection::open(&self.place, self.purpose);
-            let patience = self.place.server().map_or(Duration::ZERO, |server| server.patience());
+            let mut state = self.state.lock();
             match opened {
-                Err(error) if error.may_pass() && started.elapsed() < patience => {}
-                opened => return opened,
+                Err(error) if error.may_pass() && self.may_wait(&mut state) => {}
+                opened => {
+                    state.failing = state.failing.filter(|_| opened.is_err());
+                    return opened;
+                }
             }
-            let mut idle = self.idle.lock();
-            self.returned.wait_while_for(&mut idle, |idle| idle.is_empty(), PAUSE);
+            state.waiting += 1;
+            self.returned.wait_while_for(&mut state, |state| state.idle.is_empty(), PAUSE);
+            state.waiting -= 1;
+            if !state.idle.is_empty() {
+                state.failing = None;
+            }
         }
+    }
+
+    /// Whether a reader waits after a failure: not if there was none but failures for a while.
+    fn may_wait(&self, state: &mut State) -> bool {
+        let patience = self.place.server().map_or(Duration::ZERO, |server| server.patience());
+        let failing = state.failing.get_or_insert_with(Instant::now);
+        failing.elapsed() < patience && state.waiting < WAITING_MAX
     }
 }
