@@ -23,6 +23,8 @@ use crate::driver::{Error, Result};
 /// Pause before another try: the first one, and the longest.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a transaction waits for what another session has locked: a dump locks all tables.
+const LOCKED_MAX: Duration = Duration::from_secs(1800);
 /// Statements whose translation is kept.
 const STATEMENTS: usize = 256;
 
@@ -227,7 +229,11 @@ impl MariaConnection {
         let mut failed = failed;
         loop {
             let failure = failure::of(&failed);
-            let is_over = started.elapsed() > self.server.patience();
+            let patience = match failure {
+                Failure::Locked => LOCKED_MAX,
+                _ => self.server.patience(),
+            };
+            let is_over = started.elapsed() > patience;
             if failure == Failure::Lasting || state.is_snapshot || is_over {
                 return Err(failed);
             }

@@ -26,6 +26,8 @@ pub(super) enum Failure {
     Lasting,
     /// Run the transaction again on the same connection.
     Again,
+    /// The same, when another session has ended, which may take its time.
+    Locked,
     /// Connect again, perhaps to another node, and run the transaction again.
     Lost,
 }
@@ -55,7 +57,8 @@ pub(super) fn of(error: &Error) -> Failure {
     }
     match &**error {
         ServerError::MySqlError(error) => match error.code {
-            DEADLOCK | LOCK_WAIT => Failure::Again,
+            DEADLOCK => Failure::Again,
+            LOCK_WAIT => Failure::Locked,
             UNKNOWN_COMMAND | COMMIT_FAILED | SHUTDOWN | INTERRUPTED | KILLED => Failure::Lost,
             code if NO_CONNECTION.contains(&code) || GONE.contains(&code) => Failure::Lost,
             _ => Failure::Lasting,
@@ -83,9 +86,7 @@ mod tests {
 
     #[test]
     fn what_passes_is_tried_again_and_what_lasts_is_not() {
-        for code in [1213, 1205] {
-            assert_eq!(failure(code), Failure::Again, "{code}");
-        }
+        assert_eq!((failure(1213), failure(1205)), (Failure::Again, Failure::Locked));
         for code in [1047, 1040, 1203, 1226, 1180, 1053, 1317, 1927, 2006, 2013] {
             assert_eq!(failure(code), Failure::Lost, "{code}");
         }

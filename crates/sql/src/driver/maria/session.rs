@@ -22,7 +22,7 @@ const STATEMENTS: usize = 256;
 /// How long a new session waits for the lock that a lost one may still have, in seconds.
 const LOCK_WAIT_SECONDS: u32 = 5;
 /// How long a statement waits for a table that is locked as a whole, as backups lock it, in
-/// seconds. It is tried again; without a limit the server would not even stop.
+/// seconds. It is tried again, which the log tells.
 const TABLE_WAIT_SECONDS: u32 = 10;
 
 /// What a connection is for.
