@@ -78,7 +78,8 @@ impl Watcher for PythonWatcher {
         let is_told = self.tell(|py, storage| {
             storage.call_method1("notify_connected", (to_python(py, info)?,)).map(drop)
         });
-        if is_told { Ok(()) } else { Err(ClientError::NotTold) }
+        // A subclass may fail for reasons of its own.
+        if is_told { Ok(()) } else { self.drop_all() }
     }
 
     fn disconnected(&self) {
