@@ -12,11 +12,14 @@ from harness.keys import COMMANDS, names, snapshot
 from harness.process import HOST, free_port
 from harness.resp import RespServer
 from harness.tied import Both
+from harness.wire import Z64
 
 pytestmark = pytest.mark.zodium
 ROUNDS = 200
 # No key is tied to it.
 OBJECT = oid_of(9)
+# Keys that are tied to objects which are not there do not come back.
+TIED = [oid_of(1), oid_of(2)]
 # Effects that are chosen by chance, or depend on the time.
 VARYING = ["SPOP", " * ", "{t}"]
 VARYING_COMMANDS = {"spop"}
@@ -81,6 +84,7 @@ class Route:
         folder.mkdir()
         self.name, self.folder, self.start_server = name, folder, start_server
         self.start()
+        self.both.commit(*((oid, Z64, b"data") for oid in TIED))
 
     def start(self):
         port = free_port()
