@@ -171,20 +171,22 @@ fn admit_again(listener: &UnixListener) {
     peer.reply_load(&load, b"data", Tid(11));
 }
 
+/// Tells of a commit while the client loads, which ends the connection.
+fn end_by_a_commit(listener: &UnixListener) {
+    let mut peer = Peer::admitted(listener, Tid(10));
+    peer.expect("loadBefore");
+    // The thread that loads is the one that reads by now.
+    thread::sleep(SILENCE);
+    peer.invalidate(Tid(11), &[Oid(1)]);
+    peer.expect_end();
+    admit_again(listener);
+}
+
 /// What it was told of may be half handled, and is told again.
 #[test]
 fn a_watcher_that_panics_costs_the_connection_and_no_more() {
-    let script = |listener: &UnixListener| {
-        let mut peer = Peer::admitted(listener, Tid(10));
-        peer.expect("loadBefore");
-        // The thread that loads is the one that reads by now.
-        thread::sleep(SILENCE);
-        peer.invalidate(Tid(11), &[Oid(1)]);
-        peer.expect_end();
-        admit_again(listener);
-    };
     let options = |options| Options { watcher: Failing::at("invalidated", panics), ..options };
-    play_with(options, script, |client, _| {
+    play_with(options, end_by_a_commit, |client, _| {
         let reading = Arc::clone(client);
         let panicked = thread::spawn(move || reading.load_before(Oid(1), Tid(11))).join();
         assert!(panicked.is_err());
@@ -195,16 +197,8 @@ fn a_watcher_that_panics_costs_the_connection_and_no_more() {
 
 #[test]
 fn what_a_watcher_has_not_taken_in_is_told_again_and_the_call_that_read_it_goes_on() {
-    let script = |listener: &UnixListener| {
-        let mut peer = Peer::admitted(listener, Tid(10));
-        peer.expect("loadBefore");
-        thread::sleep(SILENCE);
-        peer.invalidate(Tid(11), &[Oid(1)]);
-        peer.expect_end();
-        admit_again(listener);
-    };
     let options = |options| Options { watcher: Failing::at("invalidated", refuses), ..options };
-    play_with(options, script, |client, _| {
+    play_with(options, end_by_a_commit, |client, _| {
         assert_eq!(client.load_before(Oid(1), Tid(12)).unwrap().unwrap().serial, Tid(11));
         assert_eq!(client.last_tid(), Tid(11));
     });
