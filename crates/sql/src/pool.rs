@@ -33,7 +33,7 @@ struct State {
     idle: Vec<Connection>,
     /// Readers that wait.
     waiting: usize,
-    /// Since when no reader has got a connection that it needed.
+    /// Since when a connection could not be made, unless a reader has had one since.
     failing: Option<Instant>,
 }
 
@@ -51,6 +51,7 @@ impl Pool {
         let connection = self.take()?;
         let found = read(&connection).map_err(self.place.cannot(operation))?;
         let mut state = self.state.lock();
+        state.failing = None;
         if state.idle.len() < IDLE_MAX {
             state.idle.push(connection);
             self.returned.notify_one();
@@ -74,17 +75,11 @@ impl Pool {
             let mut state = self.state.lock();
             match opened {
                 Err(error) if error.may_pass() && self.may_wait(&mut state) => {}
-                opened => {
-                    state.failing = state.failing.filter(|_| opened.is_err());
-                    return opened;
-                }
+                opened => return opened,
             }
             state.waiting += 1;
             self.returned.wait_while_for(&mut state, |state| state.idle.is_empty(), PAUSE);
             state.waiting -= 1;
-            if !state.idle.is_empty() {
-                state.failing = None;
-            }
         }
     }
 
