@@ -79,14 +79,14 @@ pub(super) fn xadd(call: &mut Call) -> Outcome {
         Some(stream) => new_id.within(stream, now)?,
         None => new_id.within(&Stream::default(), now)?,
     };
-    let words: Vec<&[u8]> = std::iter::from_fn(|| options.next()).collect();
+    let fields = call.arguments.from(call.len() - options.left());
     let stream = call.hold.make::<Stream>(key)?;
-    stream.add(id, words.iter().copied().map(Into::into).collect());
+    stream.add(id, fields.iter().map(Into::into).collect());
     let trimmed = trim.apply(stream, &call.server.settings);
     if trim.is_approximate {
         let (left, id) = (stream.len().to_string(), id.to_string());
         let exact = [&b"xadd"[..], key, b"maxlen", b"=", left.as_bytes(), id.as_bytes()];
-        call.log_instead(exact.into_iter().chain(words));
+        call.log_instead(exact.into_iter().chain(fields.iter()));
     }
     call.hold.note_filled(key);
     call.changed(key, Class::Stream, "xadd");
