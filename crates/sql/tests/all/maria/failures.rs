@@ -58,15 +58,21 @@ fn a_transaction_goes_on_after_its_connection_is_lost() {
     assert_eq!((count(&database, "trans"), count(&database, "data")), (2, 2));
 }
 
+/// A storage with one transaction, and what can cut its connections.
+fn behind_a_cutter() -> (Database, Cutter, SqlStorage) {
+    let database = Server::start().database();
+    let cutter = Cutter::start(database.socket());
+    let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();
+    write(&storage, 1, b"one", || ());
+    (database, cutter, storage)
+}
+
 #[test]
 fn a_commit_whose_answer_is_lost_has_happened_once() {
     if !is_installed() {
         return;
     }
-    let database = Server::start().database();
-    let cutter = Cutter::start(database.socket());
-    let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();
-    write(&storage, 1, b"one", || ());
+    let (database, cutter, storage) = behind_a_cutter();
     cutter.cut_after_commit();
     write(&storage, 2, b"two", || ());
     cutter.cut_before_commit();
@@ -81,10 +87,7 @@ fn a_lost_session_that_the_server_takes_for_alive_locks_nothing() {
     if !is_installed() {
         return;
     }
-    let database = Server::start().database();
-    let cutter = Cutter::start(database.socket());
-    let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();
-    write(&storage, 1, b"one", || ());
+    let (database, cutter, storage) = behind_a_cutter();
     cutter.cut_half_before_commit();
     write(&storage, 2, b"two", || ());
     assert_eq!(cutter.cuts(), 1);
