@@ -67,9 +67,18 @@ pub(crate) fn plain(text: &[u8]) -> String {
         Some((end, _)) => format!("{} \u{2026}", &text[..end]),
         None => text.into_owned(),
     };
-    let quoted = str_repr(&shortened);
-    let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-    inner.replace("\\n", " ").replace("\\'", "'").replace("\\\\", "\\")
+    let mut text = String::with_capacity(shortened.len());
+    for character in shortened.chars() {
+        match character {
+            '\n' => text.push(' '),
+            '\\' | '\'' => text.push(character),
+            _ => {
+                let quoted = str_repr(character.encode_utf8(&mut [0; 4]));
+                text.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
+            }
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -97,6 +106,7 @@ mod tests {
     #[test]
     fn texts_cannot_change_their_direction_or_their_line() {
         assert_eq!(plain("a\u{202e}b\nc'd\\".as_bytes()), "a\\u202eb c'd\\");
+        assert_eq!(plain(br"in C:\new's"), r"in C:\new's");
         assert_eq!(plain("x".repeat(200).as_bytes()).chars().count(), 162);
     }
 }
