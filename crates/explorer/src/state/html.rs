@@ -100,22 +100,27 @@ impl StateView {
         depth: usize,
     ) -> Markup {
         let is_open = depth == 0 || (depth < OPEN_DEPTH && count <= OPEN_ENTRIES);
-        let hidden = count.saturating_sub(self.entries_shown);
-        self.is_cut.set(self.is_cut.get() || hidden > 0);
+        self.is_cut.set(self.is_cut.get() || count > self.entries_shown);
+        let mut shown = Vec::new();
+        for (key, value) in entries.take(self.entries_shown) {
+            if self.left.get() == 0 {
+                break;
+            }
+            shown.push(html! {
+                li {
+                    @if let Some(key) = key {
+                        span.key { (self.value(key, depth + 1)) } ": "
+                    }
+                    (self.value(value, depth + 1))
+                }
+            });
+        }
+        let hidden = count.saturating_sub(shown.len());
         html! {
             details open[is_open] {
                 summary { span.kind { (kind) } " " span.quiet { (words::count(count as u64)) } }
                 ul {
-                    @for (key, value) in entries.take(self.entries_shown) {
-                        @if self.left.get() > 0 {
-                            li {
-                                @if let Some(key) = key {
-                                    span.key { (self.value(key, depth + 1)) } ": "
-                                }
-                                (self.value(value, depth + 1))
-                            }
-                        }
-                    }
+                    @for entry in &shown { (entry) }
                     @if hidden > 0 {
                         li.quiet { (words::count(hidden as u64)) " more are not shown" }
                     }
@@ -189,5 +194,21 @@ impl StateView {
                 p { "Next bucket: " (self.value(next, 1)) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_types::Tid;
+
+    use super::*;
+
+    #[test]
+    fn a_state_with_too_many_values_tells_that_some_are_missing() {
+        let list = Value::list((0..150).map(Value::from));
+        let state = Value::list((0..100).map(|_| list.clone()));
+        let shown = StateView::new(View { at: None, last: Tid(1) }, true);
+        let page = shown.value(&state, 0).into_string();
+        assert!(page.contains("<li class=\"quiet\">33 more are not shown</li>"), "{page}");
     }
 }
