@@ -153,11 +153,12 @@ pub(crate) fn records(
     count: usize,
 ) -> Result<(Vec<RecordHead>, bool), StorageError> {
     let (mut found, mut place) = (Vec::new(), 0);
+    let end = from.saturating_add(count);
     let mut cursor = storage.iterate(Some(tid), Some(tid))?;
     loop {
         let is_over = cursor.read(true, &mut |item| {
             if let LogItem::Record { oid, data, data_tid } = item {
-                if place >= from + count {
+                if place >= end {
                     place += 1;
                     return ControlFlow::Break(());
                 }
@@ -171,7 +172,7 @@ pub(crate) fn records(
             }
             ControlFlow::Continue(())
         })?;
-        let has_more = place > from + count;
+        let has_more = place > end;
         if is_over || has_more {
             return Ok((found, has_more));
         }
@@ -276,6 +277,7 @@ mod tests {
         assert_eq!(oids(0, 2), (vec![0, 1], true));
         assert_eq!(oids(2, 3), (vec![2, 3, 4], false));
         assert_eq!(oids(9, 3), (vec![], false));
+        assert_eq!(oids(usize::MAX, 3), (vec![], false));
         let (heads, _) = records(&storage, Tid(10), 0, 9).unwrap();
         assert_eq!((heads.len(), heads[0].class.as_str(), heads[0].size), (1, "m.C", Some(8)));
     }
