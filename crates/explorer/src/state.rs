@@ -23,6 +23,7 @@ const BYTES_MAX: usize = 400;
 const LIMITS: Limits = Limits { nesting: 100, nodes: 1 << 18, objects: Objects::Allowed };
 
 /// A decoded record.
+#[derive(PartialEq)]
 pub(crate) struct Decoded<'a> {
     /// Arguments of the class's `__new__`, if the record has some.
     pub(crate) arguments: Option<Value<'a>>,
@@ -50,7 +51,7 @@ fn leaf(value: &Value<'_>) -> Option<(String, &'static str)> {
         Value::Bool(true) => ("True".to_owned(), "constant"),
         Value::Bool(false) => ("False".to_owned(), "constant"),
         Value::Int(number) => (number.to_string(), "number"),
-        Value::BigInt(bytes) => (format!("an integer of {} bytes", bytes.len()), "number"),
+        Value::BigInt(bytes) => (integer_text(bytes), "number"),
         Value::Float(number) => (format!("{number:?}"), "number"),
         Value::Str(text) => (str_repr(&shortened(text)), "text"),
         Value::Bytes(bytes) => (bytes_text(bytes), "bytes"),
@@ -80,6 +81,24 @@ fn bytes_text(bytes: &[u8]) -> String {
     }
 }
 
+/// An integer beyond 128 bits: two's complement, little-endian.
+fn integer_text(bytes: &[u8]) -> String {
+    if bytes.len() > BYTES_MAX {
+        return format!("an integer of {} bytes", bytes.len());
+    }
+    let is_negative = bytes.last().is_some_and(|last| *last >= 0x80);
+    let mut carries = is_negative;
+    let mut digits = String::new();
+    for byte in bytes {
+        let byte = if is_negative { !byte } else { *byte };
+        let (byte, carried) = byte.overflowing_add(carries.into());
+        carries = carried;
+        digits.insert_str(0, &format!("{byte:02x}"));
+    }
+    let sign = if is_negative { "-" } else { "" };
+    format!("{sign}0x{}", digits.trim_start_matches('0'))
+}
+
 /// The name of an instance's class, or of the callable that makes it.
 fn name_of(object: &Object<'_>) -> String {
     match &object.callable {
@@ -100,5 +119,21 @@ fn class_name(value: &Value<'_>) -> Option<String> {
         Value::Global(global) => Some(Global::to_string(global)),
         Value::Tuple(parts) => parts.first().and_then(class_name),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_integers_are_written_in_full() {
+        let shown = |bytes: &[u8]| leaf(&Value::from_twos_complement(bytes)).map(|(text, _)| text);
+        let positive = [&[0x34; 15][..], &[0x12, 0x80, 0]].concat();
+        let expected = format!("0x8012{}", "34".repeat(15));
+        assert_eq!(shown(&positive), Some(expected.clone()));
+        let negative = [&[0xcc; 1][..], &[0xcb; 14], &[0xed, 0x7f, 0xff]].concat();
+        assert_eq!(shown(&negative), Some(format!("-{expected}")));
+        assert_eq!(shown(&[0; 16][..15]), Some("0".to_owned()));
     }
 }

@@ -125,9 +125,20 @@ fn compared(old: Option<&Revision>, new: &Revision) -> Markup {
         @for note in &notes { p { (note) } }
         @if is_same { p.none { "The data are the same." } }
         @else if changes.is_empty() && notes.is_empty() {
-            p.none { "The values are the same; only their order or their encoding differs." }
+            p.none { (unseen_change(old, new)) }
         }
         @else { (listing(&changes)) }
+    }
+}
+
+/// What differs between revisions whose lines are the same.
+fn unseen_change(old: Option<&Revision>, new: &Revision) -> &'static str {
+    let is_equal = old.is_some_and(|old| decode(&old.data).ok() == decode(&new.data).ok());
+    if is_equal {
+        "The values are the same; only their encoding differs."
+    } else {
+        "The values differ only in what is left out here: the ends of long texts and bytes, or \
+         which bucket is the next one."
     }
 }
 
