@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod locked_file;
 mod log;
 mod reader;
 mod record;

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 use zodium_disk::{Disk, DiskFile, FileLock, LockError, OpenMode, keep_end, with_suffix};
 
+use crate::locked_file::LockedFile;
 use crate::reader::LogReader;
 use crate::replacement::Replacement;
 use crate::shared::{Shared, Sync};
@@ -57,6 +58,8 @@ impl Log {
         let failed = |action| failed_at(&path, action);
         let lock = lock(disk, &path)?;
         let file = disk.open(&path, OpenMode::Create).map_err(failed("open"))?;
+        let locked = LockedFile::lock(Arc::clone(&file));
+        let locked = locked.map_err(|error| refusal(error, &path, &path))?;
         let mut reader = LogReader::of(Arc::clone(&file), path.clone())?;
         while let Some(chunk) = reader.next_chunk()? {
             read(Some(chunk))?;
@@ -64,13 +67,13 @@ impl Log {
         read(None)?;
         let length = cut(&**disk, &*file, &reader, &path).map_err(failed("repair"))?;
         disk.sync_folder_of(&path).map_err(failed("sync the folder of"))?;
-        Ok(Log::start(Arc::clone(disk), path, file, length, sync, lock)?)
+        Ok(Log::start(Arc::clone(disk), path, locked, length, sync, lock)?)
     }
 
     fn start(
         disk: Arc<dyn Disk>,
         path: PathBuf,
-        file: Arc<dyn DiskFile>,
+        file: LockedFile,
         length: u64,
         sync: Sync,
         lock: FileLock,
@@ -237,10 +240,14 @@ impl Drop for Log {
 
 fn lock(disk: &Arc<dyn Disk>, path: &Path) -> Result<FileLock, OpenError> {
     let beside = with_suffix(path, ".lock");
-    disk.lock(&beside).map_err(|error| match error {
+    disk.lock(&beside).map_err(|error| refusal(error, path, &beside))
+}
+
+fn refusal(error: LockError, path: &Path, lock: &Path) -> OpenError {
+    match error {
         LockError::Held { owner } => OpenError::Locked { path: path.to_path_buf(), owner },
-        LockError::Io(error) => OpenError::Io { action: "lock", path: beside, error },
-    })
+        LockError::Io(error) => OpenError::Io { action: "lock", path: lock.to_path_buf(), error },
+    }
 }
 
 /// Removes what is behind the sound records; the length then.

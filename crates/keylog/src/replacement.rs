@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use zodium_disk::{Disk, DiskFile, OpenMode, with_suffix};
+use zodium_disk::{Disk, LockError, OpenMode, with_suffix};
 
+use crate::locked_file::LockedFile;
 use crate::record;
 
 /// Bytes that are written at once.
@@ -15,7 +16,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// A log that is being written, under another name. There is one at a time, as there is one name.
 #[derive(Debug)]
 pub struct Replacement {
-    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) file: LockedFile,
     pub(crate) path: PathBuf,
     disk: Arc<dyn Disk>,
     /// Bytes that are in the file.
@@ -39,7 +40,12 @@ impl Replacement {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
         }
         let path = with_suffix(log, ".new");
-        let opened = disk.open(&path, OpenMode::Truncate);
+        let opened = disk.open(&path, OpenMode::Truncate).and_then(|file| {
+            LockedFile::lock(file).map_err(|error| match error {
+                LockError::Held { .. } => io::ErrorKind::ResourceBusy.into(),
+                LockError::Io(error) => error,
+            })
+        });
         let file = opened.inspect_err(|_| exists.store(false, Ordering::Release))?;
         let (buffer, exists) = (record::header().to_vec(), Arc::clone(exists));
         Ok(Replacement { file, path, disk, length: 0, buffer, is_used: false, exists })

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zodium_disk::DiskFile;
-
+use crate::locked_file::LockedFile;
 use crate::record;
 use crate::replacement::Replacement;
 use crate::shared::{Queue, Shared, Sync};
@@ -25,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// What writes a log.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    file: Arc<dyn DiskFile>,
+    file: LockedFile,
     /// Bytes of the file before those that are kept: they are synced, or need no sync.
     base: u64,
     /// Bytes of the file that are certainly on the device.
@@ -43,7 +42,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, file: Arc<dyn DiskFile>, length: u64) -> Writer {
+    pub(crate) fn new(shared: Arc<Shared>, file: LockedFile, length: u64) -> Writer {
         Writer {
             shared,
             file,
@@ -233,7 +232,7 @@ impl Writer {
         // From here on the old file has no name: nothing may fail before the new one is taken over.
         self.moved = Some(self.end);
         replacement.is_used = true;
-        self.file = Arc::clone(&replacement.file);
+        self.file = replacement.file.clone();
         self.base = replacement.length();
         self.device_length = self.base;
         self.kept.clear();

@@ -160,6 +160,25 @@ fn a_replacement_leaves_a_link_to_the_log_and_two_links_are_one_log() {
 }
 
 #[test]
+fn a_hard_link_to_the_file_is_the_same_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("keys"), folder.path().join("link"));
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let (log, _) = open_at(&disk, &file, Sync::Always).unwrap();
+    log.append(b"before");
+    for replaced in [false, true] {
+        if replaced {
+            let end = log.replace(log.begin_replacement().unwrap(), &[b"after".to_vec()]);
+            wait_until(|| log.has_reached(end, Reached::Synced));
+            std::fs::remove_file(&link).unwrap();
+        }
+        std::fs::hard_link(&file, &link).unwrap();
+        let refused = open_at(&disk, &link, Sync::Always);
+        assert!(matches!(refused, Err(OpenError::Locked { .. })), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_replacement_that_fails_leaves_the_log() {
     let memory_disk = MemoryDisk::new();
     let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
