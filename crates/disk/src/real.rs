@@ -158,7 +158,12 @@ impl Disk for RealDisk {
 
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.copy_owner(from, to);
-        std::fs::set_permissions(to, std::fs::metadata(from)?.permissions())
+        let permissions = std::fs::metadata(from)?.permissions();
+        // A file system without permissions may refuse any change of them.
+        if std::fs::metadata(to)?.permissions() == permissions {
+            return Ok(());
+        }
+        std::fs::set_permissions(to, permissions)
     }
 
     fn copy_owner(&self, from: &Path, to: &Path) {
@@ -510,6 +515,16 @@ mod tests {
         }
         std::fs::write(&path, b"\xff 7").unwrap();
         RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn permissions_that_are_the_same_are_not_set() {
+        // The system refuses any change of these.
+        let (from, to) = (Path::new("/proc/self/stat"), Path::new("/proc/self/status"));
+        RealDisk.copy_permissions(from, to).unwrap();
+        assert!(
+            std::fs::set_permissions(to, std::fs::metadata(to).unwrap().permissions()).is_err()
+        );
     }
 
     #[test]
