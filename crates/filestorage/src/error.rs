@@ -68,7 +68,10 @@ impl FileChange {
 
 fn holder(owner: Option<u32>) -> String {
     match owner {
-        Some(pid) if pid == std::process::id() => "this process".to_owned(),
+        // Processes of two containers can have one number.
+        Some(pid) if pid == std::process::id() => {
+            format!("this process, or by process {pid} of another container")
+        }
         Some(pid) => format!("process {pid}"),
         None => "another process".to_owned(),
     }
@@ -84,7 +87,7 @@ fn how_locked(path: &Path, lock: &Path) -> String {
 
 fn lock_remedy(owner: Option<u32>) -> &'static str {
     match owner == Some(std::process::id()) {
-        true => "name each file once",
+        true => "name each file once, or stop the other container",
         false => "stop that process, or serve another file",
     }
 }
