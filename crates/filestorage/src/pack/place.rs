@@ -134,7 +134,10 @@ impl Place {
                 if is_aside && let Err(error) = disk.move_file(&old_side_path, &side_path) {
                     warn!(file = %side_path.display(), %error, "the checksums lost their name");
                 }
-                self.remove(".old")?;
+                // The file must not keep a second name, but the rename is what has failed.
+                if let Err(error) = self.remove(".old") {
+                    warn!(file = %old.display(), %error, "the file keeps a second name");
+                }
             }
             Err(_) => suspension.fail(WriteFailure::Unknown),
         }
