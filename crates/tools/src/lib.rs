@@ -25,6 +25,7 @@ mod oid_queue;
 pub mod places;
 pub mod references;
 pub mod stats;
+mod temporary;
 pub mod text;
 mod tids;
 mod times;
@@ -33,5 +34,6 @@ mod walk;
 
 pub use error::{NameError, ToolError};
 pub use oid_map::OidMap;
+pub use temporary::temporary_file;
 pub use tids::{TidRange, parse_oid, parse_revision, parse_tid};
 pub use walk::walk;

@@ -99,7 +99,7 @@ impl Blobs {
         tid: Tid,
     ) -> Result<Option<Box<dyn Read>>, StorageError> {
         let io = |error: io::Error| StorageError::Io(error.into());
-        match client.fetch_blob(oid, tid, tempfile::tempfile().map_err(io)?) {
+        match client.fetch_blob(oid, tid, zodium_tools::temporary_file().map_err(io)?) {
             Ok(file) => Ok(Some(Box::new(file))),
             Err(ClientError::Raised(exception)) if exception.name.contains("POSKeyError") => {
                 // To its clients a damaged blob is one that is not there.

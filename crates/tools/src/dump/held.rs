@@ -43,7 +43,7 @@ impl HeldRecords {
     fn file_away(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(tempfile::tempfile()?),
+            None => self.file.insert(crate::temporary_file()?),
         };
         file.write_all_at(&self.memory, self.filed)?;
         self.filed += self.memory.len() as u64;
