@@ -70,7 +70,9 @@ fn connections_max(asked: Option<u32>, files: u64) -> usize {
 
 /// The memory of the machine, or the lowest limit of this process and its control groups.
 fn memory_bytes(proc: &Path, cgroup: &Path) -> Option<u64> {
-    let machine = machine_bytes(&std::fs::read_to_string(proc.join("meminfo")).ok()?);
+    // A container's own figure, where it has one.
+    let told = std::fs::read_to_string(proc.join("meminfo")).ok();
+    let machine = told.and_then(|meminfo| machine_bytes(&meminfo)).or_else(system_bytes);
     let groups = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
     let limits = groups.lines().flat_map(|line| limits_of_group(line, cgroup));
     machine.into_iter().chain(limits).chain(getrlimit(Resource::As).current).min()
@@ -81,6 +83,13 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// What the system itself tells: a program may be without `/proc`.
+fn system_bytes() -> Option<u64> {
+    let system = rustix::system::sysinfo();
+    let bytes = u128::from(system.totalram) * u128::from(system.mem_unit);
+    u64::try_from(bytes).ok()
 }
 
 /// The limits of a control group and its parents. `line` is `0::/path` in version 2, or
@@ -125,7 +134,9 @@ mod tests {
         };
         let (proc, cgroup) = (folder.path().join("proc"), folder.path().join("cgroup"));
         let found = || memory_bytes(&proc, &cgroup);
-        assert_eq!(found(), None);
+        let machine = machine_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap()).unwrap();
+        let without = found().unwrap();
+        assert!(without.abs_diff(machine) < machine / 8, "{without} {machine}");
         put("proc/meminfo", "MemTotal: 1099511627776 kB\n");
         let limit = Rlimit { current: Some(1 << 46), ..getrlimit(Resource::As) };
         setrlimit(Resource::As, limit).unwrap();
