@@ -179,33 +179,32 @@ pub(crate) fn records(
     }
 }
 
+/// A storage with transactions of these tids, each with as many records as its place says.
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use zodium_memorystorage::MemoryStorage;
+pub(crate) fn test_storage(tids: &[u64]) -> zodium_memorystorage::MemoryStorage {
     use zodium_storage::Applier;
     use zodium_types::TransactionStatus;
 
-    use super::*;
-
-    /// A storage with transactions of these tids, each with as many records as its place says.
-    fn storage(tids: &[u64]) -> MemoryStorage {
-        let storage = MemoryStorage::new();
-        let mut applier = Applier::new(&storage);
-        let (status, data) = (TransactionStatus::Normal, Bytes::from_static(b"cm\nC\n.N."));
-        for (place, tid) in tids.iter().enumerate() {
-            let (user, description, extension) = (b"u", b"d", b"");
-            let tid = Tid(*tid);
-            let head = LogItem::Transaction { tid, status, user, description, extension };
-            applier.apply(head).unwrap();
-            for oid in 0..=place as u64 % 5 {
-                let data = Some(&data[..]);
-                applier.apply(LogItem::Record { oid: Oid(oid), data, data_tid: None }).unwrap();
-            }
+    let storage = zodium_memorystorage::MemoryStorage::new();
+    let mut applier = Applier::new(&storage);
+    let (status, data) = (TransactionStatus::Normal, b"cm\nC\n.N.");
+    for (place, tid) in tids.iter().enumerate() {
+        let (user, description, extension) = (b"u", b"d", b"");
+        let tid = Tid(*tid);
+        let head = LogItem::Transaction { tid, status, user, description, extension };
+        applier.apply(head).unwrap();
+        for oid in 0..=place as u64 % 5 {
+            let data = Some(&data[..]);
+            applier.apply(LogItem::Record { oid: Oid(oid), data, data_tid: None }).unwrap();
         }
-        applier.finish().unwrap();
-        storage
     }
+    applier.finish().unwrap();
+    storage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{test_storage as storage, *};
 
     fn tids(page: &LogPage) -> Vec<u64> {
         page.transactions.iter().map(|transaction| transaction.tid.0).collect()

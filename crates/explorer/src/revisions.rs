@@ -8,8 +8,8 @@ use zodium_types::{Oid, Tid};
 
 use crate::log;
 
-/// Longest history that a storage is asked for at once.
-const HISTORY_MAX: usize = 4096;
+/// How many revisions a storage is asked for at first.
+const FIRST_HISTORY: usize = 4096;
 
 /// A revision of an object, without its data.
 #[derive(Debug)]
@@ -40,24 +40,32 @@ pub(crate) fn history(
     at: Tid,
     count: usize,
 ) -> Result<(Vec<RevisionHead>, bool), StorageError> {
-    let entries = match storage.history(oid, HISTORY_MAX) {
-        Ok(entries) => entries,
-        Err(StorageError::Unsupported { .. }) => return by_loads(storage, oid, at, count),
-        Err(error) => return Err(error),
-    };
-    let mut heads: Vec<RevisionHead> = entries
-        .into_iter()
-        .filter(|entry| entry.transaction.tid <= at)
-        .take(count + 1)
-        .map(|entry| RevisionHead {
-            tid: entry.transaction.tid,
-            size: Some(entry.size).filter(|size| *size > 0),
-            transaction: Some(entry.transaction),
-        })
-        .collect();
-    let has_older = heads.len() > count;
-    heads.truncate(count);
-    Ok((heads, has_older))
+    let mut asked = FIRST_HISTORY;
+    loop {
+        let entries = match storage.history(oid, asked) {
+            Ok(entries) => entries,
+            Err(StorageError::Unsupported { .. }) => return by_loads(storage, oid, at, count),
+            Err(error) => return Err(error),
+        };
+        let is_whole = entries.len() < asked;
+        let mut heads: Vec<RevisionHead> = entries
+            .into_iter()
+            .filter(|entry| entry.transaction.tid <= at)
+            .take(count + 1)
+            .map(|entry| RevisionHead {
+                tid: entry.transaction.tid,
+                size: Some(entry.size).filter(|size| *size > 0),
+                transaction: Some(entry.transaction),
+            })
+            .collect();
+        let has_older = heads.len() > count;
+        if has_older || is_whole {
+            heads.truncate(count);
+            return Ok((heads, has_older));
+        }
+        // A storage tells the newest ones only.
+        asked = asked.saturating_mul(4);
+    }
 }
 
 fn by_loads(
@@ -80,4 +88,25 @@ fn by_loads(
         }
     }
     Ok((heads, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_history_comes_in_pages_to_its_start() {
+        let all: Vec<u64> = (1..FIRST_HISTORY as u64 + 100).collect();
+        let storage = log::test_storage(&all);
+        let (mut last, mut seen) = (Tid::MAX, Vec::new());
+        loop {
+            let (heads, has_older) = history(&storage, Oid(0), last, 1000).unwrap();
+            seen.extend(heads.iter().map(|head| head.tid.0));
+            last = Tid(seen[seen.len() - 1] - 1);
+            if !has_older {
+                break;
+            }
+        }
+        assert!(seen.into_iter().rev().eq(all));
+    }
 }
