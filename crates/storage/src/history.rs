@@ -16,7 +16,7 @@ pub struct Transaction {
     pub status: TransactionStatus,
     /// User, description, extension.
     pub metadata: TransactionMetadata,
-    /// Bytes that it takes in the storage.
+    /// Bytes that it takes in the storage; 0 if the storage does not know.
     pub length: u64,
 }
 
