@@ -151,6 +151,14 @@ impl Engine {
         (may_write, traits): (bool, Traits),
         digest: &str,
     ) -> Outcome {
+        // Keys that may go are locked by the script itself, and go after it.
+        let may_grow = traits.allows_oom || make_room(call.server) != Room::None;
+        if !may_grow && may_write && traits.is_declared {
+            return Err(Fail::fixed(
+                "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+                 'maxmemory'",
+            ));
+        }
         self.set_arguments(call, keys).map_err(internal)?;
         let database = call.hold.database;
         let mut commands = Commands {
@@ -159,9 +167,7 @@ impl Engine {
             hold: &mut *call.hold,
             version: Version::Two,
             may_write,
-            // As with the stock server, only a script that begins with full memory is refused
-            // more of it. Keys that may go are locked by the script itself, and go after it.
-            may_grow: traits.allows_oom || make_room(call.server) != Room::None,
+            may_grow,
         };
         let returned = self.call(script, &mut commands);
         let version = commands.version;
@@ -262,6 +268,7 @@ struct Commands<'a, 'k> {
     hold: &'a mut zodium_keyspace::Hold<'k>,
     version: Version,
     may_write: bool,
+    /// As with the stock server, only a script that begins with full memory is refused more of it.
     may_grow: bool,
 }
 
@@ -303,12 +310,16 @@ impl Commands<'_, '_> {
         if (writes || command.name == "publish") && !self.may_write {
             return Err(Fail::fixed("ERR Write commands are not allowed from read-only scripts."));
         }
-        if command.has(flags::DENY_OOM) && !self.may_grow {
+        let running = &self.server.scripts.running;
+        // What has begun to write may go on: half a move of an element would lose it.
+        if command.has(flags::DENY_OOM) && !self.may_grow && !running.has_written() {
             return Err(OUT_OF_MEMORY);
         }
         if writes {
-            self.server.log.check()?;
-            self.server.scripts.running.note_write();
+            if !running.has_written() {
+                self.server.log.check()?;
+            }
+            running.note_write();
         }
         let reply = Reply::to_limited(limited, self.version);
         let mut call = Call::new((self.server, self.client), self.hold, arguments, reply);

@@ -89,6 +89,11 @@ impl Running {
         self.has_written.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the script has executed a command that writes.
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
+    }
+
     /// Whether the script must end.
     pub(super) fn must_end(&self) -> Option<End> {
         self.must_end_at(self.now())
@@ -138,7 +143,7 @@ impl Running {
         if self.began_at.load(Ordering::Relaxed) == 0 {
             return Err(Fail::fixed("NOTBUSY No scripts in execution right now."));
         }
-        if self.has_written.load(Ordering::Relaxed) {
+        if self.has_written() {
             return Err(Fail::fixed(
                 "UNKILLABLE Sorry the script already executed write commands against the dataset. \
                  You can either wait the script termination or kill the server in a hard way using \

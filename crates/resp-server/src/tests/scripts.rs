@@ -202,6 +202,24 @@ fn a_script_that_encodes_is_killed() {
 }
 
 #[test]
+fn a_script_that_has_written_is_not_refused_memory() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let refusal = "OOM command not allowed when used memory > 'maxmemory'.";
+        peer.expect(&[("RPUSH from a b", ":2"), ("CONFIG SET maxmemory 1", "+OK")]).await;
+        let add = "return redis.call('LPUSH', 'to', 'c')";
+        let move_one = "redis.call('LPUSH', 'to', redis.call('RPOP', 'from')) return 1";
+        expect_failures(&mut peer, &[(add, refusal)]).await;
+        expect(&mut peer, &[(move_one, ":1")]).await;
+        peer.expect(&[("LRANGE from 0 -1", "*1 $1 a"), ("LRANGE to 0 -1", "*1 $1 b")]).await;
+        let declared = "#!lua\\nreturn redis.call('RPOP', 'from')";
+        expect_failures(&mut peer, &[(declared, "OOM allow-oom flag is not set")]).await;
+        expect(&mut peer, &[("#!lua flags=allow-oom\\nreturn redis.call('RPOP', 'from')", "$1 a")])
+            .await;
+    });
+}
+
+#[test]
 fn an_answer_without_room_in_lua_is_an_error_of_the_script() {
     served(|running| async move {
         let mut peer = running.connect();
