@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value,
     VmState,
@@ -31,6 +32,11 @@ use crate::server::Server;
 const BYTES_MAX: usize = 128 << 20;
 /// A state that holds more than that after a script is cleaned at once.
 const BYTES_KEPT_MAX: usize = 32 << 20;
+/// Work of the garbage collector in a step, as a share in percent of what was allocated since the
+/// last one. Lua's own share suits small objects: texts of a megabyte outrun it up to the limit.
+const COLLECTED_PERCENT: i32 = 100_000;
+/// A collection begins once the memory has grown to so many percent of what the last one has left.
+const GROWTH_PERCENT: i32 = 150;
 /// Instructions between two looks at whether the script must end.
 const INSTRUCTIONS: u32 = 10_000;
 /// Compiled scripts of a worker, before all are forgotten.
@@ -107,6 +113,9 @@ impl Engine {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(BYTES_MAX)?;
+        let collection = GcIncParams::default();
+        let collection = collection.pause(GROWTH_PERCENT).step_multiplier(COLLECTED_PERCENT);
+        lua.gc_set_mode(GcMode::Incremental(collection));
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
         lua.set_global_hook(triggers, |lua, _| match must_end(lua) {
             Some(text) => Err(Error::runtime(text)),

@@ -202,6 +202,18 @@ fn a_script_that_encodes_is_killed() {
 }
 
 #[test]
+fn garbage_of_large_texts_is_no_reason_to_refuse_memory() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        // 450 megabytes in all, of which seven are in use at a time.
+        let script = "local t = {} for i = 1, 50000 do t[i] = 'k' .. i end \
+                      local s = '' for i = 1, 300 do s = s .. string.rep('x', 10000) end \
+                      return #s";
+        expect(&mut peer, &[(script, ":3000000")]).await;
+    });
+}
+
+#[test]
 fn a_script_that_has_written_is_not_refused_memory() {
     served(|running| async move {
         let mut peer = running.connect();
