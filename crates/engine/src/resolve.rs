@@ -10,6 +10,7 @@ use zodium_storage::{Access, Load, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::Conflict;
+use crate::transaction::Stores;
 use crate::{Merge, Resolver, Transaction};
 
 /// The data that resolve conflicts, by object.
@@ -61,10 +62,11 @@ impl ConflictResolution<'_> {
         if access == Access::NonBlocking && conflicts.len() > WORKER_CONFLICTS_MAX {
             return Ok(None);
         }
+        let stores = transaction.stores();
         let mut resolved = Resolved::default();
         let mut left = Vec::new();
         for conflict in conflicts {
-            let merged = match self.revisions(transaction, &conflict, access)? {
+            let merged = match self.revisions(&stores, &conflict, access)? {
                 Revisions::Found { old, committed, new } => {
                     resolver.resolve(&old, &committed, &new, access)
                 }
@@ -82,12 +84,12 @@ impl ConflictResolution<'_> {
 
     fn revisions(
         &self,
-        transaction: &Transaction,
+        stores: &Stores<'_>,
         conflict: &Conflict,
         access: Access,
     ) -> Result<Revisions, StorageError> {
         let Conflict { oid, committed, sent, .. } = *conflict;
-        let Some(new) = transaction.stored_data(oid, access)? else {
+        let Some(new) = stores.data(oid, access)? else {
             return Ok(Revisions::WouldBlock);
         };
         if access == Access::NonBlocking {

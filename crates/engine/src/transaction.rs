@@ -53,6 +53,17 @@ pub(crate) struct Undo {
     pub(crate) oids: Option<Vec<Oid>>,
 }
 
+/// The data that a transaction has last stored for each object.
+pub(crate) struct Stores<'t>(FxHashMap<Oid, &'t Data>);
+
+impl Stores<'_> {
+    /// Those of an object; `None` when they are in a spool and access is non-blocking. Empty for an
+    /// object that was not stored.
+    pub(crate) fn data(&self, oid: Oid, access: Access) -> Result<Option<Bytes>, StorageError> {
+        self.0.get(&oid).map_or(Ok(Some(Bytes::new())), |data| data.bytes(access))
+    }
+}
+
 impl Transaction {
     /// An empty transaction. `explicit_tid` and `status` are for copied transactions.
     pub fn new(
@@ -108,18 +119,13 @@ impl Transaction {
         self.writes.push(Write { oid, serial, body, blob });
     }
 
-    /// The data last stored for an object, for a conflict reply; `None` when they are in a spool
-    /// and access is non-blocking. Empty for an object that was not stored.
-    pub(crate) fn stored_data(
-        &self,
-        oid: Oid,
-        access: Access,
-    ) -> Result<Option<Bytes>, StorageError> {
-        let stored = self.writes.iter().rev().find_map(|write| match &write.body {
-            WriteBody::Store(data) if write.oid == oid => Some(data),
+    /// The data last stored for each object, for conflicts: there may be as many as objects.
+    pub(crate) fn stores(&self) -> Stores<'_> {
+        let stores = self.writes.iter().filter_map(|write| match &write.body {
+            WriteBody::Store(data) => Some((write.oid, data)),
             _ => None,
         });
-        stored.map_or(Ok(Some(Bytes::new())), |data| data.bytes(access))
+        Stores(stores.collect())
     }
 
     /// Its size in memory, in bytes: its data, and the entries for its objects.

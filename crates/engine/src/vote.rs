@@ -343,9 +343,10 @@ pub(crate) fn found_conflicts(
     conflicts: Vec<Conflict>,
     access: Access,
 ) -> Result<Option<Vec<FoundConflict>>, StorageError> {
+    let stores = transaction.stores();
     let mut found = Vec::with_capacity(conflicts.len());
     for conflict in conflicts {
-        let Some(data) = transaction.stored_data(conflict.oid, access)? else { return Ok(None) };
+        let Some(data) = stores.data(conflict.oid, access)? else { return Ok(None) };
         found.push(FoundConflict { conflict, data });
     }
     Ok(Some(found))
