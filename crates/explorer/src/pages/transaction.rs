@@ -44,7 +44,8 @@ pub(crate) fn transaction(pages: &Pages, asked: &Asked<'_>, tid: Tid) -> Result<
                         "Previous objects" }
                 }
                 @if has_more {
-                    a rel="next" href=(page_path(&path, from.saturating_add(RECORDS))) { "Next objects" }
+                    a rel="next" href=(page_path(&path, from.saturating_add(RECORDS))) {
+                        "Next objects" }
                 }
             }
         }
