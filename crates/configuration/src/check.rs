@@ -181,6 +181,9 @@ impl Problems {
             let message = format!("{}: its first line is empty", path.display());
             self.add_if(is_empty, message, "write the password of Redis and Valkey clients there");
         }
+        if let Some(path) = &server.resp_config {
+            self.readable_file("resp-config", path);
+        }
         if let Some(path) = &server.resp_file {
             self.parent("file of keys", path);
         }

@@ -7,26 +7,13 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use zodium_keyspace::{Eviction, First, Keyspace, NotEvicted, Removed, Uses, now};
+use zodium_keyspace::{Eviction, NotEvicted, Removed, now};
 
 use crate::client::Client;
 use crate::events::Class;
+use crate::eviction_policy::eviction;
 use crate::local::LocalServer;
 use crate::server::Server;
-use crate::settings::Settings;
-
-/// What a policy removes; `None` for nothing.
-fn eviction(policy: &str) -> Option<Eviction> {
-    let (which, order) = policy.split_once('-')?;
-    let first = match order {
-        "lru" => First::LeastRecent,
-        "lfu" => First::LeastFrequent,
-        "random" => First::Random,
-        "ttl" => First::Shortest,
-        _ => return None,
-    };
-    Some(Eviction { first, only_volatile: which == "volatile" })
-}
 
 /// Most keys that are removed in one go: a key takes microseconds.
 const EVICTED_MAX: usize = 100;
@@ -40,20 +27,6 @@ pub(crate) enum Room {
     /// Keys may go when they are unlocked.
     Later,
     None,
-}
-
-/// Has keys keep of their uses what the policy looks at.
-pub(crate) fn apply_policy(settings: &Settings, keyspace: &Keyspace) {
-    let number = |name| u32::try_from(settings.number(name)).unwrap_or(0);
-    let policy = eviction(&settings.text("maxmemory-policy"));
-    let counts = policy.is_some_and(|policy| policy.first == First::LeastFrequent);
-    keyspace.set_uses(match counts {
-        false => Uses::Times,
-        true => Uses::Frequencies {
-            log_factor: number("lfu-log-factor"),
-            decay_minutes: number("lfu-decay-time"),
-        },
-    });
 }
 
 /// Makes room for more, as the policy says, or a part of it. The caller may hold stripes: keys of

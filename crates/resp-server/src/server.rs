@@ -3,6 +3,7 @@
 //! Key decision: a part owns its data. Its methods get the other parts that they need as arguments,
 //! so the server itself has only the steps in which many parts have their turn.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use zodium_keylog::OpenError;
@@ -11,11 +12,12 @@ use zodium_keyspace::Keyspace;
 use crate::beside::Beside;
 use crate::clients::Clients;
 use crate::durability::{self, KeeperOptions, KeyLog, LoadReport};
+use crate::eviction_policy::apply_policy;
 use crate::parked;
 use crate::pause::Pause;
 use crate::publishing::Publishing;
 use crate::scripting::Scripts;
-use crate::settings::Settings;
+use crate::settings::{Refusal, Settings};
 use crate::statistics::Statistics;
 use crate::storages::{Commit, Storages};
 use crate::stream;
@@ -33,12 +35,15 @@ pub struct Options {
     pub port: u16,
     /// Whether clients may end the process, with `SHUTDOWN`.
     pub may_shut_down: bool,
+    /// The configuration file that its settings come from, for error messages.
+    pub config_file: Option<PathBuf>,
 }
 
 /// The data, the settings and the connections of a server, for all its workers.
 pub struct Server {
     pub(crate) keyspace: Keyspace,
     pub(crate) settings: Settings,
+    pub(crate) config_file: Option<PathBuf>,
     pub(crate) publishing: Publishing,
     pub(crate) waiting: Waiting,
     pub(crate) beside: Beside,
@@ -53,11 +58,13 @@ pub struct Server {
 impl Server {
     /// Creates a server without data.
     #[must_use]
-    pub fn new(options: Options) -> Server {
+    pub fn new(mut options: Options) -> Server {
+        let config_file = options.config_file.take();
         let workers = options.workers.max(1);
         Server {
             keyspace: Keyspace::default(),
             settings: Settings::new(options),
+            config_file,
             publishing: Publishing::default(),
             waiting: Waiting::default(),
             beside: Beside::default(),
@@ -68,6 +75,27 @@ impl Server {
             statistics: Statistics::new(workers),
             scripts: Scripts::default(),
         }
+    }
+
+    /// Changes a setting as `CONFIG SET` does, before there are clients. Returns whether there is
+    /// one of this name.
+    ///
+    /// # Errors
+    /// The value is none for it; the text says why.
+    pub fn configure(&self, name: &str, value: &str) -> Result<bool, String> {
+        match self.settings.set(name, value) {
+            Ok(()) => self.follow_settings(),
+            Err(Refusal::Unknown) => return Ok(false),
+            Err(Refusal::Because(reason)) => return Err(reason),
+        }
+        Ok(true)
+    }
+
+    /// Has all parts follow the settings.
+    pub(crate) fn follow_settings(&self) {
+        self.publishing.events().apply(&self.settings.text("notify-keyspace-events"));
+        self.log.apply_sync(&self.settings.text("appendfsync"));
+        apply_policy(&self.settings, &self.keyspace);
     }
 
     /// Number of open connections.

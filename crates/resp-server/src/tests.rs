@@ -79,7 +79,7 @@ impl Peer {
 
 fn new_server(password: Option<&str>) -> Arc<Server> {
     let password = password.map(str::to_owned);
-    let options = Options { workers: 1, password, port: 6379, may_shut_down: false };
+    let options = Options { workers: 1, password, port: 6379, ..Options::default() };
     Arc::new(Server::new(options))
 }
 

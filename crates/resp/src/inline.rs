@@ -22,6 +22,16 @@ pub(crate) fn split(
     Ok(())
 }
 
+/// The words of a line, as in an inline request. Configuration files have such lines too.
+///
+/// # Errors
+/// A quote has no end.
+pub fn split_line(line: &[u8]) -> Result<Vec<Vec<u8>>, FrameError> {
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    split(line, &mut bytes, &mut places)?;
+    Ok(places.into_iter().map(|place| bytes[place].to_vec()).collect())
+}
+
 /// Appends the first word, and returns what follows it.
 fn word<'a>(line: &'a [u8], bytes: &mut Vec<u8>) -> Result<&'a [u8], FrameError> {
     let mut rest = line;

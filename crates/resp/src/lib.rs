@@ -15,6 +15,7 @@ pub mod write;
 
 pub use arguments::{Arguments, OwnedRequest};
 pub use error::FrameError;
+pub use inline::split_line;
 pub use limits::RequestLimits;
 pub use number::{
     add_decimals, format_double, parse_double, parse_hexadecimal, parse_integer, trim_decimal,

@@ -42,6 +42,7 @@ mod status;
 mod streams;
 mod supervisor;
 mod tools;
+mod valkey_conf;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -22,8 +22,10 @@ use crate::serve::signals::{Ending, Signals};
 use crate::serve::{self, limits, resp, tls, workers};
 use crate::setting_arguments::{OfResp, SettingArguments, read_flag};
 use crate::streams::greet;
-use crate::{monitoring, panics, supervisor};
+use crate::{monitoring, panics, supervisor, valkey_conf};
 
+/// Where a server without any address listens.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:6379";
 /// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -46,10 +48,17 @@ pub(crate) struct RespOptions {
     #[command(subcommand)]
     command: Option<RespCommand>,
 
-    /// Listen on HOST:PORT, PORT, or /path/to/a/socket; may be repeated
+    /// Listen on HOST:PORT, PORT, or /path/to/a/socket; may be repeated [default: what the
+    /// configuration file says, or 127.0.0.1:6379]
     #[arg(short, long, value_name = "ADDRESS", env = "ZODIUM_RESP", value_delimiter = ',')]
-    #[arg(default_value = "127.0.0.1:6379")]
     address: Vec<Address>,
+
+    /// A configuration file of Valkey or Redis; what is given here goes before it
+    ///
+    /// Addresses, passwords, certificates and the settings of `CONFIG SET` are taken. The log names
+    /// directives that have no effect.
+    #[arg(short = 'C', long, value_name = "PATH", env = "ZODIUM_RESP_CONFIG")]
+    config: Option<PathBuf>,
 
     /// A file whose first line is the password of clients
     #[arg(long, value_name = "PATH", env = "ZODIUM_RESP_PASSWORD_FILE")]
@@ -79,9 +88,14 @@ pub(crate) struct RespOptions {
 
 impl RespOptions {
     fn configuration(&self) -> Result<Configuration> {
+        let mut resp_addresses = self.address.clone();
+        if resp_addresses.is_empty() && self.config.is_none() {
+            resp_addresses.push(DEFAULT_ADDRESS.parse()?);
+        }
         let mut configuration = Configuration {
             server: ServerOptions {
-                resp_addresses: self.address.clone(),
+                resp_addresses,
+                resp_config: self.config.clone(),
                 resp_password_file: self.password_file.clone(),
                 resp_file: self.file.clone(),
                 resp_sync: RespSync::named(&self.sync).unwrap_or(RespSync::EverySecond),
@@ -116,10 +130,12 @@ async fn serve(
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
-    let options = &configuration.server;
+    let mut options = configuration.server.clone();
+    let conf = valkey_conf::apply(&mut options, true)?;
+    let options = &options;
     let tls = tls::load(options.tls.as_ref())?;
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    let bound = resp::bind(options, true).await?;
+    let bound = resp::bind(options, conf.as_ref(), true).await?;
     let bound = bound.context("there is no address to listen on: give one with --address")?;
     resp::keep(&bound.server, options)?;
     let kept_server = Arc::clone(&bound.server);

@@ -119,6 +119,15 @@ settings! {
             key: "resp-sync", option: "resp-sync", value: "WHEN", env: "ZODIUM_RESP_SYNC"
         }
 
+        /// A configuration file of Valkey or Redis, for Redis and Valkey clients
+        ///
+        /// Its settings, such as `maxmemory`, are those of `CONFIG SET`. Other options of this
+        /// program go before it. See docs/resp.md.
+        resp_config: Option<PathBuf> = None, {
+            File;
+            key: "resp-config", option: "resp-config", value: "PATH", env: "ZODIUM_RESP_CONFIG"
+        }
+
         /// Encoding of messages
         ///
         /// Clients follow the server. For msgpack they need the package msgpack, which is not

@@ -186,7 +186,8 @@ fn server() -> impl Strategy<Value = ServerOptions> {
     let flags = any::<[bool; 5]>();
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));
-    let resp = (vec(address(), 0..3), option::of(path()), option::of(path()));
+    let resp_files = (option::of(path()), option::of(path()), option::of(path()));
+    let resp = (vec(address(), 0..3), resp_files);
     (vec(address(), 0..3), limits, times, flags, classes, files, resp).prop_map(
         |(
             addresses,
@@ -195,13 +196,14 @@ fn server() -> impl Strategy<Value = ServerOptions> {
             flags,
             classes,
             (pid_file, tls),
-            (resp_addresses, resp_password_file, resp_file),
+            (resp_addresses, (resp_password_file, resp_file, resp_config)),
         )| {
             ServerOptions {
                 addresses,
                 resp_addresses,
                 resp_password_file,
                 resp_file,
+                resp_config,
                 resp_sync: if flags[1] { RespSync::Always } else { RespSync::No },
                 encoding: if flags[0] { Encoding::Msgpack } else { Encoding::Pickle },
                 read_only: flags[1],

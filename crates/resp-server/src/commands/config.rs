@@ -4,7 +4,6 @@ use super::introspection::help;
 use crate::call::Call;
 use crate::fail::{Fail, Outcome};
 use crate::glob;
-use crate::memory::apply_policy;
 use crate::settings::Refusal;
 
 pub(super) fn config_get(call: &mut Call) -> Outcome {
@@ -50,10 +49,7 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
         }
         before.extend(old);
     }
-    let events = call.server.settings.text("notify-keyspace-events");
-    call.server.publishing.events().apply(&events);
-    call.server.log.apply_sync(&call.server.settings.text("appendfsync"));
-    apply_policy(&call.server.settings, &call.server.keyspace);
+    call.server.follow_settings();
     call.hold.uses = call.server.keyspace.uses();
     call.reply.ok();
     Ok(())
@@ -73,8 +69,14 @@ pub(super) fn config_resetstat(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-pub(super) fn config_rewrite(_: &mut Call) -> Outcome {
-    Err(Fail::fixed("ERR The server is running without a config file"))
+pub(super) fn config_rewrite(call: &mut Call) -> Outcome {
+    Err(match &call.server.config_file {
+        Some(path) => Fail::text(format!(
+            "ERR This server does not change its configuration file: write it to {}",
+            path.display()
+        )),
+        None => Fail::fixed("ERR The server is running without a config file"),
+    })
 }
 
 pub(super) fn config_help(call: &mut Call) -> Outcome {
@@ -88,7 +90,7 @@ pub(super) fn config_help(call: &mut Call) -> Outcome {
             ),
             ("SET <directive> <value>", "Set the configuration <directive> to <value>."),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
-            ("REWRITE", "Rewrite the configuration file. Refused here: there is none."),
+            ("REWRITE", "Rewrite the configuration file. Refused here: it stays as it is."),
         ],
     );
     Ok(())

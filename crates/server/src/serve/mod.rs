@@ -41,7 +41,7 @@ use self::storages::Storages;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
 use crate::supervisor::{self, Watchdog};
-use crate::{config, panics};
+use crate::{config, panics, valkey_conf};
 
 /// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -70,15 +70,16 @@ fn run_logged(
 }
 
 async fn serve(
-    configuration: Configuration,
+    mut configuration: Configuration,
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
+    let conf = valkey_conf::apply(&mut configuration.server, false)?;
     let configuration = Arc::new(configuration);
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let tls = tls::load(configuration.server.tls.as_ref())?;
     let bound = listening::bind(&configuration.server.addresses).await?;
-    let resp = resp::bind(&configuration.server, false).await?;
+    let resp = resp::bind(&configuration.server, conf.as_ref(), false).await?;
     let watched = Watched::opening();
     // It lives until the end: opening and closing storages is reported too.
     let _monitor =

@@ -13,6 +13,7 @@ use zodium_tls::ServerTls;
 use zodium_types::Address;
 
 use super::{listening, workers};
+use crate::valkey_conf::ValkeyConf;
 
 /// The place of RESP among the protocols of a server that serves ZEO too.
 pub(crate) const PROTOCOL: Protocol = Protocol(1);
@@ -26,8 +27,12 @@ pub(crate) struct Resp {
 
 /// Binds the addresses of RESP; `None` if there are none. Must be called within a tokio runtime.
 ///
-/// If it `is_alone` in its process, clients may end that.
-pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Option<Resp>> {
+/// `conf` has been applied to the options. If it `is_alone` in its process, clients may end that.
+pub(crate) async fn bind(
+    options: &ServerOptions,
+    conf: Option<&ValkeyConf>,
+    is_alone: bool,
+) -> Result<Option<Resp>> {
     let bound = listening::bind_each(&options.resp_addresses).await?;
     if bound.is_empty() {
         if options.resp_file.is_some() || options.resp_password_file.is_some() {
@@ -41,7 +46,10 @@ pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Opti
                memory only"
         );
     }
-    let password = options.resp_password_file.as_deref().map(password).transpose()?;
+    let password = match &options.resp_password_file {
+        Some(path) => Some(password(path)?),
+        None => conf.and_then(ValkeyConf::password),
+    };
     let has_password = password.is_some();
     let ports = bound.iter().find_map(|bound| match bound.address() {
         Address::Tcp { port, .. } => Some(*port),
@@ -52,7 +60,11 @@ pub(crate) async fn bind(options: &ServerOptions, is_alone: bool) -> Result<Opti
         password,
         port: ports.unwrap_or(0),
         may_shut_down: is_alone,
+        config_file: conf.map(|conf| conf.path().to_path_buf()),
     });
+    if let Some(conf) = conf {
+        conf.configure(&server, options)?;
+    }
     Ok(Some(Resp { server: Arc::new(server), bound, has_password }))
 }
 
