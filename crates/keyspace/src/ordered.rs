@@ -41,6 +41,8 @@ impl<T> Ordered<T> {
         // Behind the last element: into the last list.
         let place = place.min(self.chunks.len().saturating_sub(1));
         let Some(chunk) = self.chunks.get_mut(place) else {
+            // Most sorted sets stay that small: a push would make room for four.
+            self.chunks.reserve_exact(1);
             self.chunks.push(vec![element]);
             return;
         };

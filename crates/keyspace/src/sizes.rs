@@ -2,8 +2,10 @@
 
 use crate::{Record, Table, Text, ValueRef, Word};
 
-/// What the allocator adds to an allocation, on average.
+/// What the system's allocator adds to an allocation, to what it rounds that, and its least.
 const ALLOCATION_BYTES: usize = 8;
+const ALLOCATION_STEP: usize = 16;
+const ALLOCATION_MIN: usize = 32;
 
 /// Bytes of a place of a database: a record, four bytes of its hash, and its uses.
 const PLACE_BYTES: usize = size_of::<Record>() + 8;
@@ -80,6 +82,8 @@ fn sampled(count: usize, samples: usize, sizes: impl Iterator<Item = usize>) -> 
 fn allocated(bytes: usize) -> usize {
     match bytes {
         0 => 0,
-        bytes => bytes.next_multiple_of(8) + ALLOCATION_BYTES,
+        bytes => {
+            (bytes + ALLOCATION_BYTES).next_multiple_of(ALLOCATION_STEP).max(ALLOCATION_MIN)
+        }
     }
 }

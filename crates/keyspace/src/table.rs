@@ -227,6 +227,9 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
 
     fn add(&mut self, item: Item<K, V>) {
         if self.groups.is_empty() {
+            // Most collections stay that small: a push would make room for four of each.
+            self.groups.reserve_exact(1);
+            self.directory.reserve_exact(1);
             self.groups.push(Group::new(0, 0));
             self.directory.push(0);
         }
