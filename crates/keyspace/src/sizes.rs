@@ -82,8 +82,6 @@ fn sampled(count: usize, samples: usize, sizes: impl Iterator<Item = usize>) -> 
 fn allocated(bytes: usize) -> usize {
     match bytes {
         0 => 0,
-        bytes => {
-            (bytes + ALLOCATION_BYTES).next_multiple_of(ALLOCATION_STEP).max(ALLOCATION_MIN)
-        }
+        bytes => (bytes + ALLOCATION_BYTES).next_multiple_of(ALLOCATION_STEP).max(ALLOCATION_MIN),
     }
 }

@@ -1,6 +1,6 @@
 //! Where clients connect, and how: addresses, protection and certificates.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -76,8 +76,9 @@ impl Listening {
         if port == 0 {
             return Ok(addresses);
         }
-        // Without a password a protected server answers its own machine only.
-        let is_protected = self.is_protected && !has_password;
+        // A protected server answers its own machine only, if others need no password. With TLS
+        // they need a certificate.
+        let is_protected = self.is_protected && !has_password && self.tls_port == 0;
         let hosts = match &self.hosts {
             Some(hosts) => hosts.clone(),
             None if is_protected => LOOPBACK.map(str::to_owned).to_vec(),
@@ -93,8 +94,7 @@ impl Listening {
                 "::*" => "::",
                 host => host,
             };
-            let number: Option<IpAddr> = host.parse().ok();
-            if is_protected && number.is_some_and(|number| !number.is_loopback()) {
+            if is_protected && is_reachable(host) {
                 bail!(
                     "bind {host}: without a password this machine alone may connect \
                      (protected-mode). Set requirepass, or bind 127.0.0.1"
@@ -117,4 +117,10 @@ impl Listening {
         let key = self.key.clone();
         Ok(Some(TlsOptions { certificate, key, key_password: None, authenticate }))
     }
+}
+
+/// Whether other machines may reach a host of this one.
+fn is_reachable(host: &str) -> bool {
+    let found = (host, 0).to_socket_addrs();
+    found.is_ok_and(|mut addresses| addresses.any(|address| !address.ip().is_loopback()))
 }
