@@ -53,7 +53,8 @@ pub(super) enum CtlCommand {
         #[arg(value_name = "NODE", value_parser = values::node)]
         nodes: Vec<NodeId>,
     },
-    /// Remove a storage for good; it must be down, and erases its database when it comes back
+    /// Remove a storage for good; it must be down. Erase its database before it comes back: `neo
+    /// storage --reset`
     Drop {
         /// The storage
         #[arg(value_parser = values::node)]
