@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use zodium_neo::messages::RequestIdentification;
-use zodium_neo::{Address, ConnectionId, Extra, NodeState, NodeType};
+use zodium_neo::{Address, ConnectionId, Extra, LoggedRefusals, NodeState, NodeType};
 
 use crate::cluster::Cluster;
 use crate::members::Told;
@@ -20,6 +20,8 @@ const DIAL_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Election {
     /// When this master began to be primary: the earliest one wins.
     began: f64,
+    /// What other masters have refused this one for.
+    pub(crate) refusals: LoggedRefusals,
 }
 
 impl Election {

@@ -40,7 +40,7 @@ pub use connection::ConnectionId;
 pub use error::{DecodeError, TooLong};
 pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_greeting};
 pub use links::{Links, Lost, Request};
-pub use masters::{Candidate, Masters};
+pub use masters::{Candidate, LoggedRefusals, Masters};
 pub use message::{Kind, Message};
 pub use message_id::MessageIds;
 pub use output::{LinkTask, Output};

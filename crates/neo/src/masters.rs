@@ -20,14 +20,35 @@ pub struct Masters {
     next: usize,
     /// Refusals in a row.
     refusals: u32,
-    /// The last refusal of each master that was logged, by the master's name.
-    logged: BTreeMap<String, String>,
+    logged: LoggedRefusals,
+}
+
+/// The last refusal of each master that was logged, by the master's name.
+#[derive(Debug, Default)]
+pub struct LoggedRefusals(BTreeMap<String, String>);
+
+impl LoggedRefusals {
+    /// Logs the refusal of a master, unless it is the one that was logged last: a node that is
+    /// refused tries again and again.
+    pub fn log(&mut self, master: &str, code: ErrorCode, reason: &str) {
+        if self.0.get(master).is_some_and(|logged| logged == reason) {
+            return debug!(master, %code, reason, "still not accepted by a master");
+        }
+        self.0.insert(master.to_owned(), reason.to_owned());
+        match code {
+            ErrorCode::NotReady => {
+                info!(master, %code, reason, "not accepted by a master, trying again");
+            }
+            _ => warn!(master, %code, reason, "refused by a master, trying again; check the \
+                names of the clusters and the addresses"),
+        }
+    }
 }
 
 impl Masters {
     /// The masters at these addresses.
     pub fn new(addresses: Vec<Address>) -> Masters {
-        Masters { addresses, next: 0, refusals: 0, logged: BTreeMap::new() }
+        Masters { addresses, next: 0, refusals: 0, logged: LoggedRefusals::default() }
     }
 
     /// All that are known.
@@ -74,18 +95,15 @@ impl Masters {
     }
 
     /// Notes the refusal of a master. The same one is logged once.
-    fn refused(&mut self, master: &str, code: ErrorCode, reason: &str) {
+    pub fn refused(&mut self, master: &str, code: ErrorCode, reason: &str) {
         let is_passing = code == ErrorCode::NotReady;
         self.refusals = if is_passing { 0 } else { self.refusals.saturating_add(1) };
-        if self.logged.get(master).is_some_and(|logged| logged == reason) {
-            return debug!(master, %code, reason, "still not accepted by a master");
-        }
-        self.logged.insert(master.to_owned(), reason.to_owned());
-        match is_passing {
-            true => info!(master, %code, reason, "not accepted by a master, trying again"),
-            false => warn!(master, %code, reason, "refused by a master, trying again; check the \
-                names of the clusters and the addresses"),
-        }
+        self.logged.log(master, code, reason);
+    }
+
+    /// Notes that a master has accepted this node.
+    pub fn accepted(&mut self) {
+        (self.refusals, self.logged) = Default::default();
     }
 
     /// Dials this one next.
@@ -124,7 +142,7 @@ impl Candidate {
                 let your_id = your_id.ok_or_else(|| {
                     Refusal::protocol("the identification was accepted by no master")
                 })?;
-                (masters.refusals, masters.logged) = Default::default();
+                masters.accepted();
                 Ok(Candidate::Primary { id: accepted.id, your_id })
             }
             Message::NotPrimaryMaster(message) => {

@@ -23,6 +23,10 @@ use crate::settings::UpstreamSettings;
 /// Pause before the next master is dialled after one could not be used.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
 
+/// Pause before a cluster is dialled again that this one cannot be a backup of. Each try changes
+/// the state of this cluster, and only operators can end it.
+const MISMATCH_PAUSE: Duration = Duration::from_secs(60);
+
 /// The upstream cluster, as far as it is known.
 #[derive(Debug)]
 pub(super) struct Upstream {
@@ -112,7 +116,8 @@ impl Backup {
         if upstream.connection.is_some() {
             return;
         }
-        let after = std::mem::replace(&mut upstream.pause, DIAL_PAUSE);
+        let next = upstream.masters.pause(DIAL_PAUSE);
+        let after = std::mem::replace(&mut upstream.pause, next);
         let Some(address) = upstream.masters.take() else { return };
         upstream.connection = Some(links.dial(Role::Upstream, address, after));
     }
@@ -168,6 +173,7 @@ impl Backup {
                     return Err(Refusal::protocol("the identification was accepted by no master"));
                 }
                 upstream.id = accepted.your_id;
+                upstream.masters.accepted();
                 self.accepted_upstream(cluster, links, packs, connection);
             }
             Message::NotPrimaryMaster(message) => {
@@ -205,7 +211,7 @@ impl Backup {
             }
             Message::Error(error) => {
                 let (peer, reason) = (links.name_of(connection), error.message);
-                info!(peer, code = %error.code, reason, "not accepted upstream, trying again");
+                upstream.masters.refused(&peer, error.code, reason);
                 links.close(connection);
             }
             other => return Ok(Some(other)),
@@ -271,6 +277,9 @@ impl Backup {
                 "the upstream cluster has another number of partitions: a \
                 backup cluster must be created with the same number"
             );
+            if let Some(upstream) = &mut self.upstream {
+                upstream.pause = MISMATCH_PAUSE;
+            }
             return links.close(connection);
         }
         if let Some(upstream) = &mut self.upstream {

@@ -1,6 +1,6 @@
 //! What masters say: those of this cluster, and those of the upstream one.
 
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeState, NodeType, Request};
 
 use super::Master;
@@ -63,8 +63,8 @@ impl Master {
                 Ok(())
             }
             Message::Error(error) => {
-                debug!(master = %address, code = %error.code, reason = error.message,
-                    "not accepted by a master, trying again");
+                let refusals = &mut self.election.refusals;
+                refusals.log(&address.to_string(), error.code, error.message);
                 self.close(from.connection);
                 Ok(())
             }

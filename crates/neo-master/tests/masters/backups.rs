@@ -1,5 +1,7 @@
 //! Backup clusters: what a master asks of its storages, and where it cuts the database.
 
+use std::time::Duration;
+
 use zodium_neo::messages::*;
 use zodium_neo::{
     CellState, ClusterState, ConnectionId, ErrorCode, Extra, Message, NodeId, NodeState, NodeType,
@@ -156,6 +158,28 @@ fn a_lost_upstream_cluster_is_dialled_again_and_a_truncated_one_left() {
     let (bench, storages, _, upstream) = following(Tid(999));
     assert!(bench.closed.contains(&upstream));
     assert!(bench.names(storages[0]).contains(&"Truncate"));
+}
+
+#[test]
+fn an_upstream_cluster_that_cannot_be_followed_is_not_dialled_again_and_again() {
+    let (mut bench, _, _, upstream) = following(LAST);
+    let rows = vec![vec![Cell { node: storage(1), state: CellState::UpToDate }]; 3];
+    bench.tell(upstream, 92, SendPartitionTable { table: Some(TableId(4)), replicas: 0, rows });
+    assert!(bench.closed.contains(&upstream));
+    bench.lose(upstream);
+    assert_eq!((bench.dialled.len(), bench.pause), (1, Duration::from_secs(60)));
+    // One that refuses this cluster, by its name for example.
+    let (mut bench, _, _, mut upstream) = following(LAST);
+    let mut pauses = Vec::new();
+    for number in 0..6 {
+        let code = ErrorCode::ProtocolError;
+        bench.tell(upstream, 92 + number, Error { code, message: "invalid cluster name" });
+        bench.lose(upstream);
+        upstream = bench.dialled.pop().unwrap();
+        bench.connect(upstream);
+        pauses.push(bench.pause);
+    }
+    assert!(pauses.is_sorted() && pauses[5] == Duration::from_secs(1), "{pauses:?}");
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Bench {
     pub(crate) closed: Vec<ConnectionId>,
     /// Connections that the master makes.
     pub(crate) dialled: Vec<ConnectionId>,
+    /// The pause before the last of them.
+    pub(crate) pause: Duration,
     /// Alarms that the master has set.
     alarms: Vec<u64>,
     pub(crate) has_ended: bool,
@@ -54,8 +56,9 @@ impl Bench {
         let now = Duration::from_secs(1_700_000_000);
         master.set_time(now);
         master.start();
-        let (sent, closed, dialled, alarms) = Default::default();
-        let mut bench = Bench { master, now, sent, closed, dialled, alarms, has_ended: false };
+        let (sent, closed, dialled, pause, alarms) = Default::default();
+        let mut bench =
+            Bench { master, now, sent, closed, dialled, pause, alarms, has_ended: false };
         bench.work();
         bench
     }
@@ -224,7 +227,10 @@ impl Bench {
                 }
                 Output::Link(LinkTask::Close { connection }) => self.closed.push(connection),
                 Output::Exit => self.has_ended = true,
-                Output::Link(LinkTask::Dial { connection, .. }) => self.dialled.push(connection),
+                Output::Link(LinkTask::Dial { connection, after, .. }) => {
+                    self.dialled.push(connection);
+                    self.pause = after;
+                }
                 Output::Wake { alarm, .. } => self.alarms.push(alarm),
             }
         }
