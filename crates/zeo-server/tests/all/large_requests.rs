@@ -3,6 +3,7 @@
 use crate::must;
 use crate::support::client::{Answer, Client};
 use crate::support::server::InProcess;
+use zodium_disk::Operation;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::Encoding;
@@ -44,4 +45,24 @@ fn large_requests_are_read_whole_among_small_ones_in_whatever_pieces_they_come()
         }
         must(server.close());
     }
+}
+
+#[test]
+fn data_of_a_large_transaction_are_on_disk_before_its_vote() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let mut client = must(Client::register(server.socket()));
+    let data = |oid: u64| vec![oid as u8; 900_000];
+    let before = server.disk().count(Operation::Write);
+    must(client.begin(1));
+    for oid in 1..=20 {
+        must(client.store(1, Oid(oid), Tid::ZERO, &data(oid)));
+    }
+    must(client.ask("ping", []));
+    assert!(server.disk().count(Operation::Write) > before);
+    let tid = must(client.commit(1));
+    for oid in 1..=20 {
+        let loaded = must(client.ask("loadSerial", [Oid(oid).into(), tid.into()]));
+        assert!(loaded == Answer::Value(data(oid).into()), "object {oid}");
+    }
+    must(server.close());
 }

@@ -11,8 +11,8 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::frame::{encode_frame, split_frame};
 use zodium_zeo::codec::{
-    Encoding, Message, MessageId, ServerMessage, decode_server_message, encode_load_before_request,
-    encode_oneway, encode_request,
+    Encoding, Message, MessageId, ServerMessage, decode_server_message, encode_heartbeat,
+    encode_load_before_request, encode_oneway, encode_request,
 };
 
 use super::Difference;
@@ -100,6 +100,12 @@ impl Client {
     pub(crate) fn load(&mut self, oid: Oid, before: Tid) -> MessageId {
         encode_load_before_request(self.encoding, &mut self.output, oid, before);
         MessageId::Load { oid, before }
+    }
+
+    /// Sends a heartbeat, which a server takes without a word.
+    pub(crate) fn beat(&mut self) -> Result<(), Difference> {
+        encode_heartbeat(self.encoding, &mut self.output);
+        self.send()
     }
 
     /// Buffers a call without a reply.
@@ -207,6 +213,16 @@ impl Client {
             self.take_messages()?;
         }
         Ok(())
+    }
+
+    /// Waits, without a request, until it was told of a commit.
+    pub(crate) fn wait_told(&mut self) -> Result<Tid, Difference> {
+        loop {
+            if let Some((tid, _)) = self.invalidations.pop_front() {
+                return Ok(tid);
+            }
+            self.take_messages()?;
+        }
     }
 
     /// Whether there is a reply that was not asked for.

@@ -14,6 +14,7 @@ use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
 use zodium_net::{Bound, Share, WorkerOptions, Workers};
+use zodium_tls::AllowList;
 use zodium_types::{Address, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, Inspection, ServedStorage, Server, SessionMetrics, ZeoService};
@@ -50,6 +51,10 @@ pub(crate) struct Setup {
     pub(crate) transaction_timeout: Option<Duration>,
     /// How far back the log is read for clients that missed commits.
     pub(crate) invalidation_age: Option<Duration>,
+    /// How long invalidations wait for an answer to leave with.
+    pub(crate) notice_interval: Duration,
+    /// The clients that may use it; absent: all.
+    pub(crate) allow: Option<AllowList>,
 }
 
 /// A running server; stopped when dropped.
@@ -124,7 +129,8 @@ impl InProcess {
         let socket = folder.path().join("zeo");
         let (stop, stopped) = oneshot::channel();
         let (ready, listening) = mpsc::channel();
-        let (server, address) = (make_server(encoding, &storage), Address::Unix(socket.clone()));
+        let server = make_server(encoding, &storage, setup.notice_interval, setup.allow);
+        let address = Address::Unix(socket.clone());
         let served = Arc::clone(&server);
         let moves = Arc::<AtomicU64>::default();
         let moved = is_moving.then(|| Arc::clone(&moves));
@@ -223,14 +229,15 @@ impl Drop for InProcess {
     }
 }
 
-fn make_server(encoding: Encoding, storage: &Arc<Database>) -> Arc<Server> {
-    let config = Config {
-        encoding,
-        frame_bytes_max: FRAME_BYTES_MAX,
-        read_only: false,
-        notice_interval: Duration::ZERO,
-    };
-    let served = ServedStorage { storage: Arc::clone(storage), allow: None };
+fn make_server(
+    encoding: Encoding,
+    storage: &Arc<Database>,
+    notice_interval: Duration,
+    allow: Option<AllowList>,
+) -> Arc<Server> {
+    let frame_bytes_max = FRAME_BYTES_MAX;
+    let config = Config { encoding, frame_bytes_max, read_only: false, notice_interval };
+    let served = ServedStorage { storage: Arc::clone(storage), allow };
     Arc::new(Server::new(config, BTreeMap::from([("1".to_owned(), served)])))
 }
 
