@@ -37,3 +37,36 @@ fn a_call_with_arguments_too_few_or_too_many_or_of_another_kind_is_a_type_error(
         must(server.close());
     }
 }
+
+#[test]
+fn a_label_may_be_as_long_as_a_frame_and_other_arguments_are_short() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let mut client = must(Client::register(server.socket()));
+    let long = "a".repeat(900_000);
+    let answer = must(client.ask("set_client_label", [long.as_str().into()]));
+    assert_eq!(answer, Answer::Value(Value::None));
+    must(client.beat());
+    assert_eq!(must(client.ask("getTid", [long.as_str().into()])), Answer::Closed);
+    must(server.close());
+}
+
+#[test]
+fn the_serial_that_a_store_replaces_may_be_text() {
+    let server = must(InProcess::start(Encoding::Pickle, None));
+    let mut client = must(Client::register(server.socket()));
+    must(client.begin(1));
+    must(client.store(1, Oid(1), Tid::ZERO, b"data"));
+    let tid = must(client.commit(1));
+    // Each byte as the character of that number.
+    let text: String = tid.to_bytes().into_iter().map(char::from).collect();
+    must(client.begin(2));
+    let store = [Oid(1).into(), text.as_str().into(), b"new data".into(), 2.into()];
+    must(client.tell("storea", store));
+    must(client.commit(2));
+    must(client.begin(3));
+    let store = [Oid(1).into(), "no serial".into(), b"new data".into(), 3.into()];
+    must(client.tell("storea", store));
+    let refusal = Answer::Error("builtins.TypeError".to_owned());
+    assert_eq!(must(client.ask("vote", [3.into()])), refusal);
+    must(server.close());
+}

@@ -17,7 +17,7 @@ fn commit(client: &mut Client, number: u64, oid: Oid) -> Tid {
 }
 
 #[test]
-fn undo_is_offered_unless_the_storage_takes_no_commits() {
+fn undo_is_offered_and_clients_may_write_unless_the_storage_takes_no_commits() {
     let server = must(InProcess::start(Encoding::Pickle, None));
     commit(&mut must(Client::register(server.socket())), 1, Oid(1));
     let data = Some(server.data());
@@ -30,6 +30,10 @@ fn undo_is_offered_unless_the_storage_takes_no_commits() {
         let Answer::Value(info) = must(client.ask("get_info", [])) else { panic!("no info") };
         assert_eq!(info.entry("supportsUndo"), Some(&Value::Bool(!read_only)));
         assert_eq!(info.entry("length").and_then(Value::as_u64), Some(1));
+        let mut writer = must(Client::connect(server.socket()));
+        let answer = must(writer.ask("register", ["1".into(), false.into()]));
+        let refusal = Answer::Error("ZODB.POSException.ReadOnlyError".to_owned());
+        assert_eq!(answer == refusal, read_only, "{answer:?}");
     }
 }
 
