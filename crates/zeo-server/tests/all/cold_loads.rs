@@ -35,5 +35,6 @@ fn a_load_that_waited_during_a_commit_gives_the_revision_that_the_client_was_tol
     held_up.go_on();
     let revision = [b"new".into(), new.into(), Value::None];
     assert_eq!(must(reader.answer(&load)), Answer::Value(Value::tuple(revision)));
+    assert_eq!(server.metrics().cold_loads.count(), 1);
     must(server.close());
 }

@@ -42,6 +42,11 @@ fn sessions_with_a_transaction_are_described_first_and_all_are_counted() {
     }
     assert_eq!(server.metrics().connections, 6);
     assert_eq!(server.metrics().active_transactions, 4);
+    drop(clients);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.inspect(0).workers.iter().any(|worker| worker.connections > 0) {
+        assert!(Instant::now() < deadline, "clients that have gone are counted");
+    }
     must(server.close());
 }
 
@@ -108,13 +113,22 @@ fn commits_and_errors_of_all_workers_are_counted_together() {
             assert!(matches!(missing, Answer::Error(_)));
         }
     }
+    // One load of what is in memory, and one of what is not there.
+    for oid in [Oid(1), Oid(9)] {
+        let load = clients[0].load(oid, Tid::MAX);
+        must(clients[0].send());
+        must(clients[0].answer(&load));
+    }
+    must(clients[1].begin(2));
+    must(clients[1].ask("tpc_abort", [2.into()]));
     let metrics = server.metrics();
-    assert_eq!((metrics.connections, metrics.commits), (2, 1));
-    assert_eq!(metrics.errors, [("ZODB.POSException.POSKeyError", 6)]);
+    assert_eq!((metrics.connections, metrics.commits, metrics.aborts), (2, 1, 1));
+    assert_eq!(metrics.errors, [("ZODB.POSException.POSKeyError", 7)]);
     let count = |name| {
         let mut requests = metrics.requests.iter();
         requests.find(|(found, _)| *found == name).map(|(_, durations)| durations.count())
     };
+    assert_eq!(count("loadBefore"), Some(2));
     assert_eq!((count("loadSerial"), count("tpc_finish"), count("pack")), (Some(6), Some(1), None));
     let storages: Vec<_> = server.server().storages().map(|(name, _)| name.to_owned()).collect();
     assert_eq!(storages, ["1"]);
