@@ -208,3 +208,26 @@ fn undo_conflict(oids: &[Oid]) -> Exception {
         payload: Value::dict([("_errs", Value::list(oids.iter().map(entry)))]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn what_a_storage_refuses_is_the_exception_that_zodb_has_for_it() {
+        let cause = || io::Error::other("the cause");
+        let vote = |error: VoteError| Exception::from(error).name;
+        let storage = |error: StorageError| vote(error.into());
+        let undo = StorageError::NotUndoable { tid: Tid(1), reason: "a reason" };
+        assert_eq!(storage(undo), "ZODB.POSException.UndoError");
+        let read_only = StorageError::ReadOnly(cause().into());
+        assert_eq!(storage(read_only), "ZODB.POSException.ReadOnlyError");
+        let packing = StorageError::AlreadyPacking(cause().into());
+        assert_eq!(storage(packing), "ZODB.FileStorage.FileStorage.FileStorageError");
+        let quota = StorageError::Quota { bytes: 1, cause: cause().into() };
+        assert_eq!(storage(quota), "ZODB.FileStorage.FileStorage.FileStorageQuotaError");
+        assert_eq!(vote(VoteError::EmptyData { oid: Oid(1) }), "builtins.ValueError");
+    }
+}

@@ -598,9 +598,14 @@ mod tests {
         slot.abort();
         assert!(!holds_locks(&storage));
         assert!(slot.take_vote(attempt).is_none());
-        // Another transaction of the session is no attempt of the first one.
+        // The vote of another transaction of the session is no attempt of the first one.
         slot.begin(2.into(), Instant::now(), transaction).unwrap();
+        let attempted = slot.begin_vote(&2.into(), || false).unwrap();
+        let number = lock(&storage, &attempted.transaction);
+        slot.check_later(attempted.attempt, voting.add(number, 1));
+        assert!(!slot.is_voting(attempt));
         assert!(slot.take_vote(attempt).is_none());
+        assert!(slot.take_vote(attempted.attempt).is_some());
     }
 
     #[test]
@@ -635,6 +640,32 @@ mod tests {
         };
         assert!(!add(1, 16 << 20));
         assert!(add(2, 1));
+    }
+
+    #[test]
+    fn a_transaction_of_many_objects_is_refused_while_memory_is_full() {
+        let storage = storage();
+        for (objects, other_bytes, is_refused) in
+            [(10_000, 1 << 20, true), (10_000, 0, false), (10, 1 << 20, false)]
+        {
+            let memory = Memory::new(1 << 20);
+            let mut others = memory.holder();
+            let mut slot =
+                TransactionSlot::new(Arc::clone(&storage), Arc::default(), Arc::clone(&memory));
+            slot.begin(1.into(), Instant::now(), transaction).unwrap();
+            others.set(other_bytes);
+            for oid in 0..objects {
+                let check = |transaction: &mut Transaction| {
+                    transaction.read_current(Oid(oid), Tid::ZERO);
+                    Ok(())
+                };
+                slot.collect(&1.into(), check).unwrap();
+            }
+            let held = memory.held_bytes() - other_bytes as u64;
+            // One that is refused holds nothing, and a few objects are not counted.
+            assert_eq!(held > 0, objects > 10 && !is_refused, "{held} bytes");
+            assert_eq!(slot.phase() == Phase::Closed, is_refused);
+        }
     }
 
     #[test]
