@@ -652,7 +652,10 @@ mod tests {
             let mut others = memory.holder();
             let mut slot =
                 TransactionSlot::new(Arc::clone(&storage), Arc::default(), Arc::clone(&memory));
-            slot.begin(1.into(), Instant::now(), transaction).unwrap();
+            // One byte: the limit lies between two of its sizes.
+            let metadata = TransactionMetadata { user: vec![b'u'], ..Default::default() };
+            let make = || Ok(Transaction::new(metadata, None, TransactionStatus::Normal).unwrap());
+            slot.begin(1.into(), Instant::now(), make).unwrap();
             others.set(other_bytes);
             for oid in 0..objects {
                 let check = |transaction: &mut Transaction| {

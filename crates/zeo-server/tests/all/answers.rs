@@ -110,6 +110,7 @@ fn an_undo_log_has_the_transactions_that_were_asked_for() {
     }
     let ask = &mut client;
     assert_eq!(listed(both(&server, ask, "undoInfo", [])).len(), 20);
+    assert_eq!(listed(both(&server, ask, "undoInfo", [5.into()])).len(), 20);
     let of_joe = || Value::dict([("user_name", b"joe".into())]);
     let found = listed(both(&server, ask, "undoInfo", [0.into(), 20.into(), of_joe()]));
     assert_eq!(found.len(), 1);

@@ -39,13 +39,17 @@ fn a_call_with_arguments_too_few_or_too_many_or_of_another_kind_is_a_type_error(
 }
 
 #[test]
-fn a_label_may_be_as_long_as_a_frame_and_other_arguments_are_short() {
+fn a_label_may_be_as_long_as_a_frame_and_plain_arguments_are_short() {
     let server = must(InProcess::start(Encoding::Msgpack, None));
     let mut client = must(Client::register(server.socket()));
     let long = "a".repeat(900_000);
     let answer = must(client.ask("set_client_label", [long.as_str().into()]));
     assert_eq!(answer, Answer::Value(Value::None));
-    must(client.beat());
+    // What would be too long for a file is refused at the vote.
+    let begin = [1.into(), b"".into(), long.as_str().into(), Value::None, Value::None, " ".into()];
+    must(client.tell("tpc_begin", begin));
+    let refusal = Answer::Error("ZODB.FileStorage.FileStorage.FileStorageError".to_owned());
+    assert_eq!(must(client.ask("vote", [1.into()])), refusal);
     assert_eq!(must(client.ask("getTid", [long.as_str().into()])), Answer::Closed);
     must(server.close());
 }
@@ -69,4 +73,15 @@ fn the_serial_that_a_store_replaces_may_be_text() {
     let refusal = Answer::Error("builtins.TypeError".to_owned());
     assert_eq!(must(client.ask("vote", [3.into()])), refusal);
     must(server.close());
+}
+
+#[test]
+fn a_heartbeat_is_taken_without_an_answer() {
+    for encoding in [Encoding::Pickle, Encoding::Msgpack] {
+        let server = must(InProcess::start(encoding, None));
+        let mut client = must(Client::register(server.socket()));
+        must(client.beat());
+        assert_eq!(must(client.ask("ping", [])), Answer::Value(Value::None));
+        must(server.close());
+    }
 }
