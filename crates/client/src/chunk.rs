@@ -41,3 +41,29 @@ pub(crate) fn take_item<T>(
     chunk.advance(used);
     Ok(Some(made))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_offers_chunks_only_if_it_names_both_methods() {
+        let offered = |methods: &[&str]| {
+            let methods = Value::list(methods.iter().map(|name| Value::from(*name)));
+            are_offered(&Value::dict([("zodium_methods", methods)]))
+        };
+        assert!(offered(&["another", READ_OBJECTS, READ_LOG]));
+        assert!(!offered(&[READ_LOG, "another"]));
+        assert!(!offered(&["another", "one more"]));
+        assert!(!are_offered(&Value::dict::<&str>([])));
+    }
+
+    #[test]
+    fn an_empty_chunk_is_refused_instead_of_asked_for_again() {
+        assert_eq!(bytes_of(b"chunk".into(), READ_LOG).unwrap(), &b"chunk"[..]);
+        for wrong in [b"".into(), Value::None] {
+            let refused = bytes_of(wrong, READ_LOG).unwrap_err();
+            assert!(matches!(refused, ClientError::Unexpected { method: READ_LOG, .. }));
+        }
+    }
+}

@@ -74,6 +74,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_of_several_ticks_ends_with_the_key() {
+        let mutex = KeyedMutex::new();
+        let held = mutex.lock(1, NEVER).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| mutex.lock(1, NEVER).is_some());
+            std::thread::sleep(TICK * 3 / 2);
+            drop(held);
+            assert!(waits.join().unwrap());
+        });
+    }
+
+    #[test]
     fn a_wait_ends_when_it_is_told_to_and_a_free_key_needs_none() {
         let mutex = KeyedMutex::new();
         let held = mutex.lock(1, NEVER).unwrap();

@@ -194,3 +194,20 @@ impl fmt::Debug for Awaited {
         formatter.debug_struct("Awaited").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_store_of_an_object_counts_unless_the_server_has_changed_it() {
+        let mut stores = SentStores::default();
+        let store = |oid: u64, data| (Oid(oid), Tid(oid), Bytes::from_static(data));
+        for (oid, upon, data) in [store(1, b"one"), store(2, b"two"), store(1, b"one again")] {
+            stores.add(oid, upon, data);
+        }
+        assert_eq!(stores.0, [store(2, b"two"), store(1, b"one again")]);
+        stores.remove(Oid(2));
+        assert_eq!(stores.0, [store(1, b"one again")]);
+    }
+}

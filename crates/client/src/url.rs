@@ -249,6 +249,13 @@ mod tests {
         let tls = all.tls.unwrap();
         assert_eq!(tls.files, ClientFiles { own: None, trust: Trust::Listed("/ca".into()) });
         assert_eq!(tls.server_name.as_deref(), Some("db"));
+        let tls = options(
+            "zeo://a:1?ssl_authenticate=/ca&ssl_certificate=/own&ssl_key=/key&\
+             ssl_key_password_file=/password",
+        );
+        let own = tls.tls.unwrap().files.own.unwrap();
+        assert_eq!((own.certificate, own.key), ("/own".into(), Some("/key".into())));
+        assert_eq!(own.key_password, Some(Password::File("/password".into())));
     }
 
     #[test]

@@ -134,12 +134,15 @@ fn an_answer_that_takes_long_can_be_waited_for_again() {
         peer.frame();
         let call = peer.message();
         assert!(peer.message().is_heartbeat());
+        let told = peer.message();
+        assert_eq!((&*told.name, told.oneway), ("iterator_gc", true));
         peer.reply(&call.id, &Value::None);
     });
     let mut client = DirectClient::greet(stream, LIMIT).unwrap();
     let pending = client.request("pack", &Value::tuple([Value::Float(1.5)])).unwrap();
     assert_eq!(client.answer(&pending, SHORT).unwrap(), None);
     client.give_sign_of_life().unwrap();
+    client.tell("iterator_gc", &Value::tuple([Value::list([1.into()])])).unwrap();
     assert_eq!(client.answer(&pending, LIMIT).unwrap(), Some(Value::None));
     peer.join().unwrap();
 }
