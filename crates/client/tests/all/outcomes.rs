@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::thread;
 
 use crate::common::peer::{Peer, SILENCE, play, play_with, wait_until};
 use crate::common::switch::Switch;
@@ -68,7 +69,7 @@ fn lose_finish(listener: &UnixListener) {
 fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
     use Answer::{Load, Missing, Nothing, Serial};
     let committed = Outcome::Committed(Tid(11));
-    for (case, answers, outcome) in [
+    let cases = [
         ("as it was sent", vec![Load(b"one", 11, None), Serial(b"two")], committed),
         ("nothing came", vec![Load(b"older", 5, None)], Outcome::NotCommitted),
         ("deleted since", vec![Missing("loadBefore"), Missing("loadBefore")], Outcome::Unknown),
@@ -93,11 +94,17 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
             Outcome::NotCommitted,
         ),
         (
+            "of a server that was put back to before the base",
+            vec![Load(b"older", 4, None), Missing("loadBefore")],
+            Outcome::Unknown,
+        ),
+        (
             "of another transaction, which wrote one object",
             vec![Load(b"one", 12, None), Missing("loadSerial"), Load(b"older", 5, Some(12))],
             Outcome::NotCommitted,
         ),
-    ] {
+    ];
+    let check = |case: &str, answers: Vec<Answer>, outcome| {
         let script = |listener: &UnixListener| {
             lose_finish(listener);
             let mut peer = Peer::accept(listener);
@@ -133,7 +140,13 @@ fn what_was_written_tells_the_outcome_of_a_commit_whose_connection_was_lost() {
             assert!(unfinished.ask().is_none());
             assert_eq!(client.outcome(&unfinished).unwrap(), outcome, "{case}");
         });
-    }
+    };
+    // Each waits for a second before it connects again.
+    thread::scope(|scope| {
+        for (case, answers, outcome) in cases {
+            scope.spawn(move || check(case, answers, outcome));
+        }
+    });
 }
 
 /// All that the transaction stored was new, so it is not there if nothing was committed.
