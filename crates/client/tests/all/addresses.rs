@@ -84,6 +84,26 @@ fn refuse_writer(peer: &mut Peer) {
 }
 
 #[test]
+fn a_server_that_takes_commits_is_better_than_one_that_answers_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["reader", "writer"].map(|name| folder.path().join(name));
+    let [reader, writer] = paths.each_ref().map(|path| UnixListener::bind(path).unwrap());
+    let served = thread::spawn(move || {
+        let mut first = Peer::accept(&reader);
+        refuse_writer(&mut first);
+        let register = first.expect("register");
+        first.reply(&register, Tid(10).into());
+        (first, Peer::admitted(&writer, Tid(10)))
+    });
+    let addresses = paths.map(Address::Unix).to_vec();
+    let options = Options { access: Access::Fallback, ..Options::new(addresses[0].clone()) };
+    let client = Client::connect(Options { addresses, ..options }).unwrap();
+    assert!(client.is_connected() && !client.is_read_only());
+    client.close();
+    served.join().unwrap();
+}
+
+#[test]
 fn commits_are_heard_while_a_better_server_is_searched_for() {
     let folder = tempfile::tempdir().unwrap();
     let (_listener, silent) = silent(folder.path());

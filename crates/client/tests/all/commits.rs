@@ -1,6 +1,7 @@
 //! What a transaction can do beside storing objects, and how it ends.
 
 use std::io::Read;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread;
 
@@ -273,4 +274,47 @@ fn an_abort_succeeds_when_its_connection_ends_and_not_when_the_server_refuses_it
             begin(client).abort().unwrap();
         },
     );
+}
+
+#[test]
+fn a_transaction_that_read_what_has_changed_since_is_refused() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    let first = commit(&client, &[(1, "one"), (2, "two")]);
+    for (read, is_current) in [(first, true), (first, false)] {
+        let mut transaction = begin(&client);
+        transaction.check_current(Oid(1), read).unwrap();
+        transaction.store(Oid(3 + u64::from(is_current)), Tid::ZERO, record("new")).unwrap();
+        let voted = transaction.vote();
+        match is_current {
+            true => assert!(voted.is_ok(), "{voted:?}"),
+            false => {
+                let error = voted.unwrap_err();
+                assert!(error.is_exception("ZODB.POSException.ReadConflictError"), "{error}");
+            }
+        }
+        transaction.abort().unwrap();
+        commit(&client, &[(1, "one again")]);
+    }
+}
+
+#[test]
+fn a_blob_in_the_shared_directory_is_named_to_the_server() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        for name in ["tpc_begin", "storea", "storeBlobShared"] {
+            peer.expect(name);
+        }
+        let vote = peer.expect("vote");
+        peer.reply(&vote, Value::list([]));
+        let abort = peer.expect("tpc_abort");
+        peer.reply(&abort, Value::None);
+    };
+    play(script, |client, _| {
+        let mut transaction = begin(client);
+        let data = Bytes::from_static(BLOB_RECORD);
+        transaction.store_shared_blob(Oid(1), Tid::ZERO, data, "name").unwrap();
+        transaction.vote().unwrap();
+        transaction.abort().unwrap();
+    });
 }

@@ -54,6 +54,20 @@ fn a_file_says_what_its_server_says() {
 }
 
 #[test]
+fn a_view_loads_ahead_what_it_is_told_to() {
+    let server = Server::start(Encoding::Msgpack);
+    commit(&server.client(), &[(0, "root"), (1, "one")]);
+    let database = Database::connect(server.options()).unwrap();
+    let Database::Server(client) = &database else { panic!("it is not on a server") };
+    let now = database.now().unwrap();
+    now.prefetch(&[Oid(0), Oid(1)]);
+    // Its answer comes after those of the loads.
+    client.sync().unwrap();
+    assert_eq!(client.cache_metrics().objects, 2);
+    assert_eq!(now.load(Oid(1)).unwrap().unwrap().data, record("one"));
+}
+
+#[test]
 fn a_view_of_now_waits_for_the_first_connection() {
     let server = Server::start(Encoding::Msgpack);
     let tid = commit_root(&server.client());

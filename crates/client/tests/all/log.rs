@@ -1,5 +1,6 @@
 //! Reads the log ahead of the caller.
 
+use crate::common::peer::wait_until;
 use crate::common::{Server, commit};
 use bytes::Bytes;
 use zodium_client::{Client, ClientError, CommittedRecord, LogReader, TransactionOptions};
@@ -130,6 +131,40 @@ fn a_restarted_server_ends_a_reader_and_another_one_goes_on() {
         seen.push(head.tid);
     }
     assert_eq!(seen, tids);
+}
+
+#[test]
+fn what_was_read_ahead_is_not_given_after_the_connection_has_ended() {
+    let mut server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    commit_bytes(&client, 0, 10, 10);
+    let mut reader = client.read_log(None, None).unwrap();
+    reader.next_transaction().unwrap().unwrap();
+    reader.next_record().unwrap().unwrap();
+    server.stop();
+    wait_until(|| !client.is_connected());
+    assert!(reader.next_record().unwrap_err().is_disconnection());
+}
+
+#[test]
+fn records_of_a_transaction_that_a_pack_has_removed_are_an_error() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    let mut serial = Tid::ZERO;
+    for _ in 0..40 {
+        let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+        transaction.store(Oid(0), serial, vec![0; 100_000].into()).unwrap();
+        transaction.vote().unwrap();
+        serial = transaction.finish(|_| ()).unwrap();
+    }
+    let mut reader = client.read_log(None, None).unwrap();
+    // So many that their records are not requested any more.
+    for _ in 0..38 {
+        reader.next_transaction().unwrap().unwrap();
+    }
+    client.call("pack", &Value::tuple([Value::Float(1e11), true.into()])).unwrap();
+    let gone = reader.next_record().map(|record| record.is_some()).unwrap_err();
+    assert!(matches!(gone, ClientError::Unexpected { .. }), "{gone}");
 }
 
 #[test]

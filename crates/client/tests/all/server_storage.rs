@@ -82,6 +82,18 @@ fn a_storage_on_a_server_says_what_its_file_says() {
             assert_eq!(answer(&served), answer(&file), "{oid} before {before}");
         }
     }
+    for asked in [[(Oid(0), second), (Oid(0), Tid::MAX)], [(Oid(0), Tid::MAX), (Oid(1), Tid::MAX)]]
+    {
+        let answers = |storage: &dyn Read| -> Vec<_> {
+            let loaded = storage.load_many_before(&asked).into_iter().map(Result::unwrap);
+            let revision = |load| match load {
+                Load::Revision(found) => (found.data, found.serial, found.end),
+                other => panic!("{other:?}"),
+            };
+            loaded.map(revision).collect()
+        };
+        assert_eq!(answers(&served), answers(&file));
+    }
     for serial in [first, second, second.next()] {
         let data = |storage: &dyn Read| {
             let record = storage.record(Oid(0), serial).unwrap();
