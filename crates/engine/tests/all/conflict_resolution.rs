@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{CONFIG, Session, start_with, transaction};
+use crate::support::{CONFIG, Outcome, Session, start, start_with, transaction};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use zodium_disk::{MemoryDisk, SystemClock};
@@ -56,5 +56,26 @@ fn a_worker_resolves_conflicts_up_to_a_size_and_leaves_larger_ones_to_another_th
         assert_eq!(*resolver.0.lock(), [expected], "{sizes:?}");
         resolver.0.lock().clear();
     }
+    storage.close().unwrap();
+}
+
+#[test]
+fn a_client_is_told_of_all_stores_to_resolve_and_of_nothing_else() {
+    let storage = start(MemoryDisk::volatile());
+    let mut session = Session::new(&storage);
+    let old = session.store(&[(1, "one"), (2, "two"), (3, "three")]);
+    session.store(&[(1, "eins"), (2, "zwei"), (3, "drei")]);
+    let mut transaction = transaction();
+    for oid in [1, 2] {
+        transaction.store(Oid(oid), old, Bytes::from_static(b"new"));
+    }
+    // A client cannot resolve that. It is told so once the stores are resolved.
+    transaction.read_current(Oid(3), old);
+    let Ok(Outcome::Conflicts(number, found)) = session.try_vote(&mut transaction) else {
+        panic!("all of it has changed")
+    };
+    let oids: Vec<_> = found.iter().map(|found| found.conflict.oid).collect();
+    assert_eq!(oids, [Oid(1), Oid(2)]);
+    storage.abort(number, None);
     storage.close().unwrap();
 }

@@ -42,6 +42,21 @@ fn a_reservation_ends_by_itself_while_nothing_else_happens() {
 }
 
 #[test]
+fn reserved_locks_serve_the_next_transaction_before_those_that_wait() {
+    let (storage, tid, mut refused, number, mut waiting, waits) = reserved();
+    let next = store(tid);
+    assert!(storage.resume_vote(number, &next));
+    let Ok(Outcome::Voted(number, voted)) = refused.check(number, &next) else {
+        panic!("it knows the current revision")
+    };
+    refused.finish(number, voted).unwrap();
+    waiting.wait_granted(waits);
+    storage.abort(waits, None);
+    storage.close().unwrap();
+    assert_idle(&storage);
+}
+
+#[test]
 fn reserved_locks_are_free_when_the_next_transaction_needs_others() {
     let (storage, tid, _refused, number, mut waiting, waits) = reserved();
     let mut other = store(tid);

@@ -3,7 +3,8 @@
 use crate::support::{Outcome, Session, assert_idle, start, text, transaction};
 use bytes::Bytes;
 use zodium_disk::MemoryDisk;
-use zodium_engine::{Database, Transaction, VoteError};
+use zodium_engine::{Check, Database, Transaction, VoteError};
+use zodium_storage::Access;
 use zodium_types::{Oid, Tid};
 
 fn store(transaction: &mut Transaction, oid: u64, serial: Tid, data: &'static str) {
@@ -66,7 +67,10 @@ fn a_conflict_gives_back_spilled_data() {
     let mut transaction = transaction();
     store(&mut transaction, 1, old, "mine");
     spill(&database, &mut transaction);
-    let Outcome::Conflicts(number, found) = session.try_vote(&mut transaction).unwrap() else {
+    let number = session.lock(&transaction).unwrap();
+    let checked = database.check(number, &transaction, Access::NonBlocking);
+    assert!(matches!(checked, Ok(Check::WouldBlock)), "{checked:?}, without a look at the disk");
+    let Outcome::Conflicts(number, found) = session.check(number, &transaction).unwrap() else {
         panic!("another client has changed it");
     };
     assert_eq!(found.len(), 1);

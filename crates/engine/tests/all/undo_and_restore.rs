@@ -7,8 +7,8 @@ use crate::support::{
 use bytes::Bytes;
 use zodium_disk::MemoryDisk;
 use zodium_engine::commit::{CommitError, ConflictKind};
-use zodium_engine::{Transaction, VoteError, VoteStart};
-use zodium_storage::StorageError;
+use zodium_engine::{Check, Transaction, VoteError, VoteStart};
+use zodium_storage::{Access, StorageError};
 use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
 
 #[test]
@@ -25,6 +25,24 @@ fn undo_brings_back_what_was_before_and_can_be_undone_itself() {
         undo(session, &[redone]).unwrap();
         undo(session, &[created]).unwrap();
         assert_eq!(texts(session), ["gone", "gone"]);
+    });
+}
+
+#[test]
+fn what_reads_old_records_is_checked_by_no_thread_that_must_not_wait() {
+    with_session(|session| {
+        let tid = session.store(&[(1, "one")]);
+        let mut undo = transaction();
+        undo.undo(tid);
+        let mut copy = transaction();
+        copy.restore(Oid(2), Tid::ZERO, Some(Bytes::from_static(b"two")), None);
+        for mut transaction in [undo, copy] {
+            session.storage.find_undone(&mut transaction).unwrap();
+            let number = session.lock(&transaction).unwrap();
+            let checked = session.storage.check(number, &transaction, Access::NonBlocking);
+            assert!(matches!(checked, Ok(Check::WouldBlock)), "{checked:?}");
+            session.storage.abort(number, None);
+        }
     });
 }
 

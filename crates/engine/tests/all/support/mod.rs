@@ -110,11 +110,20 @@ impl Session {
     /// Votes, and waits for the locks as long as it takes.
     pub(crate) fn try_vote(&mut self, transaction: &mut Transaction) -> Result<Outcome, VoteError> {
         self.storage.find_undone(transaction)?;
+        let number = self.lock(transaction)?;
+        self.check(number, transaction)
+    }
+
+    /// Asks for the locks, and waits for them as long as it takes.
+    pub(crate) fn lock(
+        &mut self,
+        transaction: &Transaction,
+    ) -> Result<TransactionNumber, VoteError> {
         let (number, start) = self.begin(transaction)?;
         if start == VoteStart::Waiting {
             self.wait_granted(number);
         }
-        self.check(number, transaction)
+        Ok(number)
     }
 
     /// First as a worker does, which must not wait, then as a thread that may.
