@@ -37,6 +37,7 @@ fn a_blob_is_whole_between_its_start_and_its_end_or_an_error() {
         ("start stop", Some("")),
         ("start chunk chunk stop", Some("AAAAAAAA")),
         ("start chunk stop start chunk stop", Some("AAAA")),
+        ("start chunk start chunk stop", Some("AAAA")),
         ("start chunk stop chunk", None),
     ] {
         let script = |listener: &UnixListener| {

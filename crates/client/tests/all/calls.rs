@@ -1,6 +1,7 @@
 //! What a client can ask a server for beside loads and commits.
 
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -242,6 +243,25 @@ fn loads_of_many_objects_and_of_serials_outlive_a_connection() {
             let oids: Vec<_> = (0..OBJECTS).map(Oid).collect();
             let loaded = client.load_many(&oids, Tid(11)).unwrap();
             assert!(loaded.iter().all(|one| matches!(one, Ok(Some(_)))));
+        },
+    );
+}
+
+/// A load of what is current is asked for anew, beside an earlier one that is not answered yet.
+#[test]
+fn an_object_that_two_threads_miss_is_missing_to_both() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let loads = [(); 2].map(|()| peer.expect("loadBefore"));
+            loads.iter().for_each(|load| peer.fail(load, "ZODB.POSException.POSKeyError"));
+        },
+        |client, _| {
+            let load = || client.load_current(Oid(1)).unwrap_err();
+            let errors = thread::scope(|scope| {
+                [(); 2].map(|()| scope.spawn(load)).map(|thread| thread.join().unwrap())
+            });
+            assert!(errors.iter().all(|error| matches!(error, ClientError::NoObject(Oid(1)))));
         },
     );
 }

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use crate::common::peer::{Peer, play, play_with};
 use crate::common::switch::Switch;
@@ -316,5 +317,19 @@ fn a_blob_in_the_shared_directory_is_named_to_the_server() {
         transaction.store_shared_blob(Oid(1), Tid::ZERO, data, "name").unwrap();
         transaction.vote().unwrap();
         transaction.abort().unwrap();
+    });
+}
+
+#[test]
+fn a_commit_waits_for_the_one_before_as_long_as_it_takes() {
+    let server = Server::start(Encoding::Msgpack);
+    let client = server.client();
+    let first = begin(&client);
+    thread::scope(|scope| {
+        let next = scope.spawn(|| client.begin(&TransactionOptions::default()).map(drop));
+        // Longer than a waiting thread goes without a look around.
+        thread::sleep(Duration::from_millis(150));
+        first.abort().unwrap();
+        next.join().unwrap().unwrap();
     });
 }

@@ -205,6 +205,10 @@ fn a_missing_record_is_none_and_a_server_that_fails_is_an_error() {
                 let load = peer.expect("loadSerial");
                 peer.fail(&load, exception);
             }
+            for exception in ["builtins.ValueError", "builtins.OSError"] {
+                let next = peer.expect("record_iternext");
+                peer.fail(&next, exception);
+            }
         },
         |client, _| {
             let storage = ServerStorage::new(Arc::clone(client), &[]);
@@ -212,6 +216,8 @@ fn a_missing_record_is_none_and_a_server_that_fails_is_an_error() {
             assert!(record().unwrap().is_none());
             assert!(matches!(record(), Err(StorageError::Io(_))));
             assert!(matches!(record(), Err(StorageError::Corrupt(_))));
+            assert!(storage.next_object(Oid(1)).unwrap().is_none());
+            assert!(matches!(storage.next_object(Oid(1)), Err(StorageError::Io(_))));
         },
     );
 }

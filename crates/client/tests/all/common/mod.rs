@@ -186,6 +186,7 @@ pub(crate) fn commit_root(client: &Client) -> Tid {
         user: b"user".to_vec(),
         description: b"something".to_vec(),
         extension: extension(),
+        status: 'p',
         ..TransactionOptions::default()
     };
     let mut transaction = client.begin(&options).unwrap();
