@@ -79,3 +79,22 @@ fn a_client_is_told_of_all_stores_to_resolve_and_of_nothing_else() {
     storage.abort(number, None);
     storage.close().unwrap();
 }
+
+#[test]
+fn nothing_is_merged_with_a_revision_that_the_client_did_not_see() {
+    let resolver: Option<Arc<dyn Resolver>> = Some(Arc::new(Ours::default()));
+    let config = Config { resolver, ..CONFIG };
+    let storage = start_with(MemoryDisk::volatile(), Arc::new(SystemClock::new()), &config);
+    let mut session = Session::new(&storage);
+    let first = session.store(&[(1, "one")]);
+    session.store(&[(1, "eins")]);
+    let mut transaction = transaction();
+    // Later than a revision that is there, which is in memory.
+    transaction.store(Oid(1), first.next(), Bytes::from_static(b"new"));
+    let Ok(Outcome::Conflicts(number, found)) = session.try_vote(&mut transaction) else {
+        panic!("it has no revision of this serial")
+    };
+    assert_eq!(found[0].conflict.sent, first.next());
+    storage.abort(number, None);
+    storage.close().unwrap();
+}
