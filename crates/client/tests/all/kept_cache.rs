@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 
 use crate::common::{Server, commit, record};
-use zodium_client::{Client, ClientError, Options};
+use zodium_client::{Client, ClientError, Options, WarmUpList};
 use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
@@ -11,7 +11,9 @@ use zodium_zeo::codec::Encoding;
 /// A server, and options of clients that keep their cache in this folder.
 fn keeping(folder: &tempfile::TempDir) -> (Server, Options) {
     let server = Server::start(Encoding::Pickle);
-    let options = Options { cache_path: Some(folder.path().join("c")), ..server.options() };
+    let cache_path = Some(folder.path().join("c"));
+    // What a warm-up loads would be counted with what was kept.
+    let options = Options { cache_path, warm_up: WarmUpList::Off, ..server.options() };
     (server, options)
 }
 
