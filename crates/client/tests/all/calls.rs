@@ -265,3 +265,22 @@ fn an_object_that_two_threads_miss_is_missing_to_both() {
         },
     );
 }
+
+#[test]
+fn an_object_that_is_missing_among_many_is_asked_for_once() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let [missing, there] = [(); 2].map(|()| peer.expect("loadBefore"));
+            peer.fail(&missing, "ZODB.POSException.POSKeyError");
+            peer.reply_load(&there, b"data", Tid(5));
+            peer.expect("ping");
+        },
+        |client, _| {
+            let loaded = client.load_many(&[Oid(1), Oid(2)], Tid(11)).unwrap();
+            assert!(matches!(loaded[0], Err(ClientError::NoObject(Oid(1)))));
+            assert!(matches!(loaded[1], Ok(Some(_))));
+            client.cast("ping", &Value::tuple([])).unwrap();
+        },
+    );
+}
