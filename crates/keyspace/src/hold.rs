@@ -19,12 +19,14 @@ use crate::{
 /// only ([`Keyspace::try_read`]), all that may change a key panics.
 ///
 /// A key whose time is past, or one of whose ties was cut, is not there. It is removed by the next
-/// write to it, or by [`Keyspace::expire`].
+/// write to it, or by [`Keyspace::expire`]. With [`Hold::keep_expired`] times end nothing.
 pub struct Hold<'a> {
     keyspace: &'a Keyspace,
     guards: Guards<'a>,
     /// The time of all that happens within, in milliseconds since 1970.
     pub now: u64,
+    /// Keys whose times are until then are not there: `now`, unless the hold keeps them.
+    past: u64,
     /// Ties that were cut until then are cut for this hold.
     moment: u64,
     /// The database that keys are meant of.
@@ -62,6 +64,7 @@ impl<'a> Hold<'a> {
             keyspace,
             guards,
             now,
+            past: now,
             moment: keyspace.moments.last(),
             database: 0,
             uses: keyspace.uses(),
@@ -73,6 +76,17 @@ impl<'a> Hold<'a> {
             seen: Seen::default(),
             garbage: Vec::new(),
         }
+    }
+
+    /// Keeps keys whose time is past: for this hold they are there.
+    pub fn keep_expired(&mut self) {
+        self.past = 0;
+    }
+
+    /// Whether a key that expires at this time, in milliseconds since 1970, is not there.
+    #[must_use]
+    pub fn is_past(&self, at: u64) -> bool {
+        at <= self.past
     }
 
     /// Takes large values that keys had. They take long to drop: the caller does so when it holds
@@ -89,7 +103,7 @@ impl<'a> Hold<'a> {
         let stripe = self.guards.stripe(number);
         self.seen.see(stripe.unsynced.of(hash, self.seen.safe));
         let database = &stripe.databases[self.database];
-        let entry = database.get(hash, key).filter(|entry| !entry.is_expired(self.now))?;
+        let entry = database.get(hash, key).filter(|entry| !entry.is_expired(self.past))?;
         if database.is_cut(key, self.moment) {
             self.journal.note_hidden(self.database, key);
             return None;
@@ -539,7 +553,7 @@ impl<'a> Hold<'a> {
 
     /// Whether a key of a part of a database is not there any more.
     fn is_gone(&self, database: &Database, entry: EntryRef<'_>) -> bool {
-        database.is_gone(entry, self.now, self.moment)
+        database.is_gone(entry, self.past, self.moment)
     }
 
     /// The part of the database that has a key, without that key if its time is past.
@@ -549,7 +563,7 @@ impl<'a> Hold<'a> {
         let stripe = self.guards.stripe_mut(number);
         let database = &stripe.databases[self.database];
         let is_past = database.volatile > 0
-            && database.get(hash, key).is_some_and(|entry| entry.is_expired(self.now));
+            && database.get(hash, key).is_some_and(|entry| entry.is_expired(self.past));
         if is_past || database.is_cut(key, self.moment) {
             stripe.mark(self.database, key);
             let removed = stripe.databases[self.database].remove(hash, key);

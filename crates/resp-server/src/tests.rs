@@ -5,6 +5,7 @@ mod answers;
 mod caches;
 mod events;
 mod excess;
+mod imports;
 mod log;
 mod monitoring;
 mod scans;

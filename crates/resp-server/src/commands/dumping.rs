@@ -90,7 +90,7 @@ pub(super) fn restore(call: &mut Call) -> Outcome {
         (time, true) => Some(time),
         (time, false) => Some(call.hold.now.saturating_add(time)),
     };
-    if expires_at.is_some_and(|at| at <= call.hold.now) {
+    if expires_at.is_some_and(|at| call.hold.is_past(at)) {
         call.remove(key);
     } else {
         // To listeners it is a new key, whatever was there.

@@ -139,7 +139,7 @@ fn set_time(call: &mut Call, name: &str, unit_ms: i64, is_relative: bool) -> Out
     let old = call.hold.entry(key).map(EntryRef::expires_at);
     let is_done = old.is_some_and(|old| conditions.allow(old, at));
     if is_done {
-        match u64::try_from(at).ok().filter(|_| at > now) {
+        match u64::try_from(at).ok().filter(|at| !call.hold.is_past(*at)) {
             Some(at) => {
                 call.hold.expire_at(key, Some(at));
                 call.changed(key, Class::Generic, "expire");

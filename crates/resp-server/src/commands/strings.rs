@@ -213,11 +213,10 @@ pub(super) fn getex(call: &mut Call) -> Outcome {
         call.reply.null();
         return Ok(());
     };
-    let now = call.hold.now;
-    let at = expiry.as_ref().map(|option| option.at(now, "getex")).transpose()?;
+    let at = expiry.as_ref().map(|option| option.at(call.hold.now, "getex")).transpose()?;
     call.reply.stored(value);
     match at {
-        Some(at) if at <= now => {
+        Some(at) if call.hold.is_past(at) => {
             call.remove(key);
         }
         Some(at) => {

@@ -1,9 +1,12 @@
 //! Taking keys over from files of Redis and Valkey.
+//!
+//! Key decision: nothing expires meanwhile. Later commands of a file may prolong a time that is
+//! past by now, and the server that wrote them saw the key. At the end keys go whose time is past.
 
 use std::io::{self, Read};
 
 use bytes::BytesMut;
-use zodium_keyspace::{DATABASES, Entry, EntryRef, Keyspace, Stripes, Tie, now};
+use zodium_keyspace::{DATABASES, Entry, EntryRef, Hold, Keyspace, Stripes, Tie, now};
 use zodium_rdb::{RdbError, RdbReader};
 use zodium_resp::{FrameError, OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
 
@@ -17,6 +20,8 @@ use crate::fail::Fail;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
+/// Keys of each database that are removed while a stripe is locked: they are one record of the log.
+const EXPIRED_AT_ONCE: usize = 1024;
 
 /// Why a file cannot be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -54,14 +59,13 @@ pub struct DumpedKey<'a> {
 }
 
 impl Server {
-    /// Takes over the keys of an RDB file; the number of keys. Keys whose time is past are left
-    /// out.
+    /// Takes over the keys of an RDB file; the number of keys.
     ///
     /// # Errors
     /// The file is damaged, or uses what this server does not have. Keys before that were taken.
     pub fn import_rdb(&self, source: impl Read) -> Result<u64, ImportError> {
         let mut reader = RdbReader::new(source)?;
-        let (mut count, at) = (0, now());
+        let mut count = 0;
         while let Some(item) = reader.next_item()? {
             let database = usize::try_from(item.database).unwrap_or(usize::MAX);
             if database >= DATABASES {
@@ -70,10 +74,7 @@ impl Server {
                     DATABASES - 1
                 )));
             }
-            if item.expires_at.is_some_and(|time| time <= at) {
-                continue;
-            }
-            let mut hold = self.journaling(self.keyspace.lock(self.keyspace.stripe(&item.key), at));
+            let mut hold = self.lock_to_import(self.keyspace.stripe(&item.key));
             hold.database = database;
             let entry = Entry::new(item.value).expiring(item.expires_at);
             self.log.note_item(&mut hold, |out| {
@@ -138,6 +139,13 @@ impl Server {
         Ok(commands.count)
     }
 
+    /// Locks stripes for a change that a file tells.
+    fn lock_to_import(&self, stripes: Stripes) -> Hold<'_> {
+        let mut hold = self.journaling(self.keyspace.lock(stripes, now()));
+        hold.keep_expired();
+        hold
+    }
+
     /// Visits all keys, until `visit` returns false. A part of the keyspace is locked meanwhile.
     pub fn each_dumped(&self, visit: &mut dyn FnMut(DumpedKey) -> bool) {
         let (mut goes_on, at) = (true, now());
@@ -155,11 +163,22 @@ impl Server {
         }
     }
 
-    /// Compacts and closes the log after imports; the number of keys in it.
+    /// Removes the keys whose time is past.
+    fn remove_expired(&self) {
+        let now = now();
+        let log = |removed: &[_]| self.log.append_removed(removed, now);
+        while self.keyspace.expire(now, EXPIRED_AT_ONCE, &mut Vec::new(), &log) {
+            self.log.let_follow();
+        }
+    }
+
+    /// Removes keys whose time is past, then compacts and closes the log, after imports; the number
+    /// of keys in it.
     ///
     /// # Errors
     /// The log cannot be written.
     pub fn finish_import(&self) -> io::Result<u64> {
+        self.remove_expired();
         let is_done = compact(self);
         let failed = self.log.failure();
         self.close_log();
@@ -231,7 +250,7 @@ impl Commands {
             crate::commands::find(request.arguments()).map_err(refused)?;
             stripes = stripes | stripes_of_logged(&server.keyspace, request);
         }
-        let mut hold = server.journaling(server.keyspace.lock(stripes, now()));
+        let mut hold = server.lock_to_import(stripes);
         for (database, request) in requests {
             hold.database = *database;
             run_logged(server, &mut hold, request).map_err(refused)?;

@@ -1,0 +1,79 @@
+//! What is taken over from files of Redis and Valkey.
+
+use std::sync::Arc;
+
+use zodium_disk::{Disk, MemoryDisk};
+use zodium_types::Tid;
+
+use super::log::{OneCommit, open_with};
+use super::{new_server, with};
+
+/// A moment in 2001, and one in 2100.
+const PAST: u64 = 1_000_000_000_000;
+const FUTURE: u64 = 4_102_444_800_000;
+
+/// An append-only file of commands, one a line.
+fn commands(lines: &str) -> Vec<u8> {
+    let mut file = String::new();
+    for line in lines.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        file += &format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| file += &format!("${}\r\n{word}\r\n", word.len()));
+    }
+    file.into_bytes()
+}
+
+/// An RDB file of version 11 without a sum.
+fn rdb(body: &[u8]) -> Vec<u8> {
+    [b"REDIS0011", body, b"\xff\0\0\0\0\0\0\0\0"].concat()
+}
+
+#[test]
+fn keys_expire_at_the_end_of_an_import_only() {
+    let due = [b"\xfc", &PAST.to_le_bytes()[..], b"\x00\x04base\x014"].concat();
+    for (lines, question, expected) in [
+        ("SET k v PXAT PAST\nPEXPIREAT k FUTURE", "GET k", "$1 v"),
+        ("SET k 5 PXAT PAST\nINCR k\nPEXPIREAT k FUTURE", "GET k", "$1 6"),
+        ("SET k 5\nPEXPIREAT k PAST\nINCR k\nPERSIST k", "GET k", "$1 6"),
+        ("SET k 5\nGETEX k PXAT PAST\nINCR k\nPERSIST k", "GET k", "$1 6"),
+        ("HSET k a 1\nPEXPIREAT k PAST\nHSET k b 2\nPEXPIREAT k FUTURE", "HLEN k", ":2"),
+        ("SET old v PXAT PAST\nRENAME old k\nPERSIST k", "GET k", "$1 v"),
+        ("SET old v PXAT PAST\nCOPY old k\nPERSIST k", "GET k", "$1 v"),
+        ("MULTI\nSET k v PXAT PAST\nPERSIST k\nEXEC", "GET k", "$1 v"),
+        (
+            "SET k 1 PXAT PAST\nEVAL return{redis.call('INCR',KEYS[1])} 1 k\nPERSIST k",
+            "GET k",
+            "$1 2",
+        ),
+        ("RESTORE k PAST \0\x01v\x0b\0\0\0\0\0\0\0\0\0 ABSTTL\nPERSIST k", "GET k", "$1 v"),
+        ("INCR base\nPEXPIREAT base FUTURE", "GET base", "$1 5"),
+        ("RPUSH k 1\nPEXPIREAT k PAST\nRPUSH k 2", "EXISTS k", ":0"),
+        ("SET base v", "GET base", "$1 v"),
+        ("SET k v\nEXPIRE k 1000", "TTL k", ":1000"),
+        ("PING", "EXISTS base", ":0"),
+    ] {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
+        let open = || open_with(&disk, "no", OneCommit(Tid(1)));
+        let server = open();
+        let lines = lines.replace("PAST", &PAST.to_string()).replace("FUTURE", &FUTURE.to_string());
+        server.import_rdb(&*rdb(&due)).unwrap();
+        server.import_commands(&*commands(&lines)).unwrap();
+        let kept = u64::from(!expected.ends_with(":0"));
+        assert_eq!(server.finish_import().unwrap(), kept, "{lines}");
+        with(open(), |running| async move {
+            running.connect().expect(&[(question, expected)]).await;
+        });
+    }
+}
+
+#[test]
+fn keys_whose_time_is_past_are_not_sent_to_a_running_server() {
+    let server = new_server(None);
+    server.import_commands(&*commands(&format!("SET k v PXAT {PAST}\nSET other v"))).unwrap();
+    let mut keys = Vec::new();
+    server.each_dumped(&mut |dumped| {
+        keys.push(dumped.key.to_owned());
+        true
+    });
+    assert_eq!(keys, [b"other"]);
+}
