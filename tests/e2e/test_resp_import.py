@@ -137,6 +137,55 @@ def test_what_is_no_file_of_keys_is_refused(tmp_path):
         assert not (tmp_path / "keys.log").exists()
 
 
+def commands(*lines):
+    """An append-only file of commands, one a line."""
+    words = [line.split() for line in lines]
+    bulks = ["".join(f"${len(word)}\r\n{word}\r\n" for word in line) for line in words]
+    return "".join(f"*{len(line)}\r\n{bulk}" for line, bulk in zip(words, bulks)).encode()
+
+
+def manifest_of(folder, parts, text=None):
+    """The manifest of an append-only file in parts, the base first."""
+    for name, data in parts.items():
+        (folder / name).write_bytes(data)
+    if text is None:
+        lines = [
+            f"file {name} seq {max(place, 1)} type {'i' if place else 'b'}\n"
+            for place, name in enumerate(parts)
+        ]
+        text = "".join(lines)
+    manifest = folder / "appendonly.aof.manifest"
+    manifest.write_text(text)
+    return manifest
+
+
+def test_what_is_left_out_is_told(tmp_path):
+    source = tmp_path / "a.aof"
+    whole = commands("FUNCTION LOAD source", "SET a 1")
+    source.write_bytes(whole + commands("MULTI", "SET a 2"))
+    done = run_import(source, tmp_path / "keys.log")
+    assert (done.returncode, done.stdout[:15]) == (0, "Imported 1 keys")
+    functions, end = done.stderr.splitlines()
+    assert f"{source}: left out 1 libraries of functions or commands" in functions
+    assert f"left out what begins at byte {len(whole)}" in end
+
+
+def test_only_the_last_part_of_a_file_may_be_cut_off(tmp_path):
+    parts = {name: commands(f"SET {name} 1") for name in ["base", "one", "two"]}
+    for name in parts:
+        for end in [commands("SET end 1")[:-3], commands("MULTI", "SET end 1")]:
+            manifest = manifest_of(tmp_path, {**parts, name: parts[name] + end})
+            file = tmp_path / "keys.log"
+            done = run_import(manifest, file)
+            assert f"{tmp_path / name} ends within a command or a transaction" in done.stderr
+            if name == "two":
+                assert done.returncode == 0 and "Imported 3 keys" in done.stdout
+                file.unlink()
+            else:
+                assert done.returncode == 1 and "later parts follow" in done.stderr
+                assert not file.exists()
+
+
 @pytest.mark.skipif(stock_program() is None, reason="there is no Valkey: set VALKEY to its tree")
 def test_random_keys_of_a_real_valkey_are_imported(tmp_path, seeded):
     with StockServer() as stock, redis.Redis(HOST, stock.port) as client:

@@ -56,6 +56,12 @@ impl<R: Read> RdbReader<R> {
         self.functions
     }
 
+    /// Number of bytes that were read.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.input.position()
+    }
+
     /// The next key; `None` at the end, whose sum was right.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ use crate::{RdbError, sum};
 /// Reads from a file, or from a value's bytes.
 pub struct Input<R> {
     source: R,
+    /// Number of bytes that were read.
+    position: u64,
     sum: Option<Digest<'static, u64, Table<16>>>,
 }
 
@@ -23,12 +25,17 @@ enum Length {
 impl<R: Read> Input<R> {
     /// Reads bytes without a sum of their own.
     pub fn new(source: R) -> Input<R> {
-        Input { source, sum: None }
+        Input { source, position: 0, sum: None }
     }
 
     /// Reads a file, whose sum stands at its end.
     pub(crate) fn summed(source: R) -> Input<R> {
-        Input { source, sum: Some(sum::begin()) }
+        Input { source, position: 0, sum: Some(sum::begin()) }
+    }
+
+    /// Number of bytes that were read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
     }
 
     /// The sum of what was read.
@@ -39,6 +46,7 @@ impl<R: Read> Input<R> {
     pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], RdbError> {
         let mut bytes = [0; N];
         self.source.read_exact(&mut bytes)?;
+        self.position += N as u64;
         if let Some(sum) = &mut self.sum {
             sum.update(&bytes);
         }
@@ -49,6 +57,7 @@ impl<R: Read> Input<R> {
     pub(crate) fn bytes(&mut self, count: u64) -> Result<Vec<u8>, RdbError> {
         let mut bytes = Vec::new();
         let read = self.source.by_ref().take(count).read_to_end(&mut bytes)?;
+        self.position += read as u64;
         if (read as u64) < count {
             return Err(RdbError::Io(ErrorKind::UnexpectedEof.into()));
         }

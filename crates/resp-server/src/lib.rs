@@ -59,7 +59,7 @@ use dispatch::After;
 use local::{Letter, LocalServer};
 use waiting::Waiter;
 
-pub use durability::{DumpedKey, ImportError, KeeperOptions, LoadReport};
+pub use durability::{DumpedKey, ImportError, KeeperOptions, LeftOut, LoadReport};
 pub use figures::Figures;
 pub use server::{Options, Server};
 pub use service::RespService;

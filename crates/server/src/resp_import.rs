@@ -9,12 +9,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use zodium_disk::RealDisk;
-use zodium_resp_server::{KeeperOptions, Options, Server};
+use zodium_resp_server::{KeeperOptions, LeftOut, Options, Server};
 use zodium_types::Address;
 
 use crate::resp_copy::{self, Copied};
 use crate::serve::resp;
-use crate::streams::print;
+use crate::streams::{complain, print};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -86,28 +86,72 @@ fn copy(options: &ImportOptions, address: &Address) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a source is, by how it begins.
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    Rdb,
+    Commands,
+    Manifest,
+}
+
 fn import(server: &Server, source: &Path) -> Result<()> {
+    let (file, format) = open(source)?;
+    if format == Format::Manifest {
+        return import_parts(server, source, file);
+    }
+    tell_left_out(source, &import_file(server, source, (file, format))?);
+    Ok(())
+}
+
+/// Opens a file, and tells what it is.
+fn open(source: &Path) -> Result<(BufReader<File>, Format)> {
     let name = || format!("cannot import {}", source.display());
     let mut file = File::open(source).with_context(name)?;
     let mut start = [0; 6];
     let count = file.read(&mut start).with_context(name)?;
     file.seek(SeekFrom::Start(0)).with_context(name)?;
-    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
-    match &start[..count] {
-        bytes if bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY") => {
-            server.import_rdb(&mut file).with_context(name)?;
-            // An append-only file may begin as one of RDB.
-            server.import_commands(&mut file).with_context(name)?;
-        }
-        [b'*' | b'#', ..] | [] => drop(server.import_commands(&mut file).with_context(name)?),
-        [b'f', b'i', b'l', b'e', b' ', ..] => import_parts(server, source, file)?,
+    let format = match &start[..count] {
+        bytes if bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY") => Format::Rdb,
+        [b'*' | b'#', ..] | [] => Format::Commands,
+        [b'f', b'i', b'l', b'e', b' ', ..] => Format::Manifest,
         _ => bail!(
             "{} is no RDB file, append-only file or manifest: give dump.rdb, or the manifest in \
              appendonlydir",
             source.display()
         ),
+    };
+    Ok((BufReader::with_capacity(BUFFER_BYTES, file), format))
+}
+
+/// Imports a file that is no manifest; returns what was left out.
+fn import_file(
+    server: &Server,
+    source: &Path,
+    (mut file, format): (BufReader<File>, Format),
+) -> Result<LeftOut> {
+    let imported = match format {
+        Format::Rdb => server.import_rdb(&mut file),
+        Format::Commands => server.import_commands(&mut file),
+        Format::Manifest => bail!("{} is a manifest within a manifest", source.display()),
+    };
+    imported.with_context(|| format!("cannot import {}", source.display()))
+}
+
+fn tell_left_out(source: &Path, left: &LeftOut) {
+    let source = source.display();
+    if left.functions > 0 {
+        complain!(
+            "zodium: {source}: left out {} libraries of functions or commands about these: this \
+             server has no functions",
+            left.functions
+        );
     }
-    Ok(())
+    if let Some(position) = left.cut_at {
+        complain!(
+            "zodium: {source} ends within a command or a transaction: left out what begins at byte \
+             {position}"
+        );
+    }
 }
 
 /// Imports the files that a manifest names: the base first, then those with later commands.
@@ -138,12 +182,18 @@ fn import_parts(server: &Server, manifest: &Path, mut file: impl Read) -> Result
     }
     parts.sort_unstable();
     let folder = manifest.parent().unwrap_or(Path::new("."));
-    for (_, _, name) in parts {
+    let last = parts.len().saturating_sub(1);
+    for (place, (_, _, name)) in parts.into_iter().enumerate() {
         let part = folder.join(name);
-        if part.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            continue;
+        let left = import_file(server, &part, open(&part)?)?;
+        if let Some(position) = left.cut_at.filter(|_| place < last) {
+            bail!(
+                "{} ends within a command or a transaction, which begins at byte {position}, and \
+                 later parts follow it: take another copy of the folder",
+                part.display()
+            );
         }
-        import(server, &part)?;
+        tell_left_out(&part, &left);
     }
     Ok(())
 }

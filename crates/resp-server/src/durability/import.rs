@@ -45,6 +45,15 @@ pub enum ImportError {
     Refused(String),
 }
 
+/// What was left out of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Libraries of functions, and commands about these.
+    pub functions: u64,
+    /// Where the command or the transaction begins that the end of the file cuts off.
+    pub cut_at: Option<u64>,
+}
+
 /// A key with its value, as `DUMP` gives it.
 #[derive(Debug)]
 pub struct DumpedKey<'a> {
@@ -59,13 +68,14 @@ pub struct DumpedKey<'a> {
 }
 
 impl Server {
-    /// Takes over the keys of an RDB file; the number of keys.
+    /// Takes over the keys of an RDB file, and executes the commands behind them, if it is the
+    /// beginning of an append-only file.
     ///
     /// # Errors
-    /// The file is damaged, or uses what this server does not have. Keys before that were taken.
-    pub fn import_rdb(&self, source: impl Read) -> Result<u64, ImportError> {
-        let mut reader = RdbReader::new(source)?;
-        let mut count = 0;
+    /// The file is damaged, or uses what this server does not have. What came before was taken.
+    pub fn import_rdb(&self, mut source: impl Read) -> Result<LeftOut, ImportError> {
+        let mut left = LeftOut::default();
+        let mut reader = RdbReader::new(&mut source)?;
         while let Some(item) = reader.next_item()? {
             let database = usize::try_from(item.database).unwrap_or(usize::MAX);
             if database >= DATABASES {
@@ -85,58 +95,47 @@ impl Server {
             hold.changed(&item.key);
             self.settle(hold);
             self.log.let_follow();
-            count += 1;
         }
-        if reader.functions() > 0 {
-            let functions = reader.functions();
-            tracing::warn!("left out {functions} libraries of functions: this server has none");
-        }
-        Ok(count)
+        left.functions = reader.functions();
+        let position = reader.position();
+        self.execute_commands(source, position, &mut left)?;
+        Ok(left)
     }
 
-    /// Executes the commands of an append-only file, behind its RDB part if it begins with one; the
-    /// number of commands. A transaction or command that is cut off at the end is left out.
+    /// Executes the commands of an append-only file. A transaction or command that is cut off at
+    /// the end is left out.
     ///
     /// # Errors
     /// As [`Server::import_rdb`].
-    pub fn import_commands(&self, mut source: impl Read) -> Result<u64, ImportError> {
-        let (mut commands, mut reader) = (Commands::default(), RequestReader::default());
-        let limits = RequestLimits { is_authenticated: true, ..RequestLimits::default() };
-        let mut bytes = BytesMut::new();
-        let mut position = 0;
+    pub fn import_commands(&self, source: impl Read) -> Result<LeftOut, ImportError> {
+        let mut left = LeftOut::default();
+        self.execute_commands(source, 0, &mut left)?;
+        Ok(left)
+    }
+
+    /// Executes the commands of a file from a position on, where `source` is.
+    fn execute_commands(
+        &self,
+        mut source: impl Read,
+        position: u64,
+        left: &mut LeftOut,
+    ) -> Result<(), ImportError> {
+        let mut reader = CommandReader { position, ..CommandReader::default() };
+        let mut commands = Commands::default();
         let mut part = vec![0; READ_BYTES];
         loop {
             let read = source.read(&mut part)?;
             if read == 0 {
                 break;
             }
-            bytes.extend_from_slice(&part[..read]);
-            loop {
-                if skip_note(&mut bytes, &mut position) {
-                    continue;
-                }
-                match reader.read(&bytes, &limits) {
-                    Ok(Step::Request(count)) => {
-                        let request = reader.arguments(&bytes).to_request();
-                        reader.next();
-                        let _ = bytes.split_to(count);
-                        position += count as u64;
-                        commands.take(self, request)?;
-                    }
-                    Ok(Step::Nothing(count)) => {
-                        reader.next();
-                        let _ = bytes.split_to(count);
-                        position += count as u64;
-                    }
-                    Ok(Step::Incomplete(_)) => break,
-                    Err(error) => return Err(ImportError::Command { position, error }),
-                }
+            reader.bytes.extend_from_slice(&part[..read]);
+            while let Some((position, request)) = reader.next()? {
+                commands.take(self, position, request, left)?;
             }
         }
-        if !bytes.is_empty() || commands.queue.is_some() {
-            tracing::warn!("the file ends within a command or a transaction: that is left out");
-        }
-        Ok(commands.count)
+        let cut_command = (!reader.bytes.is_empty()).then_some(reader.position);
+        left.cut_at = commands.queue.map(|queue| queue.position).or(cut_command);
+        Ok(())
     }
 
     /// Locks stripes for a change that a file tells.
@@ -192,28 +191,72 @@ impl Server {
     }
 }
 
-/// Removes a line with the time of the commands behind it; whether there was one.
-fn skip_note(bytes: &mut BytesMut, position: &mut u64) -> bool {
-    if bytes.first() != Some(&b'#') {
-        return false;
+/// Reads the commands of an append-only file.
+#[derive(Default)]
+struct CommandReader {
+    /// What is not read yet.
+    bytes: BytesMut,
+    /// Where that begins in the file.
+    position: u64,
+    requests: RequestReader,
+}
+
+impl CommandReader {
+    /// The next command, and where it begins; `None` if it is not whole.
+    fn next(&mut self) -> Result<Option<(u64, OwnedRequest)>, ImportError> {
+        let (limits, position) = (RequestLimits::default(), self.position);
+        loop {
+            if self.bytes.first() == Some(&b'#') {
+                // A line with the time of the commands behind it.
+                let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') else {
+                    return Ok(None);
+                };
+                self.skip(end + 1);
+                continue;
+            }
+            match self.requests.read(&self.bytes, &limits) {
+                Ok(Step::Request(count)) => {
+                    let request = self.requests.arguments(&self.bytes).to_request();
+                    let position = self.position;
+                    self.skip(count);
+                    return Ok(Some((position, request)));
+                }
+                Ok(Step::Nothing(count)) => self.skip(count),
+                Ok(Step::Incomplete(_)) => return Ok(None),
+                Err(error) => return Err(ImportError::Command { position, error }),
+            }
+        }
     }
-    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return false };
-    let _ = bytes.split_to(end + 1);
-    *position += end as u64 + 1;
-    true
+
+    fn skip(&mut self, count: usize) {
+        self.requests.next();
+        let _ = self.bytes.split_to(count);
+        self.position += count as u64;
+    }
 }
 
 /// Commands as they come.
 #[derive(Default)]
 struct Commands {
     database: usize,
-    /// Those of a transaction.
-    queue: Option<Vec<(usize, OwnedRequest)>>,
-    count: u64,
+    queue: Option<Queue>,
+}
+
+/// The commands of a transaction, with their databases.
+struct Queue {
+    /// Where it begins.
+    position: u64,
+    requests: Vec<(usize, OwnedRequest)>,
 }
 
 impl Commands {
-    fn take(&mut self, server: &Server, request: OwnedRequest) -> Result<(), ImportError> {
+    fn take(
+        &mut self,
+        server: &Server,
+        position: u64,
+        request: OwnedRequest,
+        left: &mut LeftOut,
+    ) -> Result<(), ImportError> {
         let arguments = request.arguments();
         let name = arguments.word(0);
         if is(name, "select") {
@@ -226,24 +269,24 @@ impl Commands {
                 ))
             })?;
         } else if is(name, "multi") {
-            self.queue = Some(Vec::new());
+            self.queue = Some(Queue { position, requests: Vec::new() });
         } else if is(name, "exec") {
-            let queue = self.queue.take().unwrap_or_default();
-            self.execute(server, &queue)?;
+            let requests = self.queue.take().map(|queue| queue.requests).unwrap_or_default();
+            Self::execute(server, &requests)?;
+        } else if is(name, "function") {
+            left.functions += 1;
+        } else if is(name, "spublish") {
+            // No client listens.
         } else if let Some(queue) = &mut self.queue {
-            queue.push((self.database, request));
+            queue.requests.push((self.database, request));
         } else {
-            self.execute(server, &[(self.database, request)])?;
+            Self::execute(server, &[(self.database, request)])?;
         }
         Ok(())
     }
 
     /// Executes commands at one moment.
-    fn execute(
-        &mut self,
-        server: &Server,
-        requests: &[(usize, OwnedRequest)],
-    ) -> Result<(), ImportError> {
+    fn execute(server: &Server, requests: &[(usize, OwnedRequest)]) -> Result<(), ImportError> {
         let refused = |fail: Fail| ImportError::Refused(fail.0.into_owned());
         let mut stripes = Stripes::NONE;
         for (_, request) in requests {
@@ -254,7 +297,6 @@ impl Commands {
         for (database, request) in requests {
             hold.database = *database;
             run_logged(server, &mut hold, request).map_err(refused)?;
-            self.count += 1;
         }
         server.settle(hold);
         server.log.let_follow();

@@ -19,7 +19,7 @@ mod replay;
 mod saving;
 mod strings;
 
-pub use import::{DumpedKey, ImportError};
+pub use import::{DumpedKey, ImportError, LeftOut};
 pub use opening::{KeeperOptions, LoadReport};
 
 pub(crate) use compaction::compact_if_due;

@@ -7,6 +7,7 @@ use zodium_types::Tid;
 
 use super::log::{OneCommit, open_with};
 use super::{new_server, with};
+use crate::LeftOut;
 
 /// A moment in 2001, and one in 2100.
 const PAST: u64 = 1_000_000_000_000;
@@ -76,4 +77,38 @@ fn keys_whose_time_is_past_are_not_sent_to_a_running_server() {
         true
     });
     assert_eq!(keys, [b"other"]);
+}
+
+#[test]
+fn functions_and_messages_of_shards_are_left_out() {
+    let lines = "FUNCTION LOAD source\nSET a 1\nMULTI\nSPUBLISH c m\nFUNCTION FLUSH\nSET b 2\nEXEC";
+    let server = new_server(None);
+    let left = server.import_commands(&*commands(lines)).unwrap();
+    assert_eq!(left, LeftOut { functions: 2, ..LeftOut::default() });
+    let left = server.import_rdb(&*[rdb(b"\xf5\x01f"), commands("FUNCTION LOAD f")].concat());
+    assert_eq!(left.unwrap().functions, 2);
+    with(server, |running| async move {
+        running.connect().expect(&[("GET a", "$1 1"), ("GET b", "$1 2")]).await;
+    });
+}
+
+#[test]
+fn a_command_or_transaction_that_the_end_cuts_off_is_left_out() {
+    let (first, base) = (commands("SET a 1"), rdb(b""));
+    let at = |length: usize| Some(length as u64);
+    for (end, expected) in [
+        (b"".to_vec(), None),
+        (commands("SET a 2\nSET a 3")[..50].to_vec(), Some(27)),
+        (commands("MULTI\nSET a 2"), Some(0)),
+        (commands("MULTI\nSET a 2\nEXEC")[..40].to_vec(), Some(0)),
+    ] {
+        let expected = expected.map(|place: usize| place + first.len());
+        let file = [&first[..], &end].concat();
+        let server = new_server(None);
+        let left = server.import_commands(&*file).unwrap();
+        assert_eq!(left.cut_at, expected.and_then(at), "{}", end.escape_ascii());
+        let file = [&base[..], &file].concat();
+        let left = server.import_rdb(&*file).unwrap();
+        assert_eq!(left.cut_at, expected.and_then(|place| at(place + base.len())));
+    }
 }
