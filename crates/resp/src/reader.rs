@@ -77,6 +77,12 @@ impl RequestReader {
         }
     }
 
+    /// Whether a line ends behind each argument of the request in these bytes, as it must in files.
+    #[must_use]
+    pub fn ends_lines(&self, bytes: &[u8]) -> bool {
+        self.places.iter().all(|place| bytes[place.end..].starts_with(b"\r\n"))
+    }
+
     /// Forgets the request, for the next one.
     pub fn next(&mut self) {
         if self.places.capacity() > PLACES_KEPT_MAX {

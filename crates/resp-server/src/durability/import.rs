@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use bytes::BytesMut;
 use zodium_keyspace::{DATABASES, Entry, EntryRef, Hold, Keyspace, Stripes, Tie, now};
 use zodium_rdb::{RdbError, RdbReader};
-use zodium_resp::{FrameError, OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
+use zodium_resp::{OwnedRequest, RequestLimits, RequestReader, Step, parse_integer};
 
 use super::compaction::compact;
 use super::items;
@@ -29,13 +29,16 @@ pub enum ImportError {
     /// The part in the format of RDB.
     #[error("{0}")]
     Rdb(#[from] RdbError),
-    /// The part with commands.
-    #[error("no command at byte {position}: {error}")]
-    Command {
-        /// Where in that part.
+    /// There is no command where one must be.
+    #[error(
+        "damaged: no command begins at byte {position} ({what}). Cut the file there with \
+         `valkey-check-aof --fix`, or take another copy"
+    )]
+    Damaged {
+        /// Where.
         position: u64,
         /// Why.
-        error: FrameError,
+        what: String,
     },
     /// It cannot be read.
     #[error("cannot read: {0}")]
@@ -204,27 +207,29 @@ struct CommandReader {
 impl CommandReader {
     /// The next command, and where it begins; `None` if it is not whole.
     fn next(&mut self) -> Result<Option<(u64, OwnedRequest)>, ImportError> {
-        let (limits, position) = (RequestLimits::default(), self.position);
-        loop {
-            if self.bytes.first() == Some(&b'#') {
-                // A line with the time of the commands behind it.
-                let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') else {
-                    return Ok(None);
-                };
-                self.skip(end + 1);
-                continue;
+        while self.bytes.first() == Some(&b'#') {
+            // A line with the time of the commands behind it.
+            let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') else {
+                return Ok(None);
+            };
+            self.skip(end + 1);
+        }
+        let position = self.position;
+        let damaged = |what: &str| ImportError::Damaged { position, what: what.to_owned() };
+        // Unlike a client, the server writes no inline requests.
+        if let Some(byte) = self.bytes.first().filter(|byte| **byte != b'*') {
+            return Err(damaged(&format!("expected '*', got '{}'", byte.escape_ascii())));
+        }
+        match self.requests.read(&self.bytes, &RequestLimits::default()) {
+            Ok(Step::Request(count)) if self.requests.ends_lines(&self.bytes) => {
+                let request = self.requests.arguments(&self.bytes).to_request();
+                self.skip(count);
+                Ok(Some((position, request)))
             }
-            match self.requests.read(&self.bytes, &limits) {
-                Ok(Step::Request(count)) => {
-                    let request = self.requests.arguments(&self.bytes).to_request();
-                    let position = self.position;
-                    self.skip(count);
-                    return Ok(Some((position, request)));
-                }
-                Ok(Step::Nothing(count)) => self.skip(count),
-                Ok(Step::Incomplete(_)) => return Ok(None),
-                Err(error) => return Err(ImportError::Command { position, error }),
-            }
+            Ok(Step::Request(_)) => Err(damaged("an argument has another length than is told")),
+            Ok(Step::Nothing(_)) => Err(damaged("it has no arguments")),
+            Ok(Step::Incomplete(_)) => Ok(None),
+            Err(error) => Err(damaged(&error.to_string())),
         }
     }
 

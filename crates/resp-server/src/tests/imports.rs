@@ -112,3 +112,29 @@ fn a_command_or_transaction_that_the_end_cuts_off_is_left_out() {
         assert_eq!(left.cut_at, expected.and_then(|place| at(place + base.len())));
     }
 }
+
+#[test]
+fn a_damaged_command_is_refused_and_its_place_is_told() {
+    let first = commands("SET a 1");
+    for (damaged, what) in [
+        ("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nabc\r\n", "an argument has another length"),
+        ("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb  ", "an argument has another length"),
+        ("*3\r\n$3\r\nSET\r\n+1\r\na\r\n$1\r\nb\r\n", "expected '$', got '+'"),
+        ("*x\r\n", "invalid multibulk length"),
+        ("*0\r\n", "it has no arguments"),
+        ("SET a 2\r\n", "expected '*', got 'S'"),
+        ("\r\n", "expected '*', got '\\r'"),
+        ("\0\0\0", "expected '*', got '\\x00'"),
+    ] {
+        let base = rdb(b"");
+        let file = [&base[..], &first, damaged.as_bytes(), &first].concat();
+        let server = new_server(None);
+        let in_base = server.import_rdb(&*file).unwrap_err().to_string();
+        let error = server.import_commands(&file[base.len()..]).unwrap_err().to_string();
+        for (error, position) in [(error, first.len()), (in_base, base.len() + first.len())] {
+            let place = format!("damaged: no command begins at byte {position} (");
+            assert!(error.starts_with(&place) && error.contains(what), "{error}, and not {what}");
+            assert!(error.contains("valkey-check-aof"), "{error}");
+        }
+    }
+}
