@@ -170,6 +170,17 @@ def test_what_is_left_out_is_told(tmp_path):
     assert f"left out what begins at byte {len(whole)}" in end
 
 
+def test_collections_without_elements_are_left_out(tmp_path):
+    source = tmp_path / "dump.rdb"
+    empty = b"".join(b"\x01\x02k%d\x00" % number for number in range(10))
+    source.write_bytes(b"REDIS0009" + empty + b"\x02\x03two\x00\x04\x05three\x00\xff" + bytes(8))
+    done = run_import(source, tmp_path / "keys.log")
+    assert (done.returncode, done.stdout[:15]) == (0, "Imported 0 keys")
+    lines = done.stderr.splitlines()
+    assert "left out the key 'k0' of database 0: a collection without elements" in lines[0]
+    assert len(lines) == 11 and "left out 2 more" in lines[10]
+
+
 def test_only_the_last_part_of_a_file_may_be_cut_off(tmp_path):
     parts = {name: commands(f"SET {name} 1") for name in ["base", "one", "two"]}
     for name in parts:

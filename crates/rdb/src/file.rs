@@ -4,7 +4,7 @@ use std::io::Read;
 
 use zodium_keyspace::Value;
 
-use crate::read_value::{module_name, read_value};
+use crate::read_value::{is_empty, module_name, read_any};
 use crate::{Input, NEWEST_VERSION, RdbError};
 
 /// A key of a file.
@@ -26,6 +26,7 @@ pub struct RdbReader<R> {
     version: u16,
     database: u64,
     functions: u64,
+    empty: Vec<(u64, Vec<u8>)>,
     is_over: bool,
 }
 
@@ -47,13 +48,27 @@ impl<R: Read> RdbReader<R> {
                 "version {version} of the format; this program knows those up to {NEWEST_VERSION}"
             )));
         }
-        Ok(RdbReader { input, version, database: 0, functions: 0, is_over: false })
+        Ok(RdbReader {
+            input,
+            version,
+            database: 0,
+            functions: 0,
+            empty: Vec::new(),
+            is_over: false,
+        })
     }
 
     /// Number of function libraries that were skipped.
     #[must_use]
     pub fn functions(&self) -> u64 {
         self.functions
+    }
+
+    /// The keys that were skipped, with their databases: old servers left collections without
+    /// elements behind.
+    #[must_use]
+    pub fn into_empty(self) -> Vec<(u64, Vec<u8>)> {
+        self.empty
     }
 
     /// Number of bytes that were read.
@@ -102,8 +117,12 @@ impl<R: Read> RdbReader<R> {
                 }
                 kind if kind < 0xf0 => {
                     let key = input.string()?;
-                    let value = read_value(kind, input).map_err(|error| of_key(error, &key))?;
-                    return Ok(Some(Item { database: self.database, key, value, expires_at }));
+                    let value = read_any(kind, input).map_err(|error| of_key(error, &key))?;
+                    let (database, expires_at) = (self.database, expires_at.take());
+                    if !is_empty(&value) {
+                        return Ok(Some(Item { database, key, value, expires_at }));
+                    }
+                    self.empty.push((database, key));
                 }
                 other => {
                     return Err(RdbError::Unsupported(format!(

@@ -13,7 +13,15 @@ use crate::{Input, RdbError, intset, kind, read_stream, ziplist};
 /// # Errors
 /// The input ends, is damaged, or has a kind of value that is not known here.
 pub fn read_value<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbError> {
-    let value = match kind {
+    match read_any(kind, input)? {
+        value if is_empty(&value) => Err(RdbError::Damaged("a collection without elements")),
+        value => Ok(value),
+    }
+}
+
+/// As [`read_value`], but any collection may be empty.
+pub(crate) fn read_any<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbError> {
+    Ok(match kind {
         kind::STRING => Value::String(Bytes::from(input.string()?)),
         kind::LIST => list(strings(input, 1)?),
         kind::SET => set(strings(input, 1)?)?,
@@ -42,11 +50,7 @@ pub fn read_value<R: Read>(kind: u8, input: &mut Input<R>) -> Result<Value, RdbE
         kind::STREAM_2 => Value::Stream(Box::new(read_stream::read(input, 2)?)),
         kind::STREAM_3 => Value::Stream(Box::new(read_stream::read(input, 3)?)),
         other => return Err(unknown(other, input)),
-    };
-    match is_empty(&value) {
-        true => Err(RdbError::Damaged("a collection without elements")),
-        false => Ok(value),
-    }
+    })
 }
 
 /// Why a kind of value is refused.
@@ -77,7 +81,8 @@ pub(crate) fn module_name(id: u64) -> String {
     (0..9).map(letter).collect()
 }
 
-fn is_empty(value: &Value) -> bool {
+/// Whether it is a collection that cannot be empty, but is.
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::List(list) => list.0.is_empty(),
         Value::Set(set) => set.is_empty(),

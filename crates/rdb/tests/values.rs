@@ -200,3 +200,32 @@ fn what_is_not_known_is_refused_by_name() {
     assert!(items(&file(b"")).unwrap().is_empty());
     assert!(items(b"something else").is_err());
 }
+
+#[test]
+fn collections_without_elements_are_left_out_of_a_file() {
+    let key = |kind: u8, name: &str, value: &[u8]| {
+        [&[kind, name.len() as u8], name.as_bytes(), value].concat()
+    };
+    let time = [&b"\xfc"[..], &4_102_444_800_000_u64.to_le_bytes()].concat();
+    let pack = b"\x07\x07\0\0\0\0\0\xff";
+    let body = [
+        time,
+        key(1, "list", b"\0"),
+        key(0, "kept", b"\x01v"),
+        key(2, "set", b"\0"),
+        key(16, "hash", pack),
+        b"\xfe\x03".to_vec(),
+        key(18, "quicklist", b"\0"),
+        key(17, "zset", pack),
+    ]
+    .concat();
+    let file = [&b"REDIS0011"[..], &body, b"\xff\0\0\0\0\0\0\0\0"].concat();
+    let mut reader = RdbReader::new(&file[..]).unwrap();
+    let kept = reader.next_item().unwrap().unwrap();
+    assert_eq!((&kept.key[..], kept.expires_at), (&b"kept"[..], None));
+    assert!(reader.next_item().unwrap().is_none());
+    let empty = [(0, "list"), (0, "set"), (0, "hash"), (3, "quicklist"), (3, "zset")];
+    let empty = empty.map(|(database, key)| (database, key.as_bytes().to_vec()));
+    assert_eq!(reader.into_empty(), empty);
+    assert!(read(b"\x01\0").is_err(), "a value on its own");
+}

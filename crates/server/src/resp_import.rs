@@ -18,6 +18,8 @@ use crate::streams::{complain, print};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Collections without elements that are told by name.
+const EMPTY_TOLD_MAX: usize = 10;
 
 /// Options of `zodium resp import`.
 #[derive(Debug, Args)]
@@ -145,6 +147,17 @@ fn tell_left_out(source: &Path, left: &LeftOut) {
              server has no functions",
             left.functions
         );
+    }
+    for (database, key) in left.empty.iter().take(EMPTY_TOLD_MAX) {
+        let key = key.escape_ascii();
+        complain!(
+            "zodium: {source}: left out the key '{key}' of database {database}: a collection \
+             without elements"
+        );
+    }
+    if left.empty.len() > EMPTY_TOLD_MAX {
+        let more = left.empty.len() - EMPTY_TOLD_MAX;
+        complain!("zodium: {source}: left out {more} more collections without elements");
     }
     if let Some(position) = left.cut_at {
         complain!(

@@ -53,6 +53,8 @@ pub enum ImportError {
 pub struct LeftOut {
     /// Libraries of functions, and commands about these.
     pub functions: u64,
+    /// Collections without elements: their databases, and keys.
+    pub empty: Vec<(u64, Vec<u8>)>,
     /// Where the command or the transaction begins that the end of the file cuts off.
     pub cut_at: Option<u64>,
 }
@@ -101,6 +103,7 @@ impl Server {
         }
         left.functions = reader.functions();
         let position = reader.position();
+        left.empty = reader.into_empty();
         self.execute_commands(source, position, &mut left)?;
         Ok(left)
     }
