@@ -37,12 +37,12 @@ impl<R: Read> RdbReader<R> {
     /// It is no RDB file, or has a version that is not known here.
     pub fn new(source: R) -> Result<RdbReader<R>, RdbError> {
         let mut input = Input::summed(source);
-        let head = input.fixed::<9>()?;
+        let head = input.fixed::<9>().map_err(|error| error.in_file(None, input.position()))?;
         let version = head
             .strip_prefix(b"REDIS")
             .or_else(|| head.strip_prefix(b"VALKEY"))
             .and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok())
-            .ok_or(RdbError::Damaged("it does not begin as an RDB file"))?;
+            .ok_or(RdbError::Damaged("it does not begin as an RDB file").in_file(None, 0))?;
         if !(1..=NEWEST_VERSION).contains(&version) {
             return Err(RdbError::Unsupported(format!(
                 "version {version} of the format; this program knows those up to {NEWEST_VERSION}"
@@ -82,6 +82,13 @@ impl<R: Read> RdbReader<R> {
     /// # Errors
     /// The file ends early, is damaged, or has a kind of value that is not known here.
     pub fn next_item(&mut self) -> Result<Option<Item>, RdbError> {
+        let mut key = None;
+        self.read_item(&mut key)
+            .map_err(|error| error.in_file(key.as_deref(), self.input.position()))
+    }
+
+    /// As [`RdbReader::next_item`]; `reading` gets the key whose value is being read.
+    fn read_item(&mut self, reading: &mut Option<Vec<u8>>) -> Result<Option<Item>, RdbError> {
         let mut expires_at = None;
         while !self.is_over {
             let input = &mut self.input;
@@ -116,8 +123,10 @@ impl<R: Read> RdbReader<R> {
                     }
                 }
                 kind if kind < 0xf0 => {
-                    let key = input.string()?;
-                    let value = read_any(kind, input).map_err(|error| of_key(error, &key))?;
+                    let key = reading.insert(input.string()?);
+                    let value = read_any(kind, input)?;
+                    let key = std::mem::take(key);
+                    *reading = None;
                     let (database, expires_at) = (self.database, expires_at.take());
                     if !is_empty(&value) {
                         return Ok(Some(Item { database, key, value, expires_at }));
@@ -146,15 +155,5 @@ impl<R: Read> RdbReader<R> {
             true => Ok(()),
             false => Err(RdbError::Damaged("the sum at its end is another one")),
         }
-    }
-}
-
-/// The same error, with the key whose value it is about.
-fn of_key(error: RdbError, key: &[u8]) -> RdbError {
-    match error {
-        RdbError::Unsupported(text) => {
-            RdbError::Unsupported(format!("the key '{}' has {text}", key.escape_ascii()))
-        }
-        other => other,
     }
 }

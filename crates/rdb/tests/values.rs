@@ -229,3 +229,29 @@ fn collections_without_elements_are_left_out_of_a_file() {
     assert_eq!(reader.into_empty(), empty);
     assert!(read(b"\x01\0").is_err(), "a value on its own");
 }
+
+#[test]
+fn damage_is_told_with_its_key_and_place() {
+    let file = |body: &[u8]| [b"REDIS0011".as_slice(), body].concat();
+    let stored_twice = file(b"\x00\x01a\x01v\x02\x03k\xff1\x02\x01m\x01m");
+    for (bytes, expected) in [
+        (
+            &stored_twice[..],
+            "a set has a member twice, in the value of the key 'k\\xff1', noticed at byte 24",
+        ),
+        (
+            &stored_twice[..22],
+            "it ends early, in the value of the key 'k\\xff1', noticed at byte 22",
+        ),
+        (&stored_twice[..14], "it ends early, noticed at byte 14"),
+        (
+            &file(b"\xff\x01\0\0\0\0\0\0\0")[..],
+            "the sum at its end is another one, noticed at byte 18",
+        ),
+        (b"REDIS", "it ends early, noticed at byte"),
+    ] {
+        let error = items(bytes).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("damaged: {expected}")), "{error}, and not {expected}");
+        assert!(error.contains("valkey-check-rdb"), "{error}");
+    }
+}

@@ -43,9 +43,31 @@ pub enum ImportError {
     /// It cannot be read.
     #[error("cannot read: {0}")]
     Io(#[from] io::Error),
-    /// It uses what this server does not have.
-    #[error("{0}")]
-    Refused(String),
+    /// A database that this server does not have.
+    #[error(
+        "{what} at byte {position} is of database {number}; this server has databases 0 to {}. \
+         Move its keys on the server that wrote the file, and save again",
+        DATABASES - 1
+    )]
+    Database {
+        /// A key, or a command.
+        what: String,
+        /// Where.
+        position: u64,
+        /// The number of the database, as it is told.
+        number: String,
+    },
+    /// A command that this server does not know.
+    #[error(
+        "the command at byte {position} is unknown: {error}. Call BGREWRITEAOF on the server that \
+         wrote the file, which replaces commands by values, and import again"
+    )]
+    Unknown {
+        /// Where.
+        position: u64,
+        /// What clients are answered.
+        error: String,
+    },
 }
 
 /// What was left out of a file.
@@ -84,10 +106,11 @@ impl Server {
         while let Some(item) = reader.next_item()? {
             let database = usize::try_from(item.database).unwrap_or(usize::MAX);
             if database >= DATABASES {
-                return Err(ImportError::Refused(format!(
-                    "it has a database {database}; this server has databases 0 to {}",
-                    DATABASES - 1
-                )));
+                return Err(ImportError::Database {
+                    what: format!("the key '{}'", item.key.escape_ascii()),
+                    position: reader.position(),
+                    number: item.database.to_string(),
+                });
             }
             let mut hold = self.lock_to_import(self.keyspace.stripe(&item.key));
             hold.database = database;
@@ -140,7 +163,8 @@ impl Server {
             }
         }
         let cut_command = (!reader.bytes.is_empty()).then_some(reader.position);
-        left.cut_at = commands.queue.map(|queue| queue.position).or(cut_command);
+        let transaction = commands.transaction.map(|transaction| transaction.position);
+        left.cut_at = transaction.or(cut_command);
         Ok(())
     }
 
@@ -243,18 +267,25 @@ impl CommandReader {
     }
 }
 
+/// A command of a file.
+struct FileCommand {
+    /// Where it begins.
+    position: u64,
+    database: usize,
+    request: OwnedRequest,
+}
+
 /// Commands as they come.
 #[derive(Default)]
 struct Commands {
     database: usize,
-    queue: Option<Queue>,
+    transaction: Option<Transaction>,
 }
 
-/// The commands of a transaction, with their databases.
-struct Queue {
+struct Transaction {
     /// Where it begins.
     position: u64,
-    requests: Vec<(usize, OwnedRequest)>,
+    commands: Vec<FileCommand>,
 }
 
 impl Commands {
@@ -268,46 +299,52 @@ impl Commands {
         let arguments = request.arguments();
         let name = arguments.word(0);
         if is(name, "select") {
-            let number = parse_integer(arguments.word(1)).and_then(|n| usize::try_from(n).ok());
+            let word = arguments.word(1);
+            let number = parse_integer(word).and_then(|number| usize::try_from(number).ok());
             self.database = number.filter(|number| *number < DATABASES).ok_or_else(|| {
-                let word = arguments.word(1).escape_ascii();
-                ImportError::Refused(format!(
-                    "it selects database {word}; this server has databases 0 to {}",
-                    DATABASES - 1
-                ))
+                let (what, number) = ("SELECT".to_owned(), word.escape_ascii().to_string());
+                ImportError::Database { what, position, number }
             })?;
         } else if is(name, "multi") {
-            self.queue = Some(Queue { position, requests: Vec::new() });
+            self.transaction = Some(Transaction { position, commands: Vec::new() });
         } else if is(name, "exec") {
-            let requests = self.queue.take().map(|queue| queue.requests).unwrap_or_default();
-            Self::execute(server, &requests)?;
+            let ended = self.transaction.take();
+            execute(server, &ended.map(|ended| ended.commands).unwrap_or_default())?;
         } else if is(name, "function") {
             left.functions += 1;
         } else if is(name, "spublish") {
             // No client listens.
-        } else if let Some(queue) = &mut self.queue {
-            queue.requests.push((self.database, request));
         } else {
-            Self::execute(server, &[(self.database, request)])?;
+            let command = FileCommand { position, database: self.database, request };
+            match &mut self.transaction {
+                Some(transaction) => transaction.commands.push(command),
+                None => execute(server, &[command])?,
+            }
         }
         Ok(())
     }
+}
 
-    /// Executes commands at one moment.
-    fn execute(server: &Server, requests: &[(usize, OwnedRequest)]) -> Result<(), ImportError> {
-        let refused = |fail: Fail| ImportError::Refused(fail.0.into_owned());
-        let mut stripes = Stripes::NONE;
-        for (_, request) in requests {
-            crate::commands::find(request.arguments()).map_err(refused)?;
-            stripes = stripes | stripes_of_logged(&server.keyspace, request);
-        }
-        let mut hold = server.lock_to_import(stripes);
-        for (database, request) in requests {
-            hold.database = *database;
-            run_logged(server, &mut hold, request).map_err(refused)?;
-        }
-        server.settle(hold);
-        server.log.let_follow();
-        Ok(())
+/// Executes commands at one moment.
+fn execute(server: &Server, commands: &[FileCommand]) -> Result<(), ImportError> {
+    let mut stripes = Stripes::NONE;
+    for command in commands {
+        crate::commands::find(command.request.arguments())
+            .map_err(|fail| command.unknown(&fail))?;
+        stripes = stripes | stripes_of_logged(&server.keyspace, &command.request);
+    }
+    let mut hold = server.lock_to_import(stripes);
+    for command in commands {
+        hold.database = command.database;
+        run_logged(server, &mut hold, &command.request).map_err(|fail| command.unknown(&fail))?;
+    }
+    server.settle(hold);
+    server.log.let_follow();
+    Ok(())
+}
+
+impl FileCommand {
+    fn unknown(&self, fail: &Fail) -> ImportError {
+        ImportError::Unknown { position: self.position, error: fail.0.trim_end().to_owned() }
     }
 }

@@ -138,3 +138,21 @@ fn a_damaged_command_is_refused_and_its_place_is_told() {
         }
     }
 }
+
+#[test]
+fn a_refused_command_or_database_is_told_with_its_place_and_what_to_do() {
+    let server = new_server(None);
+    let refused = |file: &[u8]| server.import_commands(file).unwrap_err().to_string();
+    let transaction = commands("SET a 1\nMULTI\nGEOADD k 1 2 m\nEXEC");
+    let error = refused(&transaction);
+    let place = transaction.windows(2).position(|bytes| bytes == b"*5").unwrap();
+    assert!(error.starts_with(&format!("the command at byte {place} is unknown: ")), "{error}");
+    assert!(
+        error.contains("'GEOADD', with args beginning with: 'k' '1' '2' 'm'. Call BGREWRITEAOF")
+    );
+    let error = refused(&commands("SET a 1\nSELECT 20"));
+    assert!(error.starts_with("SELECT at byte 27 is of database 20; this"), "{error}");
+    let error = server.import_rdb(&*rdb(b"\xfe\x14\0\x01k\x01v")).unwrap_err().to_string();
+    assert!(error.starts_with("the key 'k' at byte 16 is of database 20; this"), "{error}");
+    assert!(error.contains("Move its keys"), "{error}");
+}
