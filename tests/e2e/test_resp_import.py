@@ -197,6 +197,18 @@ def test_only_the_last_part_of_a_file_may_be_cut_off(tmp_path):
                 assert not file.exists()
 
 
+def test_manifests_have_comments_and_quoted_names(tmp_path):
+    parts = {"a base": b"#TS:1700000000\r\n" + commands("SET a 1"), "one": commands("SET b 1")}
+    text = '# a comment\nfile "a base" seq 1 type b\nfile one seq 1 type i\n'
+    manifest = manifest_of(tmp_path, parts, text)
+    done = run_import(manifest, tmp_path / "keys.log")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Imported 2 keys" in done.stdout
+    manifest.write_text(f"# itself\nfile {manifest.name} seq 1 type b\n")
+    done = run_import(manifest, tmp_path / "other.log")
+    assert done.returncode == 1 and "is a manifest within a manifest" in done.stderr
+
+
 @pytest.mark.skipif(stock_program() is None, reason="there is no Valkey: set VALKEY to its tree")
 def test_random_keys_of_a_real_valkey_are_imported(tmp_path, seeded):
     with StockServer() as stock, redis.Redis(HOST, stock.port) as client:

@@ -59,7 +59,7 @@ use dispatch::After;
 use local::{Letter, LocalServer};
 use waiting::Waiter;
 
-pub use durability::{DumpedKey, ImportError, KeeperOptions, LeftOut, LoadReport};
+pub use durability::{DumpedKey, ImportError, KeeperOptions, LeftOut, LoadReport, manifest_parts};
 pub use figures::Figures;
 pub use server::{Options, Server};
 pub use service::RespService;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::{FrameError, inline};
+
 /// Bytes of a kept request that are reserved at once.
 const BYTES_RESERVED: usize = 64;
 /// Most places of a kept request that are reserved at once.
@@ -66,6 +68,16 @@ pub struct OwnedRequest {
 }
 
 impl OwnedRequest {
+    /// The words of a line, as of an inline request.
+    ///
+    /// # Errors
+    /// A quote is not closed, or closed within a word.
+    pub fn of_line(line: &[u8]) -> Result<OwnedRequest, FrameError> {
+        let mut request = OwnedRequest::default();
+        inline::split(line, &mut request.bytes, &mut request.places)?;
+        Ok(request)
+    }
+
     /// Its arguments.
     #[must_use]
     pub fn arguments(&self) -> Arguments<'_> {

@@ -1,15 +1,15 @@
 //! `zodium resp import`: takes keys over from files of Redis and Valkey.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args};
 use zodium_disk::RealDisk;
-use zodium_resp_server::{KeeperOptions, LeftOut, Options, Server};
+use zodium_resp_server::{KeeperOptions, LeftOut, Options, Server, manifest_parts};
 use zodium_types::Address;
 
 use crate::resp_copy::{self, Copied};
@@ -18,6 +18,8 @@ use crate::streams::{complain, print};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Longest comment.
+const LINE_BYTES_MAX: u64 = 1024;
 /// Collections without elements that are told by name.
 const EMPTY_TOLD_MAX: usize = 10;
 
@@ -108,13 +110,13 @@ fn import(server: &Server, source: &Path) -> Result<()> {
 /// Opens a file, and tells what it is.
 fn open(source: &Path) -> Result<(BufReader<File>, Format)> {
     let name = || format!("cannot import {}", source.display());
-    let mut file = File::open(source).with_context(name)?;
-    let mut start = [0; 6];
-    let count = file.read(&mut start).with_context(name)?;
+    let file = File::open(source).with_context(name)?;
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    let start = first_line(&mut file).with_context(name)?;
     file.seek(SeekFrom::Start(0)).with_context(name)?;
-    let format = match &start[..count] {
+    let format = match &*start {
         bytes if bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY") => Format::Rdb,
-        [b'*' | b'#', ..] | [] => Format::Commands,
+        [b'*', ..] | [] => Format::Commands,
         [b'f', b'i', b'l', b'e', b' ', ..] => Format::Manifest,
         _ => bail!(
             "{} is no RDB file, append-only file or manifest: give dump.rdb, or the manifest in \
@@ -122,7 +124,19 @@ fn open(source: &Path) -> Result<(BufReader<File>, Format)> {
             source.display()
         ),
     };
-    Ok((BufReader::with_capacity(BUFFER_BYTES, file), format))
+    Ok((file, format))
+}
+
+/// The first line that is no comment, or its beginning. Manifests may have comments, and those of
+/// append-only files tell times.
+fn first_line(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    loop {
+        let mut line = Vec::new();
+        file.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if line.first() != Some(&b'#') {
+            return Ok(line);
+        }
+    }
 }
 
 /// Imports a file that is no manifest; returns what was left out.
@@ -167,36 +181,16 @@ fn tell_left_out(source: &Path, left: &LeftOut) {
     }
 }
 
-/// Imports the files that a manifest names: the base first, then those with later commands.
+/// Imports the files that a manifest names.
 fn import_parts(server: &Server, manifest: &Path, mut file: impl Read) -> Result<()> {
     let mut text = String::new();
     file.read_to_string(&mut text)
         .with_context(|| format!("cannot read {}", manifest.display()))?;
-    let mut parts = Vec::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let value = |name: &str| {
-            words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1))
-        };
-        let (Some(name), Some(kind)) = (value("file"), value("type")) else {
-            bail!("{} has a line that names no file: {line}", manifest.display());
-        };
-        if Path::new(name).components().count() != 1 {
-            bail!("{} names a file in another folder: {name}", manifest.display());
-        }
-        let sequence: u64 = value("seq").and_then(|number| number.parse().ok()).unwrap_or(0);
-        match *kind {
-            "b" => parts.push((0, sequence, *name)),
-            "i" => parts.push((1, sequence, *name)),
-            // Parts of an older history.
-            "h" => {}
-            other => bail!("{} has a file of the kind {other}", manifest.display()),
-        }
-    }
-    parts.sort_unstable();
+    let parts = manifest_parts(&text);
+    let parts = parts.map_err(|what| anyhow!("{} {what}", manifest.display()))?;
     let folder = manifest.parent().unwrap_or(Path::new("."));
     let last = parts.len().saturating_sub(1);
-    for (place, (_, _, name)) in parts.into_iter().enumerate() {
+    for (place, name) in parts.iter().enumerate() {
         let part = folder.join(name);
         let left = import_file(server, &part, open(&part)?)?;
         if let Some(position) = left.cut_at.filter(|_| place < last) {

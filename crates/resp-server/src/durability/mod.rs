@@ -12,6 +12,7 @@ mod items;
 mod journal;
 mod keeper;
 mod key_log;
+mod manifest;
 mod opening;
 mod origins;
 mod recovery;
@@ -20,6 +21,7 @@ mod saving;
 mod strings;
 
 pub use import::{DumpedKey, ImportError, LeftOut};
+pub use manifest::manifest_parts;
 pub use opening::{KeeperOptions, LoadReport};
 
 pub(crate) use compaction::compact_if_due;
