@@ -99,7 +99,7 @@ def test_the_files_and_the_command_line_say_the_same(node, tmp_path):
     )
     (tmp_path / "neo.conf").write_text(
         f"[DEFAULT]\ncluster: production\nmasters: {masters}\npartitions: 12\n"
-        f"[storage]\ndatabase: {tmp_path}/b.sqlite\nnid: 5\n"
+        f"adapter: SQLite\n[storage]\ndatabase: {tmp_path}/b.sqlite\nnid: 5\n"
         f"[second]\ndatabase: {tmp_path}/c.sqlite\nnid: 5\nlogfile: {tmp_path}/second.log\n"
     )
     for words, database in (
@@ -127,7 +127,11 @@ def test_what_cannot_be_run_is_refused_in_words(tmp_path):
     sqlite3.connect(neo_log).execute("CREATE TABLE log (text)").connection.commit()
     (tmp_path / "server.toml").write_text('[[storage]]\npath = "Data.fs"\n')
     (tmp_path / "node.toml").write_text('[neo-storage]\ncluster = "a"\ndatabase = "b"\n')
-    (tmp_path / "neo.conf").write_text("[storage]\nreset: true\n")
+    (tmp_path / "neo.conf").write_text(
+        "[storage]\nreset: true\n"
+        # NEO's own example, which means MySQL, with an engine so that no server is looked for.
+        "[storage0]\ncluster: a\ndatabase: neo:neo@neo1\nengine: x\n"
+    )
     database = ["-c", "a", "-d", tmp_path / "a.sqlite"]
     for words, expected in (
         ([], "--cluster NAME"),
@@ -142,6 +146,8 @@ def test_what_cannot_be_run_is_refused_in_words(tmp_path):
         ([*database, "--new-nid"], "it must be a copy of another node's"),
         (["-C", tmp_path / "server.toml"], "has no table [neo-storage]"),
         (["-f", tmp_path / "neo.conf"], "give --reset once"),
+        (["-f", tmp_path / "neo.conf", "-s", "storage0"], "InnoDB or RocksDB"),
+        (["-c", "a", "-d", "neo:neo@neo1"], "give the `adapter`, mysql for"),
         (["-f", tmp_path / "neo.conf", "-s", "other"], "choose one with --section"),
         (["-f", tmp_path / "none.conf"], "no such configuration file"),
     ):

@@ -81,6 +81,20 @@ impl Configuration {
     }
 }
 
+impl NodeOptions {
+    /// The problem of a database that may be meant as a login at a server, with no adapter given.
+    /// It may have a password in it, so it is not shown.
+    #[must_use]
+    pub fn unclear_database(&self) -> Option<Problem> {
+        self.may_mean_a_server().then(|| Problem {
+            message: "the `database` has an `@` in it, and there is no such file".to_owned(),
+            advice: "give the `adapter`, mysql for a database on a MariaDB server, or sqlite for \
+                     the path of a new file"
+                .to_owned(),
+        })
+    }
+}
+
 struct Problems {
     found: Vec<Problem>,
 }
@@ -106,6 +120,7 @@ impl Problems {
         self.add_if(node.cluster.is_empty(), "`cluster` is missing", advice);
         let advice = "give a path, or --database";
         self.add_if(node.database.is_empty(), "`database` is missing", advice);
+        self.found.extend(node.unclear_database());
         self.node_tls([("ca", &node.ca), ("cert", &node.cert), ("key", &node.key)]);
     }
 

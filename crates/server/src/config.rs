@@ -111,7 +111,9 @@ fn hide_passwords(configuration: &mut Configuration) -> bool {
         _ => None,
     });
     let nodes = configuration.neo_storage.iter_mut();
-    let nodes = nodes.filter(|node| node.adapter == NodeAdapter::Mysql);
+    let nodes = nodes.filter(|node| {
+        node.kind_of_database() == NodeAdapter::Mysql || node.unclear_database().is_some()
+    });
     let mut is_any = false;
     for text in urls.chain(nodes.map(|node| &mut node.database)) {
         if let Some((without, _)) = MariaAddress::split_password(text) {

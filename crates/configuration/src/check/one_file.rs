@@ -53,7 +53,7 @@ pub(super) fn problems(configuration: &Configuration) -> Vec<Problem> {
         uses.storage(storage, storage.read_only || configuration.server.read_only);
     }
     if let Some(node) = &configuration.neo_storage
-        && node.adapter == NodeAdapter::Sqlite
+        && node.kind_of_database() == NodeAdapter::Sqlite
     {
         let path = Path::new(&node.database);
         uses.add(Role::Data, "the database", path);

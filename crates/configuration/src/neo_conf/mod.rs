@@ -15,6 +15,7 @@ use crate::model::Configuration;
 use crate::names;
 use crate::settings::field::{Entry, Group};
 use crate::settings::log::{LogDestination, LogOptions};
+use crate::settings::neo::{NodeAdapter, NodeOptions};
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
@@ -66,9 +67,17 @@ fn interpret(
     let file = File { source, sections: &sections, section, surroundings };
     let (mut neo_storage, mut neo_admin, mut neo_master) = (None, None, None);
     match node {
-        NeoNode::Storage => neo_storage = Some(file.group("storages", &ONCE, &mut findings)),
-        NeoNode::Admin => neo_admin = Some(file.group("admins", &[], &mut findings)),
-        NeoNode::Master => neo_master = Some(file.group("masters", &[], &mut findings)),
+        NeoNode::Storage => {
+            // NEO's own default; a file that is created in place of the database would be empty.
+            let node = NodeOptions { adapter: Some(NodeAdapter::Mysql), ..Default::default() };
+            neo_storage = Some(file.group(node, "storages", &ONCE, &mut findings));
+        }
+        NeoNode::Admin => {
+            neo_admin = Some(file.group(Default::default(), "admins", &[], &mut findings));
+        }
+        NeoNode::Master => {
+            neo_master = Some(file.group(Default::default(), "masters", &[], &mut findings));
+        }
     }
     let log = match file.value(LOG_FILE, &mut findings) {
         Some(path) => {
@@ -109,9 +118,15 @@ impl File<'_> {
         value.map_err(|message| self.mistake(name, &message, findings)).ok()
     }
 
-    /// Reads the settings of a node. `nodes` are such nodes in messages; `once` is not for files.
-    fn group<G: Group>(&self, nodes: &str, once: &[&str], findings: &mut Findings) -> G {
-        let mut node = G::default();
+    /// Reads the settings of a node, over those of `node`. `nodes` are such nodes in messages;
+    /// `once` is not for files.
+    fn group<G: Group>(
+        &self,
+        mut node: G,
+        nodes: &str,
+        once: &[&str],
+        findings: &mut Findings,
+    ) -> G {
         G::entries().for_each(|entry| self.take(entry, &mut node, findings));
         self.check_names::<G>(nodes, once, findings);
         node
@@ -191,7 +206,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::settings::neo::{NodeAdapter, NodeWait};
+    use crate::settings::neo::NodeWait;
 
     const EXAMPLE: &str = "\
 # A cluster.
@@ -238,7 +253,7 @@ logfile = /var/log/neo.log
         assert_eq!(node.cluster, "production");
         assert_eq!(node.masters, ["10.0.0.1:10000", "10.0.0.2:10000"]);
         assert_eq!(node.bind, "10.0.0.3:10010");
-        assert_eq!(node.adapter, NodeAdapter::Sqlite);
+        assert_eq!(node.adapter, Some(NodeAdapter::Sqlite));
         assert_eq!(node.database, "/srv/production/100%.sqlite");
         assert_eq!((node.wait, node.disable_pack, node.dedup), (NodeWait::Forever, true, false));
         assert_eq!(node.ca, Some("/users/neo/etc/ca.crt".into()));
@@ -246,6 +261,14 @@ logfile = /var/log/neo.log
             configuration.log.destinations,
             [LogDestination::File("/var/log/neo.log".into())]
         );
+    }
+
+    #[test]
+    fn the_default_of_the_adapter_is_neos() {
+        let (configuration, _) = read("[storage]\ndatabase: neo:neo@neo1", "storage").unwrap();
+        let node = configuration.neo_storage.unwrap();
+        assert_eq!(node.kind_of_database(), NodeAdapter::Mysql);
+        assert_eq!(node.database, "neo:neo@neo1");
     }
 
     #[test]

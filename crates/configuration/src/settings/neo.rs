@@ -79,10 +79,13 @@ settings! {
         }
 
         /// Kind of database
-        adapter: NodeAdapter = NodeAdapter::Sqlite, {
+        ///
+        /// Without it a database `mysql://...` is on a MariaDB server. A `neo.conf` without it
+        /// means MySQL, as with NEO/py.
+        adapter: Option<NodeAdapter> = None, {
             Choice(&ADAPTERS);
-            key: "adapter", elsewhere: "`adapter`", option: "adapter", short: Some('a'),
-            value: "ADAPTER"
+            key: "adapter", elsewhere: "`adapter`", otherwise: "sqlite", option: "adapter",
+            short: Some('a'), value: "ADAPTER"
         }
 
         /// Path of the database, which is created; or a database on a server
@@ -164,8 +167,29 @@ settings! {
     }
 }
 
+/// What the URL of a database on a server begins with.
+const SERVER_URL: &str = "mysql://";
 /// What the places of databases begin with that are no paths.
-const URIS: [&str; 3] = ["file:", ":memory:", "mysql://"];
+const URIS: [&str; 3] = ["file:", ":memory:", SERVER_URL];
+
+impl NodeOptions {
+    /// The kind of database, also if no adapter is given.
+    #[must_use]
+    pub fn kind_of_database(&self) -> NodeAdapter {
+        self.adapter.unwrap_or(match self.database.starts_with(SERVER_URL) {
+            true => NodeAdapter::Mysql,
+            false => NodeAdapter::Sqlite,
+        })
+    }
+
+    /// Whether the database may be meant as a login at a server, `USER:PASSWORD@DATABASE`. Without
+    /// an adapter a new file of that name would be created.
+    pub(crate) fn may_mean_a_server(&self) -> bool {
+        let is_uri = URIS.iter().any(|uri| self.database.starts_with(uri));
+        let is_login = !is_uri && self.database.contains('@');
+        self.adapter.is_none() && is_login && !Path::new(&self.database).exists()
+    }
+}
 
 /// The kind of a database's place: a path, a URI of SQLite, or the URL of a database on a server.
 pub(crate) struct Database;
@@ -233,6 +257,42 @@ impl Kind for Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_no_path_of_a_new_file() {
+        let file = tempfile::Builder::new().prefix("me@").tempfile().unwrap();
+        let existing = file.path().to_str().unwrap();
+        for (database, adapter, expected) in [
+            ("neo:neo@neo1", None, true),
+            ("/srv/neo@neo/run/mysqld.sock", None, true),
+            ("neo:neo@neo1", Some(NodeAdapter::Mysql), false),
+            ("neo@1.sqlite", Some(NodeAdapter::Sqlite), false),
+            ("file:neo@1.sqlite", None, false),
+            ("mysql://neo@db1/neo1", None, false),
+            ("neo1", None, false),
+            (existing, None, false),
+        ] {
+            let database = database.to_owned();
+            let node = NodeOptions { adapter, database, ..NodeOptions::default() };
+            assert_eq!(node.may_mean_a_server(), expected, "{node:?}");
+        }
+    }
+
+    #[test]
+    fn a_url_names_its_adapter() {
+        let node = |database: &str, adapter| NodeOptions {
+            adapter,
+            database: database.to_owned(),
+            ..NodeOptions::default()
+        };
+        for (node, expected) in [
+            (node("neo.sqlite", None), NodeAdapter::Sqlite),
+            (node("mysql://a@b/c", None), NodeAdapter::Mysql),
+            (node("a@c", Some(NodeAdapter::Mysql)), NodeAdapter::Mysql),
+        ] {
+            assert_eq!(node.kind_of_database(), expected, "{node:?}");
+        }
+    }
 
     #[test]
     fn a_negative_wait_is_without_end() {

@@ -15,6 +15,7 @@ use self::table::{Document, Table};
 use crate::error::{ConfigurationError, Findings, Mistake, Warning};
 use crate::model::Configuration;
 use crate::settings::field::Group;
+use crate::settings::neo::{NodeAdapter, NodeOptions};
 use crate::settings::packing::PackOptions;
 use crate::settings::server::ServerOptions;
 use crate::settings::storage::{StorageKind, StorageOptions, begins_anew};
@@ -94,7 +95,7 @@ fn configuration(root: &Table, findings: &mut Findings) -> Configuration {
         storages,
         log: log.map(|table| group(&table, &[], findings)).unwrap_or_default(),
         monitor: monitor.map(|table| group(&table, &[], findings)),
-        neo_storage: node.map(|table| group(&table, &[], findings)),
+        neo_storage: node.map(|table| node_options(&table, findings)),
         neo_admin: admin.map(|table| group(&table, &[], findings)),
         neo_master: master.map(|table| group(&table, &[], findings)),
     }
@@ -107,6 +108,17 @@ fn group<G: Group>(table: &Table, tables: &[&'static str], findings: &mut Findin
     let mut group = G::default();
     group.take_toml(table, findings);
     group
+}
+
+fn node_options(table: &Table, findings: &mut Findings) -> NodeOptions {
+    let node: NodeOptions = group(table, &[], findings);
+    // It is no path, which would be relative to the directory of the file.
+    let is_on_server = node.kind_of_database() == NodeAdapter::Mysql;
+    let place = table.value("database").filter(|_| is_on_server);
+    match place.and_then(|place| place.get_ref().as_str()) {
+        Some(database) => NodeOptions { database: database.to_owned(), ..node },
+        None => node,
+    }
 }
 
 fn server_options(table: &Table, findings: &mut Findings) -> ServerOptions {

@@ -69,6 +69,14 @@ fn a_node_is_written_as_it_is_read() {
     let both = format!("{uri}[[storage]]\nmemory = true\n");
     let problems = parse(&both, "a.toml").unwrap().check();
     assert!(problems[0].to_string().contains("two files"), "{problems:?}");
+    let login = "[neo-storage]\ncluster = 'a'\ndatabase = 'b:c@d'\n";
+    let problems = parse(login, "a.toml").unwrap().check();
+    assert!(problems[0].to_string().contains("give the `adapter`, mysql"), "{problems:?}");
+    for (adapter, expected) in [("mysql", "b:c@d"), ("sqlite", "/srv/b:c@d")] {
+        let clear = parse(&format!("{login}adapter = '{adapter}'\n"), "a.toml").unwrap();
+        assert_eq!(clear.neo_storage.as_ref().unwrap().database, expected);
+        assert_eq!(clear.check(), []);
+    }
     for (text, expected) in [
         ("[neo-storage]\ncluster = 'a'\n", "needs `database`"),
         ("[neo-storage]\ncluster = 'a'\ndatabase = 'b'\nnew-nid = true\n", "unknown setting"),

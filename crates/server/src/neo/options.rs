@@ -62,7 +62,8 @@ impl StorageOptions {
 }
 
 fn refuse_what_is_missing(node: &NodeOptions, resets: bool) -> Result<()> {
-    match node.adapter {
+    let adapter = node.kind_of_database();
+    match adapter {
         NodeAdapter::Sqlite | NodeAdapter::Mysql => {}
         NodeAdapter::Importer => {
             return Err(wrong::<Storage>(
@@ -71,10 +72,13 @@ fn refuse_what_is_missing(node: &NodeOptions, resets: bool) -> Result<()> {
             ));
         }
     }
-    if let (Some(engine), NodeAdapter::Sqlite) = (&node.engine, node.adapter) {
+    if let (Some(engine), NodeAdapter::Sqlite) = (&node.engine, adapter) {
         return Err(wrong::<Storage>(&format!(
             "--engine {engine}: databases in SQLite have no engine; leave the option out"
         )));
+    }
+    if let Some(problem) = node.unclear_database() {
+        return Err(wrong::<Storage>(&problem.to_string()));
     }
     let is_named = resets || !node.cluster.is_empty();
     match (is_named, node.database.is_empty()) {
@@ -110,6 +114,13 @@ mod tests {
     }
 
     #[test]
+    fn a_login_needs_its_adapter() {
+        for words in ["-c|a|-d|b:c@d|-a|MySQL", "-c|a|-d|b@d|-a|SQLite", "-c|a|-d|mysql://b@c/d"] {
+            assert!(configuration(words).is_ok(), "{words}");
+        }
+    }
+
+    #[test]
     fn what_is_missing_or_not_implemented_is_said() {
         for (words, expected) in [
             ("", "--cluster NAME"),
@@ -117,6 +128,8 @@ mod tests {
             ("-c|a|-d|b|-a|Importer", "with a client"),
             ("-c|a|-d|b|-a|Oracle", "possible values: sqlite, mysql, importer"),
             ("-c|a|-d|b|-e|InnoDB", "have no engine"),
+            ("-c|a|-d|b:c@d", "give the `adapter`, mysql for"),
+            ("-c|a|-d|b@d|--reset", "give the `adapter`, mysql for"),
             ("-c|a|-d|b|-i|-5", "from 1 to 16777215"),
             ("-c|a|-d|b|--new-nid|--reset", "cannot be used with"),
             ("-c|a|-d|b|--new-nid|--nid|5", "cannot be used with"),

@@ -176,7 +176,7 @@ fn open(node: &NodeOptions, location: &Location) -> Result<(NodeDatabase, Saved)
 
 /// Where the database of a node is.
 fn location(node: &NodeOptions) -> Result<Location> {
-    if node.adapter != NodeAdapter::Mysql {
+    if node.kind_of_database() != NodeAdapter::Mysql {
         return Ok(path(&node.database)?.into());
     }
     let engine = match &node.engine {
@@ -186,7 +186,8 @@ fn location(node: &NodeOptions) -> Result<Location> {
     };
     let address = match MariaAddress::is_url(&node.database) {
         true => MariaAddress::of_url(&node.database)?,
-        false => MariaAddress::of_neo(&node.database, engine)?,
+        false => MariaAddress::of_neo(&node.database, engine)
+            .context("the adapter is MySQL, the default of a neo.conf; SQLite is for files")?,
     };
     Ok(Location::Maria(if node.engine.is_some() { address.with_engine(engine) } else { address }))
 }
