@@ -1,5 +1,6 @@
 """Several storages in one server: each its own file, clients, and invalidations."""
 
+import os
 import subprocess
 
 import pytest
@@ -31,6 +32,7 @@ def serve(binary, tmp_path):
 
 def test_files_given_as_for_runzeo_are_storages_1_2_3(tmp_path, serve):
     paths = [tmp_path / name for name in ("a.fs", "b.fs", "c.fs")]
+    paths[0].write_bytes(b"FS30")
     server = serve(paths[0], "-f", paths[1], "--filename", paths[2], "-t", "30")
     for number, path in enumerate(paths, 1):
         with Wire(server.address) as client:
@@ -39,6 +41,17 @@ def test_files_given_as_for_runzeo_are_storages_1_2_3(tmp_path, serve):
     assert server.stop() == 0
     for path in paths:
         assert [record.data for record in files.read(path)[0].records] == [path.name.encode()]
+
+
+@pytest.mark.parametrize("words", [("-C", "zeo.conf"), ("-f", "site.fs")])
+def test_a_command_after_the_options_is_no_new_database(tmp_path, binary, words):
+    (tmp_path / "zeo.conf").write_text(
+        f"<zeo>\naddress {free_port()}\n</zeo>\n<filestorage>\npath site.fs\n</filestorage>\n"
+    )
+    words = [binary, "serve", "-a", f"{HOST}:{free_port()}", *words, "start"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and "is named with -f: -f start" in done.stderr
+    assert os.listdir(tmp_path) == ["zeo.conf"]
 
 
 def test_a_storage_that_is_not_there_is_named(tmp_path, serve):

@@ -16,7 +16,8 @@ pub(crate) struct ServeOptions {
     /// mysql://USER@HOST/DATABASE [env: ZODIUM_PATH, if no storage is named otherwise]
     ///
     /// sqlite:///PATH is an SQLite database as NEO has them (docs/neo.md). A new one is that of a
-    /// cluster with one partition, called as in sqlite:///PATH?cluster=NAME, or as the file.
+    /// cluster with one partition, called as in sqlite:///PATH?cluster=NAME, or as the file. Beside
+    /// storages of -C or -f a data file must exist, as it may be a mistaken command (start).
     pub(crate) path: Option<PathBuf>,
 
     /// Another data file; may be repeated. Storages are called 1, 2, ... in this order

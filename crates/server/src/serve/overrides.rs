@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use clap::error::ErrorKind;
-use zodium_configuration::{Configuration, Encoding, ServerOptions, StorageOptions, Warning};
+use zodium_configuration::{
+    Configuration, Encoding, ServerOptions, StorageKind, StorageOptions, Warning,
+};
 
 use super::options::ServeOptions;
 
@@ -33,6 +35,7 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
              FILE`, or remove its table [neo-master]",
         ));
     }
+    refuse_a_command(options, &configuration)?;
     let mut files: Vec<_> = options.path.iter().chain(&options.filename).cloned().collect();
     if files.is_empty() && configuration.storages.is_empty() {
         files.extend(path_of_environment());
@@ -55,6 +58,22 @@ pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Ve
     applied.map_err(|what| wrong(&what))?;
     super::tls::check(configuration.server.tls.as_ref()).map_err(wrong)?;
     Ok((configuration, warnings))
+}
+
+/// Refuses a path that leads nowhere beside storages of a file or of -f: it may be a command, as in
+/// `zeoctl -C zeo.conf start`. A new database would be served in their place, or as the first.
+fn refuse_a_command(options: &ServeOptions, of_file: &Configuration) -> Result<()> {
+    let is_alone = of_file.storages.is_empty() && options.filename.is_empty();
+    let Some(place) = options.path.as_ref().filter(|_| !is_alone) else { return Ok(()) };
+    let StorageKind::File { path, .. } = super::place::kind(place)? else { return Ok(()) };
+    if path.try_exists().unwrap_or(true) {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(wrong(&format!(
+        "there is no file {path}. Is it meant as a command? `zodium serve` has none, it runs in \
+         the foreground. A new data file beside other storages is named with -f: -f {path}"
+    )))
 }
 
 /// Storages as of `runzeo -f`: called 1, 2 and so on.
