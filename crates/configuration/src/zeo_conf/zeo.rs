@@ -61,8 +61,10 @@ fn take_environment(
         server.encoding = Encoding::Msgpack;
     }
     if zeo.value("pid-filename").is_none_or(|value| value.text.is_empty()) {
-        let file = |home| surroundings.absolute(&Path::new(&home).join("var/ZEO.pid"));
-        server.pid_file = variable("INSTANCE_HOME").map(file);
+        // runzeo logs that it cannot write the file, and serves without it.
+        let folder = |home| surroundings.absolute(&Path::new(&home).join("var"));
+        let folder = variable("INSTANCE_HOME").map(folder).filter(|folder| folder.is_dir());
+        server.pid_file = folder.map(|folder| folder.join("ZEO.pid"));
     }
 }
 

@@ -133,17 +133,24 @@ fn a_password_function_needs_the_password() {
 #[test]
 fn what_runzeo_takes_from_the_environment_is_taken_too() {
     let text = "<zeo>\naddress 1\n</zeo>\n<mappingstorage/>\n";
+    let home = tempfile::tempdir().unwrap();
     let environment = |name: &str| match name {
         "ZEO_MSGPACK" => Some("1".to_owned()),
-        "INSTANCE_HOME" => Some("/srv/instance".to_owned()),
+        "INSTANCE_HOME" => home.path().to_str().map(str::to_owned),
         _ => None,
     };
     let surroundings = Surroundings { directory: DIRECTORY.into(), environment: &environment };
     let parse = |text: &str| parse_zeo_conf(text, Path::new("zeo.conf"), &surroundings).unwrap();
+    // Without the folder a file in it could not be written.
+    assert_eq!(parse(text).0.server.pid_file, None);
+    std::fs::create_dir(home.path().join("var")).unwrap();
     let (configuration, warnings) = parse(text);
-    let expected = "[server]\naddress = '1'\nencoding = 'msgpack'\n\
-                    pid-file = '/srv/instance/var/ZEO.pid'\n[[storage]]\nmemory = true\n";
-    assert_eq!(configuration, parse_as_toml(expected).unwrap().0);
+    let expected = format!(
+        "[server]\naddress = '1'\nencoding = 'msgpack'\npid-file = '{}/var/ZEO.pid'\n\
+         [[storage]]\nmemory = true\n",
+        home.path().display()
+    );
+    assert_eq!(configuration, parse_as_toml(&expected).unwrap().0);
     assert!(warnings[0].to_string().contains("ZEO_MSGPACK"), "{warnings:?}");
     let (configuration, warnings) = parse(&text.replace("</zeo>", "msgpack off\n</zeo>"));
     assert!(!configuration.to_toml().unwrap().contains("msgpack") && warnings.is_empty());
