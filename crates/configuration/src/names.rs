@@ -5,8 +5,19 @@ use crate::source::Place;
 
 /// The mistake of an unknown setting or section, with a suggestion.
 pub(crate) fn unknown(place: Place, message: String, name: &str, known: &[&str]) -> Mistake {
+    unknown_beside(&[], place, message, name, known)
+}
+
+/// As [`unknown`]; `refused` may be meant too, and are no help.
+pub(crate) fn unknown_beside(
+    refused: &[&str],
+    place: Place,
+    message: String,
+    name: &str,
+    known: &[&str],
+) -> Mistake {
     let mistake = Mistake::new(place, message);
-    let mistake = match nearest(name, known) {
+    let mistake = match nearest(name, &[known, refused].concat()) {
         Some(nearest) => mistake.help(format!("did you mean `{nearest}`?")),
         None => mistake,
     };

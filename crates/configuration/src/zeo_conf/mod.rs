@@ -22,7 +22,7 @@ use crate::settings::log::LogOptions;
 use crate::source::Source;
 use crate::surroundings::Surroundings;
 
-/// Sections that a file may have, besides those of storages that are not served.
+/// Sections that a file may have.
 const SECTIONS: [&str; 6] =
     ["zeo", "filestorage", "blobstorage", "mappingstorage", "eventlog", "runner"];
 
@@ -86,8 +86,7 @@ fn configuration(
     findings: &mut Findings,
 ) -> Option<Configuration> {
     whole.check_keys(&[], findings);
-    let known: Vec<_> = SECTIONS.into_iter().chain(storage::refused_kinds()).collect();
-    whole.check_sections(&known, findings);
+    whole.check_sections_beside(&storage::refused_kinds(), &SECTIONS, findings);
     if let Some(runner) = whole.only("runner", findings) {
         let message = "<runner> is for zdaemon and does nothing here: start zodium from systemd \
                        or another supervisor, which restart it and know when it is ready";

@@ -82,13 +82,23 @@ impl Section {
 
     /// Reports inner sections of unknown kinds, and names that are given twice or not allowed.
     pub(super) fn check_sections(&self, known: &[&str], findings: &mut Findings) {
+        self.check_sections_beside(&[], known, findings);
+    }
+
+    /// As [`Section::check_sections`]; `refused` are kinds that the caller reports.
+    pub(super) fn check_sections_beside(
+        &self,
+        refused: &[&str],
+        known: &[&str],
+        findings: &mut Findings,
+    ) {
         let mut named = HashMap::new();
         for section in &self.sections {
             if findings.is_full() {
                 return;
             }
-            if !known.contains(&&section.kind[..]) {
-                findings.mistake(self.unknown_section(section, known));
+            if !known.contains(&&section.kind[..]) && !refused.contains(&&section.kind[..]) {
+                findings.mistake(self.unknown_section(section, refused, known));
             }
             let Some(name) = section.name.as_deref() else { continue };
             if name == "*" || name == "+" {
@@ -104,13 +114,13 @@ impl Section {
         }
     }
 
-    fn unknown_section(&self, section: &Section, known: &[&str]) -> Mistake {
+    fn unknown_section(&self, section: &Section, refused: &[&str], known: &[&str]) -> Mistake {
         let place = section.place.clone();
         if known.is_empty() {
             return Mistake::new(place, format!("{} has no sections in it", self.title()));
         }
         let message = format!("unknown section <{}> in {}", section.kind, self.title());
-        names::unknown(place, message, &section.kind, known)
+        names::unknown_beside(refused, place, message, &section.kind, known)
     }
 
     /// The text of an optional setting.

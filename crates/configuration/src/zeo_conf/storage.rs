@@ -18,28 +18,42 @@ pub(super) const PACKER: &str = "packer";
 /// The name of a storage without one.
 const DEFAULT_NAME: &str = "1";
 
+const BY_CLIENTS: &str = "put it into the client's configuration, around its <zeoclient>, and \
+                          serve the storage in it with `pack-gc off`: only the clients can read \
+                          references in its data";
+
+const REPLICATED: &str = "serve the storage in it; `zodium backup --watch` and repozo copy a data \
+                          file while it is served";
+
 /// Storages that are not served, with what to do instead.
-pub(super) const REFUSED: [(&str, &str); 12] = [
+pub(super) const REFUSED: [(&str, &str); 15] = [
     ("demostorage", "serve the base, and put the <demostorage> into the client's configuration"),
     ("clientstorage", "let the clients connect to that server themselves"),
     ("zeoclient", "let the clients connect to that server themselves"),
-    ("zlibstorage", "put it into the client's configuration, around its <zeoclient>"),
+    ("zlibstorage", BY_CLIENTS),
     (
         "serverzlibstorage",
         "copy it into a plain data file with copyTransactionsFrom, and have the clients set \
          `compress false`",
     ),
-    ("cipherstorage", "put it into the client's configuration, around its <zeoclient>"),
+    ("cipherstorage", BY_CLIENTS),
+    (
+        "serverencryptingstorage",
+        "serve the storage in it with `pack-gc off`, and put an <encryptingstorage> into the \
+         client's configuration, around its <zeoclient>",
+    ),
     ("relstorage", "its clients need no server between them and the database"),
-    ("zrs", "serve the storage in it; repozo copies a data file while it is served"),
+    ("zrs", REPLICATED),
+    ("primary", REPLICATED),
+    ("secondary", REPLICATED),
     ("temporarystorage", "use a <mappingstorage>, which is kept in memory too"),
     ("fullstorage", "convert it to a FileStorage"),
     ("minimalstorage", "convert it to a FileStorage"),
     ("zodb", "that is a client's section: give the storage in it alone"),
 ];
 
-pub(super) fn refused_kinds() -> impl Iterator<Item = &'static str> {
-    REFUSED.iter().map(|(kind, _)| *kind)
+pub(super) fn refused_kinds() -> [&'static str; REFUSED.len()] {
+    REFUSED.map(|(kind, _)| kind)
 }
 
 /// All storages of a file; reports those that are wrong, and a file without any.
@@ -147,8 +161,7 @@ fn blobstorage(
     findings: &mut Findings,
 ) -> Option<StorageOptions> {
     section.check_keys(&BLOBSTORAGE, findings);
-    let known: Vec<_> = ["filestorage"].into_iter().chain(refused_kinds()).collect();
-    section.check_sections(&known, findings);
+    section.check_sections_beside(&refused_kinds(), &["filestorage"], findings);
     section.require("blob-dir", findings);
     let blob_directory =
         section.setting("blob-dir", findings, |text| plain_path(text, surroundings));

@@ -107,6 +107,30 @@ fn all_mistakes_are_reported_at_once() {
 }
 
 #[test]
+fn only_sections_that_are_served_are_offered() {
+    let refused = |kind: &str| {
+        let text = format!("<zeo>\naddress 1\n</zeo>\n<{kind}/>\n");
+        let surroundings = Surroundings { directory: DIRECTORY.into(), environment: &|_| None };
+        let path = Path::new("zeo.conf");
+        mistakes(parse_zeo_conf(&text, path, &surroundings))[0].to_string()
+    };
+    let unknown = refused("accesslog");
+    let known = "zeo, filestorage, blobstorage, mappingstorage, eventlog, runner";
+    assert!(unknown.ends_with(&format!("known here: {known}")), "{unknown}");
+    assert!(refused("zlibstorag").contains("did you mean `zlibstorage`?"));
+    for (kind, expected) in [
+        ("primary", "serve the storage in it"),
+        ("secondary", "serve the storage in it"),
+        ("serverencryptingstorage", "with `pack-gc off`"),
+        ("zlibstorage", "with `pack-gc off`"),
+    ] {
+        let message = refused(kind);
+        assert!(message.contains(&format!("a <{kind}> is not served")), "{message}");
+        assert!(message.contains(expected) && !message.contains("known here"), "{message}");
+    }
+}
+
+#[test]
 fn mistakes_in_an_included_file_are_shown_there() {
     let directory = tempfile::tempdir().unwrap();
     let part = directory.path().join("part.conf");
