@@ -32,8 +32,10 @@ impl Source {
         Arc::new(Source { path: path.to_owned(), text: text.to_owned() })
     }
 
-    /// Reads a file, which must be UTF-8 and no longer than [`FILE_BYTES_MAX`].
+    /// Reads a file, which must be UTF-8 and no longer than [`FILE_BYTES_MAX`]. It may be given as
+    /// `file:///PATH`, as to runzeo.
     pub(crate) fn read(path: &Path) -> Result<Arc<Source>, ConfigurationError> {
+        let path = path.to_str().map_or(path, |text| Path::new(without_scheme(text)));
         let bytes = read_bytes(path).map_err(|source| match source.kind() {
             ErrorKind::NotFound => ConfigurationError::Missing { path: path.to_owned() },
             _ => ConfigurationError::Unreadable { path: path.to_owned(), source },
@@ -64,6 +66,11 @@ impl Source {
         let end = inside(bytes.end).unwrap_or(0).max(start);
         Place { source: Arc::clone(self), bytes: start..end }
     }
+}
+
+/// A path that may be given as the URL of a file.
+pub(crate) fn without_scheme(path: &str) -> &str {
+    path.strip_prefix("file://").unwrap_or(path)
 }
 
 /// A line of a file with stars in place of the password of a URL, which no error shows.

@@ -12,7 +12,7 @@ use super::section::{Section, Value};
 use super::substitution::{Definitions, is_name, substitute};
 use crate::error::{ConfigurationError, Findings, Mistake};
 use crate::names;
-use crate::source::{Place, Source};
+use crate::source::{Place, Source, without_scheme};
 use crate::surroundings::Surroundings;
 
 /// Deepest nesting of sections; ZEO's are three deep.
@@ -246,7 +246,7 @@ impl Parser<'_> {
 
     /// An included path, relative to the file that includes it.
     fn included_path(&self, name: &str, argument: &Line) -> Result<PathBuf, Mistake> {
-        let path = name.strip_prefix("file://").unwrap_or(name);
+        let path = without_scheme(name);
         if path.contains("://") || path.starts_with("package:") {
             let message = format!("{name}: only files can be included");
             return Err(argument.mistake(message).help("give a path, relative to this file"));

@@ -145,6 +145,19 @@ fn mistakes_in_an_included_file_are_shown_there() {
 }
 
 #[test]
+fn a_file_may_be_given_as_a_url() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["zeo.conf", "zeo"] {
+        std::fs::write(directory.path().join("part"), "address 8100\n").unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, "<zeo>\n%include part\n</zeo>\n<mappingstorage/>\n").unwrap();
+        let url = format!("file://{}", path.display());
+        let (configuration, _) = zodium_configuration::read(Path::new(&url)).unwrap();
+        assert_eq!(configuration, zodium_configuration::read(&path).unwrap().0);
+    }
+}
+
+#[test]
 fn a_password_function_needs_the_password() {
     let path = files("accepted").into_iter().find(|path| path.ends_with("tls.conf")).unwrap();
     let text = std::fs::read_to_string(&path).unwrap().replace('~', "");
