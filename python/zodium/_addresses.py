@@ -32,6 +32,15 @@ def is_one(given):
     )
 
 
+def has_text_port(given):
+    """Whether it is a pair with a port from the environment, which ZEO's client takes in a list.
+
+    Alone it would be the paths of two sockets.
+    """
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    return is_pair and all(isinstance(part, str) for part in given) and given[1].isdecimal()
+
+
 def addresses_of(given):
     if isinstance(given, str) and given.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
         found, storage = from_url(given)
@@ -51,6 +60,8 @@ def address(given):
         return os.fspath(given)
     if is_one(given):
         return given[0] or "127.0.0.1", given[1]
+    if has_text_port(given):
+        return given[0] or "127.0.0.1", int(given[1])
     raise ValueError(
         f"{given!r} is no address: write a port, (host, port), or the path of a Unix socket"
     )

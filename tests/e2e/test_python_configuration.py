@@ -12,6 +12,7 @@ import textwrap
 
 import pytest
 import ZConfig
+import ZEO
 import ZODB
 import ZODB.config
 from harness import package
@@ -271,6 +272,14 @@ def test_of_several_servers_the_first_that_answers_is_taken(server):
     (host, port), silent = server.address, free_port()
     uri = f"zodium://{host}:{silent},{host}:{port}/1?wait_timeout=20"
     storage = resolve_uri(uri)[0]()
+    assert storage.is_connected()
+    storage.close()
+
+
+@pytest.mark.parametrize("package", [ZEO, zodium])
+def test_in_a_list_of_addresses_a_port_may_be_text(server, package):
+    host, port = server.address
+    storage = package.client([(host, str(port))], wait_timeout=20)
     assert storage.is_connected()
     storage.close()
 
