@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import zlib
 
 import pytest
 import ZODB.FileStorage
@@ -81,6 +82,26 @@ def test_oids_are_followed_as_by_fsoids(run, path, storage, seeded):
         0,
         "<unknown> 0 revisions\n    this oid was not defined (no data record for it found)\n",
     )
+
+
+def test_data_that_zlibstorage_has_compressed_are_said_to_be_sound(run, tmp_path):
+    path = tmp_path / "Data.fs"
+    storage = ZODB.FileStorage.FileStorage(str(path))
+    transaction = TransactionMetaData()
+    storage.tpc_begin(transaction)
+    for number in range(3):
+        storage.store(p64(number), p64(0), b".z" + zlib.compress(b"N.N." * 9), "", transaction)
+    storage.tpc_vote(transaction)
+    storage.tpc_finish(transaction)
+    storage.close()
+    for words in (["refs"], ["refs", "--to", "0x1"], ["refs", "--to", "0x9"]):
+        code, _, said = run(*words, path)
+        assert (code, "3 objects are compressed by zc.zlibstorage" in said) == (2, True), said
+    code, out, _ = run("check", "--references", "--pickles", path)
+    assert (code, out.count("zc.zlibstorage"), ": whole (" in out) == (0, 1, True), out
+    code, _, said = run("pack", path)
+    assert code != 0 and "Nothing is damaged: pack without garbage collection" in said
+    assert run("pack", "--no-gc", path)[0] == 0
 
 
 def test_dangling_references_are_those_of_fsrefs(run, path):

@@ -302,8 +302,8 @@ pub enum FileStorageError {
     },
     /// A record whose references a pack cannot determine.
     #[error(
-        "the references of object {oid} cannot be read: {source}. \
-         Mend the object, or pack without garbage collection"
+        "the references of object {oid} cannot be read: {source}. {advice}",
+        advice = source.advice_to_pack()
     )]
     References {
         /// The object.

@@ -61,10 +61,27 @@ pub enum PickleError {
         /// Where the name is.
         offset: usize,
     },
+    /// Data that an application's zc.zlibstorage has compressed, which are sound.
+    #[error("the data are compressed by zc.zlibstorage")]
+    Compressed,
     /// A persistent reference in an unknown form.
     #[error("the record's persistent reference at byte {offset} has no known form")]
     UnknownReference {
         /// The offset of the reference, from the start of the record.
         offset: usize,
     },
+}
+
+impl PickleError {
+    /// What an operator does about a record whose references a pack cannot read.
+    #[must_use]
+    pub fn advice_to_pack(&self) -> &'static str {
+        match self {
+            PickleError::Compressed => {
+                "Nothing is damaged: pack without garbage collection (`--no-gc`, or `pack-gc off` \
+                 of the server)"
+            }
+            _ => "Mend the object, or pack without garbage collection",
+        }
+    }
 }

@@ -35,7 +35,8 @@ pub use encode::{
 };
 pub use error::PickleError;
 pub use record::{
-    ClassName, Reference, class_of_record, is_whole_pickle, is_whole_record, references_of_record,
+    ClassName, Reference, class_of_record, is_compressed, is_whole_pickle, is_whole_record,
+    references_of_record,
 };
 pub use value::{Construction, Global, Object, Value};
 

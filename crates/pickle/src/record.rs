@@ -91,9 +91,19 @@ pub fn references_of_record<'a>(
     data: &'a [u8],
     found: &mut impl FnMut(Reference<'a>),
 ) -> Result<(), PickleError> {
+    if is_compressed(data) {
+        return Err(PickleError::Compressed);
+    }
     let mut scanner = Scanner::new(data);
     scanner.run(found)?;
     scanner.run(found)
+}
+
+/// Whether an application's zc.zlibstorage has compressed the data of a record. They begin with the
+/// operation that ends a pickle, as no pickle does.
+#[must_use]
+pub fn is_compressed(data: &[u8]) -> bool {
+    data.starts_with(b".z")
 }
 
 /// Whether `data` are exactly the two complete pickles of a record.
@@ -511,6 +521,13 @@ mod tests {
                 "{id:?}"
             );
         }
+    }
+
+    #[test]
+    fn compressed_data_are_told_from_damaged_ones() {
+        assert_eq!(references(b".zx\x9c"), Err(PickleError::Compressed));
+        assert!(matches!(references(b".x"), Err(PickleError::Malformed { .. })));
+        assert!(!is_compressed(MAPPING) && !is_compressed(b"."));
     }
 
     #[test]

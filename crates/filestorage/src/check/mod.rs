@@ -219,7 +219,8 @@ fn check_file(
     pointers.look_up(report);
     let index = index.conclude(end, &current, report);
     if options.references || options.pickles {
-        let mut objects = Objects { options, current: &current, deleted: &deleted, lookup };
+        let (current, deleted) = (&current, &deleted);
+        let mut objects = Objects { options, current, deleted, lookup, has_compressed: false };
         objects.check(Walk::new(path, file, end), report);
     }
     let objects = current.len();

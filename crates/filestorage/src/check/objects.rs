@@ -3,7 +3,9 @@
 //!
 //! The file is read once more in its own order, without seeks.
 
-use zodium_pickle::{Reference, class_of_record, is_whole_pickle, references_of_record};
+use zodium_pickle::{
+    PickleError, Reference, class_of_record, is_whole_pickle, references_of_record,
+};
 use zodium_types::Oid;
 
 use super::CheckOptions;
@@ -13,12 +15,18 @@ use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind};
 use crate::read::Positions;
 use crate::scan::{RecordLookup, SeenRecord, TransactionEntry, Walk};
 
+/// The finding of the first record with compressed data.
+const COMPRESSED: &str = "data that zc.zlibstorage has compressed. Nothing is damaged, but \
+    references in such data are not checked, and packs need `pack-gc off`";
+
 /// The current records.
 pub(crate) struct Objects<'a> {
     pub(crate) options: &'a CheckOptions<'a>,
     pub(crate) current: &'a Positions,
     pub(crate) deleted: &'a Deleted,
     pub(crate) lookup: RecordLookup,
+    /// Whether a record with compressed data was reported; one tells of them all.
+    pub(crate) has_compressed: bool,
 }
 
 impl Objects<'_> {
@@ -75,7 +83,11 @@ impl Objects<'_> {
                 missing.push(to);
             }
         });
-        if let Err(error) = read {
+        if read == Err(PickleError::Compressed) {
+            if !std::mem::replace(&mut self.has_compressed, true) {
+                note(DamageKind::Compressed, COMPRESSED.to_owned());
+            }
+        } else if let Err(error) = read {
             note(DamageKind::Pickle, format!("data that cannot be read: {error}"));
         } else if self.options.pickles && class_of_record(data).is_none() {
             note(DamageKind::Pickle, "data that begin with no class".to_owned());

@@ -54,6 +54,8 @@ pub enum DamageKind {
     BlobSum,
     /// Data that are not the two pickles of a record, or an extension that is not a pickle.
     Pickle,
+    /// Data that zc.zlibstorage has compressed. They are sound, and cannot be looked into.
+    Compressed,
 }
 
 impl DamageKind {
@@ -72,6 +74,7 @@ impl DamageKind {
             DamageKind::Checksum => "checksum",
             DamageKind::Reference => "reference",
             DamageKind::Pickle => "pickle",
+            DamageKind::Compressed => "compressed",
             DamageKind::BlobMissing => "blob-missing",
             DamageKind::BlobOrphaned => "blob-orphaned",
             DamageKind::BlobLength => "blob-length",
@@ -81,7 +84,7 @@ impl DamageKind {
 
     /// Whether the kind means that data are lost or wrong.
     pub fn is_damage(self) -> bool {
-        self != DamageKind::BlobOrphaned
+        !matches!(self, DamageKind::BlobOrphaned | DamageKind::Compressed)
     }
 
     /// Whether all committed data can still be recovered: the format states the damaged value

@@ -437,7 +437,18 @@ fn references_that_cannot_be_read_stop_a_gc_and_name_the_object() {
     support::commit(&storage, stores(tid, &[(1, b"no")])).unwrap();
     let refused = pack(&storage, tid, true);
     assert!(matches!(refused, Err(FileStorageError::References { oid: Oid(1), .. })));
+    assert!(refused.unwrap_err().to_string().contains("Mend the object"));
     assert!(pack(&storage, tid, false).unwrap().is_some());
+}
+
+#[test]
+fn compressed_data_stop_a_gc_and_are_said_to_be_sound() {
+    let (_, storage, history) = storage_with_history(0, 0);
+    let tid = Tid(history.last_tid().0 + 1);
+    support::commit(&storage, stores(tid, &[(0, b".zx\x9c")])).unwrap();
+    let refused = pack(&storage, tid, true).unwrap_err().to_string();
+    assert!(refused.contains("compressed by zc.zlibstorage. Nothing is damaged"), "{refused}");
+    assert!(refused.contains("`pack-gc off`") && !refused.contains("Mend"), "{refused}");
 }
 
 #[test]

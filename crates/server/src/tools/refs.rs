@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
+use zodium_pickle::is_compressed;
 use zodium_tools::classes::class_of;
 use zodium_tools::references::{CurrentObjects, Missing, Referrer};
 use zodium_tools::text::{id_repr, time_of};
@@ -48,23 +49,36 @@ pub(super) fn run(options: &RefsOptions) -> Result<ExitCode> {
     let last = options.view.last(&storage)?;
     let objects = CurrentObjects::of(&storage, last)?;
     let mut output = Output::new()?;
+    let mut compressed = 0;
     let is_whole = match to {
-        Some(to) => print_referrers(objects, to, options, &mut output)?,
-        None => print_dangling(&objects, options.json, &mut output)?,
+        Some(to) => print_referrers(objects, to, options, &mut compressed, &mut output)?,
+        None => print_dangling(&objects, options.json, &mut compressed, &mut output)?,
     };
     output.flush()?;
+    if compressed > 0 {
+        bail!(
+            "{compressed} objects are compressed by zc.zlibstorage. Nothing is damaged, but only \
+             their clients can read their references"
+        );
+    }
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }
 
-/// Prints the objects with references that lead nowhere; whether there are none.
+/// Prints the objects with references that lead nowhere; whether there are none. Those with
+/// compressed data are counted.
 fn print_dangling(
     objects: &CurrentObjects<'_>,
     json: bool,
+    compressed: &mut u64,
     output: &mut Output,
 ) -> Result<bool, ToolError> {
     let mut is_whole = true;
     objects.each(&mut |referrer| {
         let Some(references) = referrer.references else {
+            if is_compressed(referrer.data) {
+                *compressed += 1;
+                return Ok(());
+            }
             is_whole = false;
             let (oid, tid) = (referrer.oid, referrer.tid);
             return output.tool_line(match json {
@@ -132,16 +146,19 @@ fn unreadable_json(referrer: &Referrer<'_>) -> String {
     .to_string()
 }
 
-/// Prints the objects that refer to one, and the way to it; whether it is there.
+/// Prints the objects that refer to one, and the way to it; whether it is there. Objects with
+/// compressed data are counted.
 fn print_referrers(
     objects: CurrentObjects<'_>,
     to: Oid,
     options: &RefsOptions,
+    compressed: &mut u64,
     output: &mut Output,
 ) -> Result<bool> {
     let missing = objects.missing(to);
     let mut count = 0_u64;
     objects.each(&mut |referrer| {
+        *compressed += u64::from(is_compressed(referrer.data));
         let references = referrer.references.unwrap_or_default();
         if !references.contains(&to) {
             return Ok(());
@@ -159,7 +176,7 @@ fn print_referrers(
     }
     if let Some(missing) = missing {
         complain!("zodium: object {to}: {}", missing.in_words());
-        if count == 0 && missing == Missing::Absent {
+        if count == 0 && *compressed == 0 && missing == Missing::Absent {
             bail!("and no object refers to it");
         }
     }

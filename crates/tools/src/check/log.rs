@@ -157,9 +157,8 @@ impl LogReader {
             let what = format!("the back pointer leads to {earlier}, which is not earlier");
             findings.add(LogDamageKind::Record, place, Some(tid), what);
         }
-        if self.check.pickles && data.is_some_and(|data| !is_whole_record(data)) {
-            let what = "the data are no two pickles".to_owned();
-            findings.add(LogDamageKind::Pickle, place, Some(tid), what);
+        if let Some(data) = data.filter(|data| self.check.pickles && !is_whole_record(data)) {
+            findings.no_pickles(oid, tid, data, "the data are no two pickles");
         }
         match data {
             None => _ = self.log.deleted.insert(oid),

@@ -12,6 +12,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
+use zodium_pickle::is_compressed;
 use zodium_storage::{Read, StorageError};
 use zodium_types::{Oid, Tid};
 
@@ -58,6 +59,8 @@ pub enum LogDamageKind {
     Reference,
     /// Data or an extension that is no pickle.
     Pickle,
+    /// Data that zc.zlibstorage has compressed. They are sound, and cannot be looked into.
+    Compressed,
 }
 
 impl LogDamageKind {
@@ -71,6 +74,7 @@ impl LogDamageKind {
             LogDamageKind::Serial => "serial",
             LogDamageKind::Reference => "reference",
             LogDamageKind::Pickle => "pickle",
+            LogDamageKind::Compressed => "compressed",
         }
     }
 }
@@ -90,13 +94,29 @@ pub struct LogChecked {
     pub damages: u64,
 }
 
+/// The finding of the first record with compressed data.
+const COMPRESSED: &str = "the data are compressed by zc.zlibstorage. Nothing is damaged, but \
+    references in such data are not checked, and packs need `pack-gc off`";
+
 /// Hands damage on, and counts it.
 struct Findings<'f> {
     found: &'f mut dyn FnMut(&LogDamage),
     damages: u64,
+    /// Whether a record with compressed data was found; one tells of them all.
+    has_compressed: bool,
 }
 
 impl Findings<'_> {
+    /// Tells of data that are no pickles, or of the first that are compressed, which is no damage.
+    fn no_pickles(&mut self, oid: Oid, tid: Tid, data: &[u8], what: &str) {
+        if !is_compressed(data) {
+            self.add(LogDamageKind::Pickle, Some(oid), Some(tid), what.to_owned());
+        } else if !std::mem::replace(&mut self.has_compressed, true) {
+            let (kind, what) = (LogDamageKind::Compressed, COMPRESSED.to_owned());
+            (self.found)(&LogDamage { kind, oid: Some(oid), tid: Some(tid), what });
+        }
+    }
+
     fn add(&mut self, kind: LogDamageKind, oid: Option<Oid>, tid: Option<Tid>, what: String) {
         self.damages += 1;
         (self.found)(&LogDamage { kind, oid, tid, what });
@@ -131,7 +151,7 @@ pub fn check_log(
     advance: &mut dyn FnMut(usize),
     found: &mut dyn FnMut(&LogDamage),
 ) -> Result<LogChecked, ToolError> {
-    let mut findings = Findings { found, damages: 0 };
+    let mut findings = Findings { found, damages: 0, has_compressed: false };
     let last = storage.last_tid();
     let log = read_log(storage, last, check, advance, &mut findings)?;
     load_objects(storage, last, &log, check, advance, &mut findings)?;

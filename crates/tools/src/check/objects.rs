@@ -95,8 +95,7 @@ impl Loader<'_> {
         findings: &mut Findings<'_>,
     ) {
         if !collect(data, references) {
-            let what = "its references cannot be read".to_owned();
-            findings.add(LogDamageKind::Pickle, Some(oid), Some(tid), what);
+            findings.no_pickles(oid, tid, data, "its references cannot be read");
         }
         references.sort_unstable();
         references.dedup();

@@ -183,6 +183,18 @@ fn damage_of_an_object_leaves_the_others_to_be_checked() {
 }
 
 #[test]
+fn compressed_data_are_told_once_and_are_no_damage() {
+    let log: [Written<'_>; 1] = [(1, &[(0, Some(b".zx\x9c")), (1, Some(b".zy\x9c"))])];
+    for check in [ALL, LogCheck { pickles: false, ..ALL }, LogCheck { references: false, ..ALL }] {
+        let (mut found, storage) = (Vec::new(), torn(&log, &log));
+        let mut note = |damage: &LogDamage| found.push((damage.kind, damage.oid));
+        let checked = check_log(&storage, check, &mut |_| (), &mut note).unwrap();
+        assert_eq!(found, [(LogDamageKind::Compressed, Some(Oid(0)))]);
+        assert_eq!(checked.damages, 0);
+    }
+}
+
+#[test]
 fn pickles_and_references_are_checked_on_request() {
     let log: [Written<'_>; 1] = [(1, &[(0, Some(TO_2)), (1, Some(b"garbage"))])];
     let (found, _) = found_in(&torn(&log, &log), LogCheck::default());
