@@ -22,7 +22,6 @@ const INTERFACES: [&str; 6] = [
 /// The answer to `get_info`.
 pub(crate) fn info(storage: &Database) -> Value<'static> {
     let (blobs, storage) = (storage.blobs(), storage.reader());
-    let read_only = storage.is_read_only();
     let blobs = blobs.into_iter().flat_map(|_| BLOB_INTERFACES);
     let served = blobs.chain(INTERFACES).map(|name| ("ZODB.interfaces", name));
     let interfaces = served.chain([("zope.interface", "Interface")]);
@@ -32,7 +31,8 @@ pub(crate) fn info(storage: &Database) -> Value<'static> {
         ("length", Value::Int(storage.object_count().into())),
         ("size", Value::Int(storage.size().into())),
         ("name", text_value(storage.name())),
-        ("supportsUndo", Value::Bool(!read_only)),
+        // Also when no undo is taken: `DB.undoLog` lists nothing without it.
+        ("supportsUndo", Value::Bool(true)),
         ("supports_record_iternext", Value::Bool(true)),
         ("interfaces", Value::tuple(interfaces)),
         // Stock clients ignore unknown entries.
