@@ -52,6 +52,14 @@ fn decode_fully<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usiz
     Ok((value, machine.position()))
 }
 
+/// Decodes the extension of a transaction, as ZODB on Python 3 reads one.
+///
+/// A `str` of Python 2 is text if it is ASCII, and bytes if it is not. The calls of
+/// `_codecs.encode` and `bytes`, by which Python 3 writes bytes in protocols 0 to 2, are bytes.
+pub fn decode_extension<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Value<'a>, PickleError> {
+    Machine::extension(bytes, limits).value()
+}
+
 /// Decodes a data record: the pickles of its class metadata and of its state.
 ///
 /// They cannot be decoded separately, because the second one may use the first one's memo. The
@@ -126,6 +134,51 @@ mod tests {
             ("l", Value::list([shared.clone(), shared])),
             ("d", Value::Dict(Vec::new())),
         ])
+    }
+
+    // `{"u": "joe", "n": "caf\xe9", "q": "joe"}` of Python 2; the last entry as in protocol 0.
+    #[test]
+    fn text_of_python_2_in_an_extension_is_text_if_it_is_ascii() {
+        let pickle =
+            b"\x80\x02}(U\x01uU\x03joeU\x01nT\x04\0\0\0caf\xe9S'q'\nS'joe'\nC\x01bC\x01bu.";
+        let dict = |entries: [(Value<'static>, Value<'static>); 4]| Value::Dict(entries.into());
+        let python3 = dict([
+            ("u".into(), "joe".into()),
+            ("n".into(), b"caf\xe9".into()),
+            ("q".into(), "joe".into()),
+            (b"b".into(), b"b".into()),
+        ]);
+        assert_eq!(decode_extension(pickle, &Limits::PLAIN), Ok(python3));
+        let as_bytes = dict([
+            (b"u".into(), b"joe".into()),
+            (b"n".into(), b"caf\xe9".into()),
+            (b"q".into(), b"joe".into()),
+            (b"b".into(), b"b".into()),
+        ]);
+        assert_eq!(plain(pickle), Ok(as_bytes), "elsewhere it is bytes");
+    }
+
+    // `pickle.dumps({"t": b"\0\xff", "e": b""}, protocol)` of CPython 3.11, without a memo.
+    #[test]
+    fn calls_that_make_bytes_in_an_extension_are_bytes() {
+        let pickles: [&[u8]; 2] = [
+            b"(dVt\nc_codecs\nencode\n(V\\u0000\xff\nVlatin1\ntRsVe\nc__builtin__\nbytes\n(tRs.",
+            b"\x80\x02}(X\x01\0\0\0tc_codecs\nencode\nX\x03\0\0\0\0\xc3\xbfX\x06\0\0\0latin1\x86R\
+              X\x01\0\0\0ec__builtin__\nbytes\n)Ru.",
+        ];
+        for pickle in pickles {
+            let expected = Value::dict([("t", b"\0\xff".into()), ("e", b"".into())]);
+            assert_eq!(decode_extension(pickle, &Limits::OBJECTS), Ok(expected));
+            assert!(!decode(pickle, &Limits::OBJECTS).unwrap().0.is_plain(), "elsewhere a call");
+        }
+        for other in [
+            // A character beyond Latin-1, another encoding, another function.
+            &b"c_codecs\nencode\nX\x02\0\0\0\xc4\x80X\x06\0\0\0latin1\x86R."[..],
+            b"c_codecs\nencode\nX\x01\0\0\0aX\x05\0\0\0utf-8\x86R.",
+            b"c_codecs\ndecode\nX\x01\0\0\0aX\x06\0\0\0latin1\x86R.",
+        ] {
+            assert!(!decode_extension(other, &Limits::OBJECTS).unwrap().is_plain());
+        }
     }
 
     // `pickle.dumps(sample, protocol)` of CPython 3.11; the two items of "l" are one list.

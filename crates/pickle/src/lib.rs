@@ -28,7 +28,7 @@ mod text;
 mod tree;
 mod value;
 
-pub use decode::{Limits, Objects, decode, decode_record, decode_record_to_show};
+pub use decode::{Limits, Objects, decode, decode_extension, decode_record, decode_record_to_show};
 pub use disassemble::{Argument, Disassembler, Instruction};
 pub use encode::{
     BATCH_LENGTH, encode, encode_body, encode_bytes, encode_bytes_header, encode_int, encode_str,

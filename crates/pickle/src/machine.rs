@@ -27,6 +27,8 @@ pub(crate) struct Machine<'a> {
     memo: Memo<NodeId>,
     /// Whether to refuse information that values cannot represent.
     exact: bool,
+    /// Whether it is an extension: see [`decode_extension`](crate::decode_extension).
+    is_extension: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -40,12 +42,18 @@ impl<'a> Machine<'a> {
             marks: Vec::with_capacity(4),
             memo: Memo::with_capacity(0),
             exact: false,
+            is_extension: false,
         }
     }
 
     /// A machine that refuses pickles with information that values cannot represent.
     pub(crate) fn exact(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
         Machine { exact: true, ..Machine::new(bytes, limits) }
+    }
+
+    /// A machine for the extension of a transaction.
+    pub(crate) fn extension(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
+        Machine { is_extension: true, ..Machine::new(bytes, limits) }
     }
 
     /// Decodes one pickle, up to its STOP. The memo is kept for the next one.
@@ -58,7 +66,7 @@ impl<'a> Machine<'a> {
         };
         self.stack.clear();
         self.marks.clear();
-        Tree::new(&self.nodes, self.limits, self.exact).value(root, 0)
+        Tree::new(&self.nodes, self.limits, self.exact, self.is_extension).value(root, 0)
     }
 
     /// Number of bytes read so far.
@@ -147,7 +155,10 @@ impl<'a> Machine<'a> {
             Operation::Extension | Operation::NewWithKeywords => Err(self.reader.unsupported()),
             _ => {
                 let leaf = self.leaf(operation)?;
-                self.push_leaf(leaf)
+                match self.is_extension && self.reader.read_python2_text() {
+                    true => self.push_leaf(ascii_as_text(leaf)),
+                    false => self.push_leaf(leaf),
+                }
             }
         }
     }
@@ -397,5 +408,20 @@ impl<'a> Machine<'a> {
         }
         let id = self.pop()?;
         self.push(Node::Persistent(id))
+    }
+}
+
+/// Text in place of ASCII bytes; other values as they are.
+fn ascii_as_text(value: Value<'_>) -> Value<'_> {
+    match value {
+        Value::Bytes(Cow::Borrowed(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) if text.is_ascii() => Value::from(text),
+            _ => Value::from(bytes),
+        },
+        Value::Bytes(Cow::Owned(bytes)) if bytes.is_ascii() => match String::from_utf8(bytes) {
+            Ok(text) => Value::from(text),
+            Err(error) => Value::from(error.into_bytes()),
+        },
+        other => other,
     }
 }

@@ -19,13 +19,21 @@ pub(crate) struct Tree<'n, 'a> {
     made: Option<HashSet<u32>>,
     /// Nesting depth of persistent references; their ids may share values.
     references: usize,
+    /// Whether a call that stands for bytes in protocols 0 to 2 becomes bytes.
+    calls_make_bytes: bool,
 }
 
 impl<'n, 'a> Tree<'n, 'a> {
     /// `exact`: refuse a mutable object that is referred to twice.
-    pub(crate) fn new(nodes: &'n [Node<'a>], limits: Limits, exact: bool) -> Tree<'n, 'a> {
+    pub(crate) fn new(
+        nodes: &'n [Node<'a>],
+        limits: Limits,
+        exact: bool,
+        calls_make_bytes: bool,
+    ) -> Tree<'n, 'a> {
         let made = exact.then(HashSet::new);
-        Tree { nodes, left: limits.nodes, limits, made, references: 0 }
+        let left = limits.nodes;
+        Tree { nodes, left, limits, made, references: 0, calls_make_bytes }
     }
 
     /// The value of a node inside of `depth` containers.
@@ -46,7 +54,14 @@ impl<'n, 'a> Tree<'n, 'a> {
             Node::Tuple(ids) => self.values(ids, depth).map(Value::Tuple),
             Node::Dict(ids) => self.entries(ids, depth).map(Value::Dict),
             Node::Object(object) => {
-                self.object(object, depth).map(|object| Value::Object(Box::new(object)))
+                let object = self.object(object, depth)?;
+                if self.calls_make_bytes
+                    && let Some(bytes) = bytes_made(&object)
+                {
+                    self.spend(bytes.len() / size_of::<Value<'_>>())?;
+                    return Ok(Value::from(bytes));
+                }
+                Ok(Value::Object(Box::new(object)))
             }
             Node::Persistent(id) => {
                 self.references += 1;
@@ -121,5 +136,17 @@ impl<'n, 'a> Tree<'n, 'a> {
                 None => None,
             },
         })
+    }
+}
+
+/// The bytes that a call stands for: Python 3 writes one for bytes in protocols 0 to 2.
+fn bytes_made(call: &Object<'_>) -> Option<Vec<u8>> {
+    let callable = call.callable.as_global()?;
+    match (callable.module(), callable.name(), call.arguments.as_sequence()?) {
+        ("__builtin__" | "builtins", "bytes", []) => Some(Vec::new()),
+        ("_codecs", "encode", [Value::Str(text), Value::Str(codec)]) if codec == "latin1" => {
+            text.chars().map(|character| u8::try_from(character).ok()).collect()
+        }
+        _ => None,
     }
 }

@@ -171,6 +171,35 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Whether it holds no class, instance or persistent reference.
+    pub fn is_plain(&self) -> bool {
+        match self {
+            Value::List(items) | Value::Tuple(items) => items.iter().all(Value::is_plain),
+            Value::Dict(entries) => {
+                entries.iter().all(|(key, value)| key.is_plain() && value.is_plain())
+            }
+            Value::Global(_) | Value::Object(_) | Value::Persistent(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The memory that plain data take, about: each value, its bytes and its text.
+    pub fn memory_bytes(&self) -> usize {
+        let content = match self {
+            Value::Bytes(bytes) | Value::BigInt(bytes) => bytes.len(),
+            Value::Str(text) => text.len(),
+            Value::List(items) | Value::Tuple(items) => items.iter().map(Value::memory_bytes).sum(),
+            Value::Dict(entries) => {
+                let pair = |(key, value): &(Value<'_>, Value<'_>)| {
+                    key.memory_bytes() + value.memory_bytes()
+                };
+                entries.iter().map(pair).sum()
+            }
+            _ => 0,
+        };
+        size_of::<Value<'_>>() + content
+    }
+
     /// The bytes of a bytes value.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {

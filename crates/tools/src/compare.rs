@@ -7,7 +7,7 @@ use std::mem;
 use std::ops::{ControlFlow, Range};
 
 use sha2::{Digest, Sha256};
-use zodium_pickle::{Limits, Value, decode};
+use zodium_pickle::{Limits, Value, decode_extension};
 use zodium_storage::{LogItem, Read, TransactionCursor};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
@@ -295,7 +295,7 @@ fn is_same_body((one, one_batch): (&Body, &Batch), (two, two_batch): (&Body, &Ba
 fn is_same_extension(one: &[u8], two: &[u8]) -> bool {
     let dict = |pickle: &[u8]| match pickle {
         [] => Some(Value::Dict(Vec::new())),
-        pickle => decode(pickle, &Limits::OBJECTS).ok().map(|(value, _)| value.into_owned()),
+        pickle => decode_extension(pickle, &Limits::OBJECTS).ok().map(Value::into_owned),
     };
     match (dict(one), dict(two)) {
         (Some(one), Some(two)) => is_same(&one, &two),

@@ -38,9 +38,8 @@ impl Extension {
             Extension::Dict(dict) => Ok(dict),
             Extension::Pickle(pickle) if pickle.is_empty() => Ok(Value::Dict(Vec::new())),
             Extension::Pickle(pickle) => {
-                let decoded = zodium_pickle::decode(&pickle, &REPLY_LIMITS);
-                let decoded = decoded.map(|(value, _)| value.into_owned());
-                decoded.map_err(|error| {
+                let decoded = zodium_pickle::decode_extension(&pickle, &REPLY_LIMITS);
+                decoded.map(Value::into_owned).map_err(|error| {
                     ClientError::options(format!("an extension that is no plain data: {error}"))
                 })
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use zodium_client::{Client, ClientError, Transaction, TransactionOptions};
-use zodium_pickle::{Limits, Value, decode};
+use zodium_pickle::{Limits, Value, decode_extension};
 use zodium_storage::{LogItem, StorageError};
 use zodium_tools::ToolError;
 use zodium_tools::dump::{DumpBody, DumpTransaction};
@@ -131,24 +131,28 @@ fn options(
     (user, description, extension): (&[u8], &[u8], &[u8]),
     tid: Option<Tid>,
 ) -> Result<TransactionOptions, ToolError> {
-    let extension = match extension {
-        [] => Value::Dict(Vec::new()),
-        // A server ends the connection for anything else.
-        pickle => match decode(pickle, &Limits::PLAIN) {
-            Ok((value, _)) => value.into_owned(),
-            Err(error) => {
-                let whose = tid.map_or(String::new(), |tid| format!("transaction {tid}: "));
-                let what = format!(
-                    "{whose}its extension is no plain data, and servers refuse others: {error}; \
-                     copy to a file, and serve that"
-                );
-                return Err(ToolError::Refused(what));
-            }
-        },
-    };
+    let extension = plain_extension(extension).map_err(|why| {
+        let whose = tid.map_or(String::new(), |tid| format!("transaction {tid}: "));
+        ToolError::Refused(format!(
+            "{whose}its extension is no plain data, and servers refuse others: {why}; copy to a \
+             file, and serve that"
+        ))
+    })?;
     let (user, description) = (user.to_vec(), description.to_vec());
     let status = char::from(status.to_byte());
     Ok(TransactionOptions { user, description, extension, tid, status })
+}
+
+/// An extension as servers take it.
+fn plain_extension(pickle: &[u8]) -> Result<Value<'static>, String> {
+    if pickle.is_empty() {
+        return Ok(Value::Dict(Vec::new()));
+    }
+    match decode_extension(pickle, &Limits::OBJECTS) {
+        Ok(value) if value.is_plain() => Ok(value.into_owned()),
+        Ok(_) => Err("it holds an instance".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn load_at(client: &Client, oid: Oid, tid: Tid) -> Result<Vec<u8>, ToolError> {
