@@ -32,7 +32,7 @@ pub(crate) struct Parts {
     pub(crate) read_only: bool,
     pub(crate) peer: Rc<Peer>,
     pub(crate) slot: SharedSlot,
-    stores: Stores,
+    pub(crate) stores: Stores,
     uploads: Rc<BlobUploads>,
     pub(crate) votes: Rc<Votes>,
     downloads: Rc<Downloads>,

@@ -18,7 +18,9 @@ use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 use zodium_zeo::codec::frame::{FrameError, HEADER_LENGTH, Peek, encode_frame, peek_frame};
-use zodium_zeo::codec::{Encoding, Greeting, Message, decode_load_before, decode_message};
+use zodium_zeo::codec::{
+    CodecError, Encoding, Greeting, Message, begun_transaction, decode_load_before, decode_message,
+};
 
 use crate::cached_loads::answer_cached_loads;
 use crate::call::{Arguments, Method};
@@ -317,7 +319,7 @@ impl Session {
         let message = match decode_message(encoding, payload) {
             Ok(message) if message.is_heartbeat() => return Ok(()),
             Ok(message) => message,
-            Err(error) => return Err(self.refuse(&error.to_string())),
+            Err(error) => return self.handle_undecoded(encoding, payload, &error),
         };
         let Message { id, oneway, name, arguments } = message;
         let Some(method) = Method::parse(&name) else {
@@ -349,6 +351,24 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Handles a message that cannot be decoded. If it begins a transaction, its vote fails: a client
+    /// would begin it again and again if the connection ended.
+    fn handle_undecoded(
+        &self,
+        encoding: Encoding,
+        payload: &[u8],
+        error: &CodecError,
+    ) -> Result<(), CloseReason> {
+        if let Some(parts) = self.parts.get().filter(|parts| !parts.read_only)
+            && payload.len() <= Method::Begin.bytes_max()
+            && let Some(id) = begun_transaction(encoding, payload)
+            && parts.stores.begin_refused(id, error).is_ok()
+        {
+            return Ok(());
+        }
+        Err(self.refuse(&error.to_string()))
     }
 
     fn replies(&self, encoding: Encoding) -> Cow<'_, Replies> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use zodium_engine::Transaction;
 use zodium_pickle::Value;
+use zodium_zeo::codec::CodecError;
 
 use crate::begin::new_transaction;
 use crate::call::Arguments;
@@ -38,6 +39,19 @@ impl Stores {
         let make = || new_transaction(user, description, extension, &tid, &status);
         self.slot.borrow_mut().begin(id, self.peer.tally.arrived(), make)?;
         Ok(Reply::Value(Value::None))
+    }
+
+    /// Begins a transaction whose metadata cannot be decoded.
+    pub(crate) fn begin_refused(
+        &self,
+        id: Value<'static>,
+        error: &CodecError,
+    ) -> Result<(), Exception> {
+        let make = || {
+            let text = format!("the extension of the transaction cannot be stored: {error}");
+            Err(Exception::type_error(text))
+        };
+        self.slot.borrow_mut().begin(id, self.peer.tally.arrived(), make)
     }
 
     pub(crate) fn store(&self, arguments: &mut Arguments<'_>) -> Result<Reply, Exception> {

@@ -7,18 +7,20 @@
 use std::borrow::Cow;
 
 use bytes::BytesMut;
-use zodium_pickle::{Limits, Objects, Value};
+use zodium_pickle::{Argument, Disassembler, Instruction, Limits, Objects, Value, opcode};
 
 use super::writer::{Flag, write_message};
 use super::{CodecError, Encoding, MessageId, msgpack};
 
 /// The name of replies and heartbeats.
 pub(super) const REPLY: &str = ".reply";
+/// The method that begins a transaction.
+const BEGIN: &str = "tpc_begin";
 
 /// Limits of the messages that a server accepts.
 ///
-/// Clients send two classes. `Prefix` is a value for comparison in the filter of `undoInfo`. `dict`
-/// is called to make an extension that is an instance of a subclass of dict.
+/// `Prefix` is a value for comparison in the filter of `undoInfo`. `dict` is called to make an
+/// extension that is an instance of a subclass of dict. The others are values in an extension.
 pub const REQUEST_LIMITS: Limits = Limits {
     nesting: 100,
     nodes: 1 << 20,
@@ -26,6 +28,10 @@ pub const REQUEST_LIMITS: Limits = Limits {
         ("ZopeUndo.Prefix", "Prefix"),
         ("builtins", "dict"),
         ("__builtin__", "dict"),
+        ("builtins", "set"),
+        ("builtins", "frozenset"),
+        ("builtins", "bytearray"),
+        ("builtins", "complex"),
     ]),
 };
 
@@ -85,6 +91,45 @@ impl Message<'_> {
 pub fn decode_message(encoding: Encoding, payload: &[u8]) -> Result<Message<'_>, CodecError> {
     let parts = Parts::decode(encoding, payload, &REQUEST_LIMITS)?;
     Ok(parts.into_message())
+}
+
+/// The id of the transaction that a message begins, although its further arguments cannot be
+/// decoded: an instance that [`REQUEST_LIMITS`] refuse, say, or text with surrogates.
+pub fn begun_transaction(encoding: Encoding, payload: &[u8]) -> Option<Value<'static>> {
+    match encoding {
+        Encoding::Pickle => begun_in_pickle(payload),
+        Encoding::Msgpack => begun_in_msgpack(payload),
+    }
+}
+
+/// The id is the first number behind the method, which is the first text.
+fn begun_in_pickle(payload: &[u8]) -> Option<Value<'static>> {
+    let (mut is_begin, mut id) = (None, None);
+    let mut visit = |instruction: &Instruction<'_>| match &instruction.argument {
+        Argument::Utf8(name) if is_begin.is_none() => is_begin = Some(*name == BEGIN.as_bytes()),
+        Argument::Value(number) if is_begin == Some(true) && id.is_none() => {
+            let is_memo = matches!(instruction.code, opcode::BINPUT | opcode::LONG_BINPUT);
+            id = (!is_memo).then(|| number.clone().into_owned());
+        }
+        _ => {}
+    };
+    // An error is beyond the id, or there is none.
+    let _ = Disassembler::new(payload).pickle(&mut visit);
+    id
+}
+
+fn begun_in_msgpack(payload: &[u8]) -> Option<Value<'static>> {
+    fn next<'a>(rest: &mut &'a [u8]) -> Option<Value<'a>> {
+        let (value, length) = msgpack::decode(rest, &REQUEST_LIMITS).ok()?;
+        *rest = rest.get(length..)?;
+        Some(value)
+    }
+    // An array of four parts, the last of which is an array of six arguments.
+    let mut parts = payload.strip_prefix(&[0x94])?;
+    let [_id, _flag, name] = [next(&mut parts)?, next(&mut parts)?, next(&mut parts)?];
+    let mut arguments = parts.strip_prefix(&[0x96])?;
+    let id = next(&mut arguments)?;
+    (name.as_str() == Some(BEGIN)).then(|| id.into_owned())
 }
 
 /// Decodes a frame's payload from a server, within [`REPLY_LIMITS`]. Bytes and text borrow from it.
@@ -257,6 +302,26 @@ mod tests {
 
     fn payload(frame: &[u8]) -> &[u8] {
         &frame[4..]
+    }
+
+    #[test]
+    fn a_begin_is_known_by_its_id_although_its_extension_cannot_be_decoded() {
+        // Text with a surrogate in both; msgpack's keys are no integers.
+        let surrogate = b"\x80\x03(K\0\x88X\x09\0\0\0tpc_begin(J\x07\x01\0\0C\0C\0}\
+            X\x01\0\0\0aX\x03\0\0\0\xed\xa0\x80sNX\x01\0\0\0 tt.";
+        let memoized = b"\x80\x03(K\0\x88X\x09\0\0\0tpc_beginq\0(J\x07\x01\0\0C\0q\x01X";
+        let key = b"\x94\0\xc3\xa9tpc_begin\x96\xcd\x01\x07\xc4\0\xc4\0\x81\x11\xc0\xc0\xa1 ";
+        for (encoding, payload) in [(Pickle, &surrogate[..]), (Pickle, memoized), (Msgpack, key)] {
+            assert!(decode_message(encoding, payload).is_err());
+            assert_eq!(begun_transaction(encoding, payload), Some(0x107.into()));
+        }
+        let other_key = b"\x94\0\xc3\xa9tpc_abort\x96\xcd\x01\x07\xc4\0\xc4\0\x81\x11\xc0\xc0\xa1 ";
+        assert_eq!(begun_transaction(Msgpack, other_key), None);
+        let other = b"\x80\x03(K\0\x88X\x09\0\0\0tpc_abort(J\x07\x01\0\0X\x09\0\0\0tpc_beginK\x01";
+        assert_eq!(begun_transaction(Pickle, other), None);
+        for encoding in [Pickle, Msgpack] {
+            assert_eq!(begun_transaction(encoding, b""), None);
+        }
     }
 
     fn load() -> MessageId {

@@ -36,9 +36,9 @@ pub use load::{
 pub use load_reply::{LoadReply, decode_load_reply};
 pub use log_chunk::{ChunkItem, next_chunk_item, put_chunk_item};
 pub use message::{
-    Message, REPLY_LIMITS, REQUEST_LIMITS, RemoteError, Reply, ServerMessage, decode_message,
-    decode_server_message, encode_error, encode_heartbeat, encode_oneway, encode_reply,
-    encode_request,
+    Message, REPLY_LIMITS, REQUEST_LIMITS, RemoteError, Reply, ServerMessage, begun_transaction,
+    decode_message, decode_server_message, encode_error, encode_heartbeat, encode_oneway,
+    encode_reply, encode_request,
 };
 pub use message_id::MessageId;
 
