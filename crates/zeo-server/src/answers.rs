@@ -7,13 +7,14 @@ use zodium_engine::Database;
 use zodium_pickle::Value;
 use zodium_storage::HistoryEntry;
 use zodium_types::{Oid, Tid};
+use zodium_zeo::codec::Encoding;
 
 use crate::call::{Arguments, Method};
 use crate::exception::{Exception, oid_value, text_value, tid_value};
 use crate::info;
 use crate::pack::{self, tid_of_time};
 use crate::undo_log::{
-    self, LISTED_MAX, Window, listed_extension, metadata_entries, too_many_listed,
+    self, Entries, LISTED_MAX, Listed, Window, listed_extension, metadata_entries, too_many_listed,
 };
 
 /// Answers a call of a method that reads or packs, as a session does. Blocking.
@@ -28,20 +29,22 @@ pub fn answer(
     let unknown = || Exception::type_error(format!("{name}() cannot be called without a server"));
     let method = Method::parse(name).ok_or_else(unknown)?;
     let mut arguments = Arguments::new(method, name, arguments, None)?;
+    // A caller of this process takes every value that a pickle can have.
+    let encoding = Encoding::Pickle;
     match method {
         Method::GetInfo => Ok(info::info(storage)),
         Method::LoadSerial => load_serial(storage, arguments.oid()?, arguments.tid()?),
         Method::GetTid => current_tid(storage, arguments.oid()?),
-        Method::History => history(storage, arguments.oid()?, arguments.integer_or(1)?),
+        Method::History => history(storage, encoding, arguments.oid()?, arguments.integer_or(1)?),
         Method::RecordIternext => next_object(storage, first_oid(&arguments.value())?),
         Method::UndoLog => {
             let window = Window::new(arguments.integer()?, arguments.integer()?);
-            undo_log::list(storage, &window, &[], &AtomicBool::new(false))
+            undo_log::list(storage, encoding, &window, &[], &AtomicBool::new(false))
         }
         Method::UndoInfo => {
             let window = Window::new(arguments.integer_or(0)?, arguments.integer_or(-20)?);
             let specification = undo_log::specification(arguments.owned());
-            undo_log::list(storage, &window, &specification, &AtomicBool::new(false))
+            undo_log::list(storage, encoding, &window, &specification, &AtomicBool::new(false))
         }
         Method::Pack => {
             let until = tid_of_time(&arguments.value())?;
@@ -72,6 +75,7 @@ pub(crate) fn current_tid(storage: &Database, oid: Oid) -> Result<Value<'static>
 /// The newest revisions of an object.
 pub(crate) fn history(
     storage: &Database,
+    encoding: Encoding,
     oid: Oid,
     count: i64,
 ) -> Result<Value<'static>, Exception> {
@@ -79,13 +83,16 @@ pub(crate) fn history(
     // An unknown object is an error even if no entries are requested.
     let entries = storage.reader().history(oid, count.clamp(1, LISTED_MAX + 1))?;
     if entries.len() > LISTED_MAX {
-        return Err(too_many_listed());
+        return Err(too_many_listed(LISTED_MAX));
     }
     if entries.is_empty() {
         return Err(Exception::missing_key(oid));
     }
-    let entries = entries.iter().take(count).map(history_value);
-    Ok(Value::List(entries.collect::<Result<_, Exception>>()?))
+    let mut listed = Listed::default();
+    for entry in entries.into_iter().take(count) {
+        listed.push(history_entries(&entry, encoding))?;
+    }
+    Ok(listed.into_value())
 }
 
 /// Where a step of a walk over all objects begins.
@@ -112,14 +119,14 @@ pub(crate) fn next_object(storage: &Database, from: Oid) -> Result<Value<'static
     ]))
 }
 
-fn history_value(entry: &HistoryEntry) -> Result<Value<'static>, Exception> {
+fn history_entries(entry: &HistoryEntry, encoding: Encoding) -> Entries {
     let transaction = &entry.transaction;
     let mut own = metadata_entries(transaction);
     own.push((text_value("tid"), tid_value(transaction.tid)));
     own.push((text_value("size"), Value::Int(entry.size.into())));
-    let mut entries = listed_extension(transaction);
+    let mut entries = listed_extension(transaction, encoding);
     // As in the stock server, an application's entry never stands for one of these.
     entries.retain(|(key, _)| own.iter().all(|(name, _)| name.as_str() != key.as_str()));
     own.extend(entries);
-    Ok(Value::Dict(own))
+    own
 }

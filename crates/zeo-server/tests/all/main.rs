@@ -11,6 +11,7 @@ mod arguments;
 mod blobs;
 mod calls;
 mod cold_loads;
+mod extensions;
 mod facts;
 mod failures;
 mod greetings;
