@@ -12,7 +12,7 @@ from ZODB.POSException import ConflictError, Unsupported
 from ZODB.utils import z64
 
 from . import _lifetime
-from ._native import NeoClient, plain_extension
+from ._native import NeoClient
 from ._native_storage import MEGABYTE, WAIT_SECONDS, NativeStorage, logger
 
 # Interfaces of the storage.
@@ -97,13 +97,9 @@ class NEOStorage(NativeStorage):
         raise Unsupported("NEO has no blobs: wrap the storage in a ZODB.blob.BlobStorage")
 
     def _extension(self, txn):
-        # Exactly as it was pickled, as far as that is plain data.
+        # Exactly as it was pickled: the cluster keeps instances too, as NEO/py has it keep them.
         pickled = getattr(txn, "extension_bytes", None)
-        try:
-            plain_extension(pickled)
-        except TypeError:
-            return txn.extension
-        return pickled
+        return txn.extension if pickled is None else pickled
 
 
 class ThreeRecords(ConflictResolution.ConflictResolvingStorage):

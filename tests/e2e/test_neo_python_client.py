@@ -1,5 +1,6 @@
 """zodium.NEOStorage on clusters of our nodes, and of NEO/py's."""
 
+import datetime
 import os
 import signal
 import textwrap
@@ -18,6 +19,7 @@ from harness.neo import Cluster, OwnCluster, needs_neo, running_clusters
 from harness.neo_databases import set_values
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
+from ZODB.Connection import TransactionMetaData
 from ZODB.POSException import (
     ConflictError,
     POSKeyError,
@@ -234,6 +236,17 @@ def test_extension_and_metadata_are_kept_exactly(shared_cluster, open_database, 
     (last,) = open_storage(shared_cluster).undoLog(0, 1)
     assert last["user_name"] == b"/ someone" and last["description"] == "a note, ü".encode()
     assert last["answer"] == (42, None)
+
+
+def test_an_extension_with_instances_is_kept_as_it_was_pickled(shared_cluster, open_storage):
+    storage = open_storage(shared_cluster)
+    txn = TransactionMetaData(extension={"tags": {1}, "when": datetime.date(2020, 1, 1)})
+    storage.tpc_begin(txn)
+    storage.store(storage.new_oid(), None, b"data", "", txn)
+    storage.tpc_vote(txn)
+    tid = storage.tpc_finish(txn)
+    (found,) = storage.iterator(tid, tid)
+    assert found.extension_bytes == txn.extension_bytes
 
 
 def test_read_only_storages_refuse_to_write(shared_cluster, open_database, open_storage):
