@@ -268,6 +268,8 @@ def test_any_transaction_is_restored_to_the_byte(run, path, tmp_path, seeded):
     *before, packed = packed_tids_of(path)
     code, _, said = run("restore", repository.folder, tmp_path / "no.fs", "--at", before[-1].hex())
     assert code == 2 and packed.hex() in said and not list(tmp_path.glob("no.fs*"))
+    code, _, said = run("restore", repository.folder, "mysql://root@127.0.0.1:1/absent")
+    assert code == 2 and "`zodium copy`" in said
     tids = [tid for tid in tids_of(path) if tid >= packed]
     for number, tid in enumerate(seeded.sample(tids, min(6, len(tids)))):
         output = tmp_path / f"{number}.fs"

@@ -96,6 +96,13 @@ fn restore_repozo(options: &RestoreOptions, folder: &Path) -> Result<ExitCode> {
 fn restore_own(options: &RestoreOptions) -> Result<ExitCode> {
     let at = options.at.as_deref().map(|text| parse_tid(text, &Zoned::now())).transpose()?;
     let name = StorageName::parse(&options.output)?;
+    if name.path().is_none() {
+        bail!(
+            "{}: backups are restored to a data file or sqlite://PATH; restore to one, then \
+             `zodium copy` it",
+            options.output
+        );
+    }
     if !name.is_absent() {
         bail!("{} exists already; restore to another path", options.output);
     }

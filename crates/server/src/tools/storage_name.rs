@@ -94,7 +94,7 @@ impl StorageName {
     }
 
     /// The path of a file.
-    fn path(&self) -> Option<&Path> {
+    pub(super) fn path(&self) -> Option<&Path> {
         match self {
             StorageName::File(path) | StorageName::Sqlite(path) => Some(path),
             StorageName::Neo(_) | StorageName::Maria(_) | StorageName::Server(_) => None,
