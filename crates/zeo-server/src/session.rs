@@ -353,8 +353,8 @@ impl Session {
         Ok(())
     }
 
-    /// Handles a message that cannot be decoded. If it begins a transaction, its vote fails: a client
-    /// would begin it again and again if the connection ended.
+    /// Handles a message that cannot be decoded. If it begins a transaction, its vote fails: a
+    /// client would begin it again and again if the connection ended.
     fn handle_undecoded(
         &self,
         encoding: Encoding,
