@@ -83,21 +83,30 @@ impl OwnedRequest {
     pub fn arguments(&self) -> Arguments<'_> {
         Arguments::new(&self.bytes, &self.places)
     }
+
+    /// One without arguments yet. It has room for so many short ones: each growth costs an
+    /// allocation.
+    #[must_use]
+    pub fn with_room(arguments: usize) -> OwnedRequest {
+        OwnedRequest {
+            bytes: Vec::with_capacity(BYTES_RESERVED),
+            places: Vec::with_capacity(arguments.min(PLACES_RESERVED_MAX)),
+        }
+    }
+
+    /// Adds an argument.
+    pub fn push(&mut self, word: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(word);
+        self.places.push(start..self.bytes.len());
+    }
 }
 
 impl<'a> FromIterator<&'a [u8]> for OwnedRequest {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(words: I) -> OwnedRequest {
         let words = words.into_iter();
-        // Room for a short command: each growth costs an allocation.
-        let mut request = OwnedRequest {
-            bytes: Vec::with_capacity(BYTES_RESERVED),
-            places: Vec::with_capacity(words.size_hint().1.unwrap_or(0).min(PLACES_RESERVED_MAX)),
-        };
-        for word in words {
-            let start = request.bytes.len();
-            request.bytes.extend_from_slice(word);
-            request.places.push(start..request.bytes.len());
-        }
+        let mut request = OwnedRequest::with_room(words.size_hint().1.unwrap_or(0));
+        words.for_each(|word| request.push(word));
         request
     }
 }

@@ -1,6 +1,6 @@
 //! The answer of a command, for the script that has called it.
 
-use mlua::{Lua, Result, Value};
+use mlua::{IntoLua, Lua, Result, Table, Value};
 use zodium_resp::parse_integer;
 
 /// Reads an answer of ours. What is not whole becomes nil: there is none such.
@@ -42,9 +42,9 @@ impl<'a> Answer<'a> {
     }
 
     fn line(&mut self) -> Option<(u8, &'a [u8])> {
-        let end = self.bytes.windows(2).position(|two| two == b"\r\n")?;
+        let end = self.bytes.iter().position(|byte| *byte == b'\r')?;
         let (kind, line) = self.bytes[..end].split_first()?;
-        self.bytes = &self.bytes[end + 2..];
+        self.bytes = self.bytes.get(end + 2..)?;
         Some((*kind, line))
     }
 
@@ -56,11 +56,8 @@ impl<'a> Answer<'a> {
     }
 
     fn array(&mut self, lua: &Lua, count: i64) -> Result<Value> {
-        let table = lua.create_table()?;
-        for place in 1..=count {
-            table.raw_set(place, self.value(lua)?)?;
-        }
-        Ok(Value::Table(table))
+        let count = usize::try_from(count).unwrap_or(0);
+        Ok(Value::Table(sequence(lua, (0..count).map(|_| self.value(lua)))?))
     }
 
     fn map(&mut self, lua: &Lua, count: i64) -> Result<Value> {
@@ -90,7 +87,23 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn field(lua: &Lua, name: &str, value: impl mlua::IntoLua) -> Result<Value> {
+/// A table of values, or the first error.
+pub(super) fn sequence<T: IntoLua>(
+    lua: &Lua,
+    values: impl Iterator<Item = Result<T>>,
+) -> Result<Table> {
+    let mut failed = None;
+    let table = lua.create_sequence_from(values.map(|value| match value {
+        Ok(value) => Some(value),
+        Err(error) => {
+            failed = Some(error);
+            None
+        }
+    }))?;
+    failed.map_or(Ok(table), Err)
+}
+
+fn field(lua: &Lua, name: &str, value: impl IntoLua) -> Result<Value> {
     let table = lua.create_table()?;
     table.raw_set(name, value)?;
     Ok(Value::Table(table))

@@ -8,18 +8,16 @@ pub(super) fn request(arguments: &MultiValue) -> Result<OwnedRequest, &'static s
     if arguments.is_empty() {
         return Err("ERR Please specify at least one argument for this call");
     }
-    let words: Option<Vec<Vec<u8>>> = arguments.iter().map(word).collect();
-    let words = words.ok_or("ERR Command arguments must be strings or integers")?;
-    Ok(words.iter().map(|word| &word[..]).collect())
-}
-
-fn word(value: &Value) -> Option<Vec<u8>> {
-    match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(number.to_string().into_bytes()),
-        Value::Number(number) => Some(format_double(*number).into_bytes()),
-        _ => None,
+    let mut request = OwnedRequest::with_room(arguments.len());
+    for argument in arguments {
+        match argument {
+            Value::String(text) => request.push(&text.as_bytes()),
+            Value::Integer(number) => request.push(number.to_string().as_bytes()),
+            Value::Number(number) => request.push(format_double(*number).as_bytes()),
+            _ => return Err("ERR Command arguments must be strings or integers"),
+        }
     }
+    Ok(request)
 }
 
 /// A number of Lua, whole or not.

@@ -1,6 +1,7 @@
 //! The Lua state of a worker: it compiles scripts, and runs one at a time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
@@ -10,12 +11,13 @@ use mlua::{
     VmState,
 };
 use rustc_hash::FxHashMap;
-use zodium_resp::Version;
+use zodium_resp::{Arguments, Version};
 
-use super::answer::Answer;
+use super::answer::{Answer, sequence};
 use super::errors::{internal, text_of};
 use super::host::{self, CHUNK};
-use super::running::must_end;
+use super::room::{BYTES_MAX, with_room};
+use super::running::{Running, must_end};
 use super::shebang::{self, Traits};
 use super::{Digest, Script, arguments, result};
 use crate::call::Call;
@@ -28,10 +30,8 @@ use crate::objects;
 use crate::reply::{Limited, Reply};
 use crate::server::Server;
 
-/// Most memory of a worker's Lua state.
-const BYTES_MAX: usize = 128 << 20;
-/// A state that holds more than that after a script is cleaned at once.
-const BYTES_KEPT_MAX: usize = 32 << 20;
+/// Garbage that scripts may leave behind, and half of what is no garbage.
+const GARBAGE_BYTES_MAX: usize = 1 << 20;
 /// Work of the garbage collector in a step, as a share in percent of what was allocated since the
 /// last one. Lua's own share suits small objects: texts of a megabyte outrun it up to the limit.
 const COLLECTED_PERCENT: i32 = 100_000;
@@ -52,14 +52,18 @@ struct Engine {
     lua: Lua,
     /// What scripts see as globals.
     environment: Table,
-    /// Where `KEYS` and `ARGV` are set.
-    globals: Table,
-    /// The table of the functions `redis.call` and others.
-    functions: Table,
     run: Function,
+    /// Stands before the command of `redis.pcall`, whose errors are returned.
+    returns_errors: Value,
+    /// The version of RESP that the script wants answers in.
+    version: Rc<Cell<Version>>,
     compiled: FxHashMap<Digest, (Function, Traits)>,
     /// Flushes of scripts that it knows of.
     flushes: u64,
+    /// Bytes that the last collection of garbage has left.
+    kept: usize,
+    /// Bytes after the last script.
+    used: usize,
 }
 
 /// Compiles a script, to see whether that works.
@@ -103,7 +107,7 @@ fn with_engine<T>(
             engine.compiled.clear();
             engine.flushes = server.scripts.flushes();
         }
-        engine.lua.set_app_data(Arc::clone(&server.scripts.running));
+        engine.obey(&server.scripts.running);
         work(engine)
     })
 }
@@ -113,9 +117,7 @@ impl Engine {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(BYTES_MAX)?;
-        let collection = GcIncParams::default();
-        let collection = collection.pause(GROWTH_PERCENT).step_multiplier(COLLECTED_PERCENT);
-        lua.gc_set_mode(GcMode::Incremental(collection));
+        set_growth(&lua, GROWTH_PERCENT);
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
         lua.set_global_hook(triggers, |lua, _| match must_end(lua) {
             Some(text) => Err(Error::runtime(text)),
@@ -124,14 +126,41 @@ impl Engine {
         let host = host::functions(&lua)?;
         let is_over = lua.create_function(|lua, ()| Ok(must_end(lua).is_some()))?;
         host.raw_set("is_over", is_over)?;
+        let version = Rc::new(Cell::new(Version::Two));
+        let chosen = Rc::clone(&version);
+        let set_version = lua.create_function(move |_, given: MultiValue| {
+            chosen.set(version_of(&given)?);
+            Ok(())
+        })?;
+        host.raw_set("setresp", set_version)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let (environment, globals, functions, run) =
-            prelude.set_mode(ChunkMode::Text).call::<(Table, Table, Table, Function)>(&host)?;
+        let (environment, globals, run, returns_errors) =
+            prelude.set_mode(ChunkMode::Text).call::<(Table, Table, Function, Value)>(&host)?;
         let loader = host::loader(&lua, &environment)?;
         globals.raw_set("load", &loader)?;
         globals.raw_set("loadstring", loader)?;
-        let compiled = FxHashMap::default();
-        Ok(Engine { lua, environment, globals, functions, run, compiled, flushes: 0 })
+        let (compiled, kept) = (FxHashMap::default(), lua.used_memory());
+        let mut engine = Engine {
+            lua,
+            environment,
+            run,
+            returns_errors,
+            version,
+            compiled,
+            flushes: 0,
+            kept,
+            used: kept,
+        };
+        engine.collect();
+        Ok(engine)
+    }
+
+    /// Has scripts end as the running one of a server must.
+    fn obey(&self, running: &Arc<Running>) {
+        let is_set = |set: mlua::AppDataRef<Arc<Running>>| Arc::ptr_eq(&set, running);
+        if !self.lua.app_data_ref().is_some_and(is_set) {
+            self.lua.set_app_data(Arc::clone(running));
+        }
     }
 
     /// A script as a function.
@@ -168,81 +197,103 @@ impl Engine {
                  'maxmemory'",
             ));
         }
-        self.set_arguments(call, keys).map_err(internal)?;
         let database = call.hold.database;
+        self.version.set(Version::Two);
         let mut commands = Commands {
             server: call.server,
             client: call.client,
             hold: &mut *call.hold,
-            version: Version::Two,
+            version: &self.version,
             may_write,
             may_grow,
         };
-        let returned = self.call(script, &mut commands);
-        let version = commands.version;
+        let returned = self.call(script, call.arguments.from(3), keys, &mut commands);
         // A script that selects another database does so for itself.
         call.hold.database = database;
         if let Some(client) = call.client {
             client.select(database);
         }
-        let mut values = returned.map_err(internal)?.into_iter();
-        let (is_whole, value) = (values.next(), values.next().unwrap_or(Value::Nil));
-        match is_whole {
-            Some(Value::Boolean(true)) => {
-                let bytes_max = call.server.settings.bulk_bytes_max();
-                result::write(&self.lua, &mut call.reply, &value, (version, bytes_max))
-            }
-            _ => Err(failure(&value, digest)),
+        let (is_whole, value) = returned.map_err(internal)?;
+        if !is_whole {
+            return Err(failure(&value, digest));
         }
+        let bytes_max = call.server.settings.bulk_bytes_max();
+        result::write(&self.lua, &mut call.reply, &value, (self.version.get(), bytes_max))
     }
 
-    fn set_arguments(&self, call: &Call, keys: usize) -> Result<()> {
-        let words = call.arguments.from(3);
-        let list = |from: usize, count: usize| -> Result<Table> {
-            let table = self.lua.create_table_with_capacity(count, 0)?;
-            for (place, word) in (1..).zip(words.iter().skip(from).take(count)) {
-                table.raw_set(place, self.lua.create_string(word)?)?;
-            }
-            Ok(table)
-        };
-        self.globals.raw_set("KEYS", list(0, keys)?)?;
-        self.globals.raw_set("ARGV", list(keys, words.len().saturating_sub(keys))?)
-    }
-
-    /// Runs a function, whose commands are executed here.
-    fn call(&self, script: &Function, commands: &mut Commands) -> Result<MultiValue> {
+    /// Runs a function, whose commands are executed here; whether it came to its end, and with what
+    /// or why not. The first `keys` words are its keys.
+    fn call(
+        &self,
+        script: &Function,
+        words: Arguments,
+        keys: usize,
+        commands: &mut Commands,
+    ) -> Result<(bool, Value)> {
         let commands = RefCell::new(commands);
         let busy = |_| Error::runtime("a command is being executed");
+        let word_bytes = words.iter().map(|word| word.len() + 1).sum();
         self.lua.scope(|scope| {
-            let call = scope.create_function(|lua, arguments: MultiValue| {
-                commands.try_borrow_mut().map_err(busy)?.execute(lua, &arguments)
+            let (call, keys, others) = with_room(&self.lua, word_bytes, || {
+                let call = scope.create_function(|lua, mut arguments: MultiValue| {
+                    let returns_errors = arguments.front() == Some(&self.returns_errors);
+                    if returns_errors {
+                        arguments.pop_front();
+                    }
+                    match commands.try_borrow_mut().map_err(busy)?.execute(lua, &arguments) {
+                        Err(error) if returns_errors => host::failure(lua, &error),
+                        executed => executed,
+                    }
+                })?;
+                let list = |words: Arguments, count| {
+                    let words = words.iter().take(count);
+                    sequence(&self.lua, words.map(|word| self.lua.create_string(word)))
+                };
+                Ok((call, list(words, keys)?, list(words.from(keys), words.len())?))
             })?;
-            let pcall = scope.create_function(|lua, arguments: MultiValue| {
-                let executed = commands.try_borrow_mut().map_err(busy)?.execute(lua, &arguments);
-                executed.or_else(|error| host::failure(lua, &error))
-            })?;
-            let set_version = scope.create_function(|_, arguments: MultiValue| {
-                commands.try_borrow_mut().map_err(busy)?.version = version(&arguments)?;
-                Ok(())
-            })?;
-            self.functions.raw_set("call", call)?;
-            self.functions.raw_set("pcall", pcall)?;
-            self.functions.raw_set("setresp", set_version)?;
-            self.run.call::<MultiValue>(script)
+            self.run.call((script, call, keys, others))
         })
     }
 
-    /// Frees what the script has left behind, if that is much.
-    fn clean(&self) {
-        if self.lua.used_memory() > BYTES_KEPT_MAX {
+    /// Frees what scripts have left behind, if that is much.
+    fn clean(&mut self) {
+        let used = self.lua.used_memory();
+        let garbage_max = GARBAGE_BYTES_MAX + self.kept / 2;
+        // With less than before Lua has collected by itself, and would do so often from now on.
+        if used > self.kept + garbage_max || used < self.used {
+            self.collect();
+        } else {
+            self.used = used;
+        }
+    }
+
+    /// Frees what scripts have left behind. Lua itself begins with that only when more is left
+    /// behind than [`Engine::clean`] leaves: each time it looks at all that is there.
+    fn collect(&mut self) {
+        loop {
+            let share = 2 * GARBAGE_BYTES_MAX * 100 / self.kept.max(1);
+            set_growth(&self.lua, GROWTH_PERCENT + i32::try_from(share).unwrap_or(0));
             // An error would be one of a finalizer: scripts have none.
             let _ = self.lua.gc_collect();
+            let before = std::mem::replace(&mut self.kept, self.lua.used_memory());
+            if self.kept <= before.saturating_mul(2) {
+                break;
+            }
         }
+        self.used = self.kept;
+        set_growth(&self.lua, GROWTH_PERCENT);
     }
 }
 
+/// Has a collection begin once the memory has grown to so many percent of what one leaves that ends
+/// after this.
+fn set_growth(lua: &Lua, percent: i32) {
+    let collection = GcIncParams::default().pause(percent).step_multiplier(COLLECTED_PERCENT);
+    lua.gc_set_mode(GcMode::Incremental(collection));
+}
+
 /// The version of RESP that a script wants answers in.
-fn version(given: &MultiValue) -> Result<Version> {
+fn version_of(given: &MultiValue) -> Result<Version> {
     if given.len() != 1 {
         return Err(host::refusal("ERR server.setresp() requires one argument."));
     }
@@ -275,7 +326,7 @@ struct Commands<'a, 'k> {
     server: &'a Server,
     client: Option<&'a Client>,
     hold: &'a mut zodium_keyspace::Hold<'k>,
-    version: Version,
+    version: &'a Cell<Version>,
     may_write: bool,
     /// As with the stock server, only a script that begins with full memory is refused more of it.
     may_grow: bool,
@@ -297,7 +348,7 @@ impl Commands<'_, '_> {
         let mut answer = Answer::of(&limited.bytes);
         match answer.error() {
             Some(text) => Err(host::refusal(String::from_utf8_lossy(text))),
-            None => answer.value(lua),
+            None => with_room(lua, limited.bytes.len(), || answer.value(lua)),
         }
     }
 
@@ -330,7 +381,7 @@ impl Commands<'_, '_> {
             }
             running.note_write();
         }
-        let reply = Reply::to_limited(limited, self.version);
+        let reply = Reply::to_limited(limited, self.version.get());
         let mut call = Call::new((self.server, self.client), self.hold, arguments, reply);
         let outcome = call.execute(command, run);
         if let Some(client) = self.client {

@@ -6,6 +6,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::errors::text_of;
 use super::packed::Packed;
+use super::room::with_room;
 
 /// Tables within tables. 500 overflow the stack of a worker, and 128 are decoded.
 const DEPTH_MAX: usize = 200;
@@ -29,8 +30,9 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     table.raw_set(
         "decode",
         lua.create_function(|lua, text: LuaString| {
-            decode(lua, &text.as_bytes())
-                .map_err(|error| Error::runtime(format!("the JSON cannot be decoded: {error}")))
+            let text = text.as_bytes();
+            let failed = |error| Error::runtime(format!("the JSON cannot be decoded: {error}"));
+            with_room(lua, text.len(), || decode(lua, &text).map_err(failed))
         })?,
     )?;
     Ok(table)
@@ -161,7 +163,7 @@ fn encode_table(packed: &mut Packed, table: &Table, depth: usize) -> Result<()> 
 }
 
 /// Decodes a text into tables, with nothing in between: the limit of Lua's memory holds for it.
-fn decode(lua: &Lua, text: &[u8]) -> serde_json::Result<Value> {
+pub(super) fn decode(lua: &Lua, text: &[u8]) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Decoder(lua).deserialize(&mut deserializer)?;
     deserializer.end()?;

@@ -5,6 +5,7 @@ use rmp::Marker;
 use rmp::{decode as read, encode as write};
 
 use super::packed::Packed;
+use super::room::with_room;
 
 /// Tables within tables. Deeper ones are packed as nil.
 const DEPTH_MAX: usize = 16;
@@ -41,7 +42,8 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
                 if values.len() == RESULTS_MAX {
                     return Err(Error::runtime("too many results to unpack"));
                 }
-                values.push(unpack(lua, &mut rest, 0)?);
+                let value = with_room(lua, rest.len(), || unpack(lua, &mut rest, 0))?;
+                values.push(value);
             }
             Ok(MultiValue::from_vec(values))
         })?,
@@ -124,7 +126,7 @@ fn length(rest: &mut &[u8], bytes: usize) -> Result<usize> {
     usize::try_from(unsigned(rest, bytes)?).map_err(|_| bad())
 }
 
-fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
+pub(super) fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
     if depth > UNPACKED_DEPTH_MAX {
         return Err(bad());
     }

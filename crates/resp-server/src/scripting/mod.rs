@@ -14,6 +14,7 @@ mod json;
 mod messagepack;
 mod packed;
 mod result;
+mod room;
 mod running;
 mod shebang;
 mod sources;

@@ -1,9 +1,9 @@
 -- What scripts see: the globals of the sandbox, and the functions of `redis`.
 --
 -- Runs once for each worker, with the functions of the server in `host`. Returns the environment
--- of scripts, the table that has KEYS and ARGV, that of `redis`, and the function that runs a
--- script. What must know the line of an error is a function of the server: a Lua function that is
--- called last takes the place of its caller.
+-- of scripts, the table of its globals, the function that runs a script, and the mark of `pcall`.
+-- What must know the line of an error is a function of the server: a Lua function that is called
+-- last takes the place of its caller.
 
 local host = ...
 local error, type, select, next = error, type, select, next
@@ -101,7 +101,11 @@ local redis = {
   VALKEY_VERSION = host.version, VALKEY_VERSION_NUM = host.version_number,
 }
 
--- `call` and `pcall` are set for each run: they belong to it.
+-- Executes a command. It belongs to one run of a script, and is `redis.call` too. Errors are
+-- returned if this mark, which no script has, comes before the command.
+local execute
+local function returns_errors()
+end
 
 local function one_field(field, ...)
   local value = ...
@@ -130,10 +134,15 @@ function redis.error_reply(...)
 end
 
 redis.sha1hex, redis.log, redis.set_repl = host.sha1hex, host.log, host.set_repl
+redis.setresp = host.setresp
 
 -- There are no replicas, so that nothing is replicated in another way.
 function redis.replicate_commands()
   return true
+end
+
+function redis.pcall(...)
+  return execute(returns_errors, ...)
 end
 
 function redis.acl_check_cmd(...)
@@ -250,8 +259,10 @@ local function described(reason)
   return reason
 end
 
-local function run(script)
+local function run(script, call, keys, words)
+  execute, redis.call = call, call
+  allowed.KEYS, allowed.ARGV = keys, words
   return xpcall(script, described)
 end
 
-return environment, allowed, redis, run
+return environment, allowed, run, returns_errors
