@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::random_below;
+use crate::table::HASH_BITS;
 
 /// Entries that need not be of any key, before all are looked at.
 const STALE_MAX: usize = 64;
@@ -39,11 +40,42 @@ impl Due {
         self.times.len() > STALE_MAX + 2 * keys
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+
     pub(crate) fn rebuild(&mut self, times: impl Iterator<Item = (u64, u64)>) {
         self.times = times.map(Reverse).collect();
     }
 
-    pub(crate) fn own_bytes(&self) -> usize {
-        self.times.capacity() * 16
+    /// Keeps one of each entry for which a condition holds.
+    pub(crate) fn retain(&mut self, mut is_kept: impl FnMut((u64, u64)) -> bool) {
+        let mut times = std::mem::take(&mut self.times).into_vec();
+        times.retain(|Reverse(entry)| is_kept(*entry));
+        // A key that has got the same time again has several. Of hashes a rebuild has only the bits
+        // that a table looks at.
+        times.sort_unstable();
+        times.dedup_by_key(|Reverse((at, hash))| (*at, *hash >> HASH_BITS));
+        times.shrink_to(STALE_MAX + 2 * times.len());
+        self.times = times.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_each_entry_that_is_kept_stays() {
+        let mut due = Due::default();
+        for round in 0..1000 {
+            due.note(round % 7, ((round % 7) << HASH_BITS) | round);
+        }
+        due.retain(|(at, _)| at % 2 == 0);
+        assert_eq!(due.len(), 4);
+        assert!(due.times.capacity() < 1000);
+        let taken = std::iter::from_fn(|| due.take(6)).map(|hash| hash >> HASH_BITS);
+        let taken: Vec<u64> = taken.collect();
+        assert_eq!(taken, [0, 2, 4, 6]);
     }
 }

@@ -58,15 +58,12 @@ pub struct Totals {
     pub keys: usize,
     /// Number of keys that expire.
     pub volatile: usize,
-    /// Bytes of the tables, without those of keys and values.
-    pub table_bytes: usize,
 }
 
 impl Totals {
     pub(crate) fn add(&mut self, database: &Database) {
         self.keys += database.table.len();
         self.volatile += database.volatile;
-        self.table_bytes += database.own_bytes();
     }
 }
 

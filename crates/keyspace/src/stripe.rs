@@ -290,20 +290,26 @@ impl Database {
         }
     }
 
-    pub(crate) fn own_bytes(&self) -> usize {
-        self.table.own_bytes() + self.due.own_bytes()
-    }
-
     /// Counts a key that expires.
     fn note_due(&mut self, at: u64, hash: u64) {
         self.volatile += 1;
         self.due.note(at, hash);
-        if self.due.is_stale(self.volatile) {
-            let times = self
-                .table
-                .hashes()
-                .filter_map(|(hash, record)| record.expires_at().map(|at| (at, hash)));
-            self.due.rebuild(times.chain([(at, hash)]));
+        if !self.due.is_stale(self.volatile) {
+            return;
+        }
+        // The key may not have its time yet.
+        let noted = (at, hash);
+        // Whichever is less to look at: few keys that expire may be among many that do not.
+        if self.due.len() < self.table.len() {
+            let has_time = |record: &Record, at| record.expires_at() == Some(at);
+            self.due.retain(|(at, hash)| {
+                let entry = self.table.by_hash(hash, |record| has_time(record, at));
+                (at, hash) == noted || entry.is_some()
+            });
+        } else {
+            let times = self.table.hashes();
+            let times = times.filter_map(|(hash, record)| record.expires_at().map(|at| (at, hash)));
+            self.due.rebuild(times.chain([noted]));
         }
     }
 }

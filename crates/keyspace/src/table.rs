@@ -16,7 +16,7 @@ const PLACES_STEP: usize = 4;
 /// Two halves of a group with so few entries together become one.
 const MERGED_ENTRIES_MAX: usize = 6;
 /// Bits of the hash that an entry keeps.
-const HASH_BITS: u32 = 32;
+pub(crate) const HASH_BITS: u32 = 32;
 /// Most places of the directory for each group. Beyond it a group grows instead: so many of its
 /// hashes are equal in all bits that count.
 const PLACES_PER_GROUP_MAX: usize = 32;

@@ -177,3 +177,29 @@ fn what_takes_long_to_free_is_left_to_the_caller() {
     }
     assert_eq!(keyspace.used_bytes(), 0);
 }
+
+#[test]
+fn few_keys_expire_at_their_last_times_beside_many_that_do_not() {
+    let keyspace = Keyspace::default();
+    let mut hold = keyspace.lock(Stripes::ALL, 1);
+    for number in 0..40_000_u32 {
+        hold.put_string(&number.to_be_bytes(), b"value", None);
+    }
+    for number in 0..1000_u32 {
+        hold.put_string(&number.to_be_bytes(), b"value", Some(500));
+    }
+    // Each of them leaves entries behind that are of no key, or of one with the same time.
+    for round in 0..1000 {
+        for number in 1000..1010_u32 {
+            assert!(hold.expire_at(&number.to_be_bytes(), Some(1000 + 500 * (round % 3))));
+        }
+    }
+    drop(hold);
+    let expired = |now| {
+        let mut removed = Vec::new();
+        while keyspace.expire(now, 10, &mut removed, &|_| None) {}
+        removed.len()
+    };
+    assert_eq!([499, 500, 1499, 1500, 3000].map(expired), [0, 1000, 10, 0, 0]);
+    assert_eq!(keyspace.totals(0).volatile, 0);
+}
