@@ -4,8 +4,6 @@
 //! keys are chosen from as fairly as many. The best of earlier samples are kept in a pool, so the
 //! choice comes near to the first of all keys.
 
-use crate::Word;
-
 /// Which keys go when memory is full, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
@@ -50,13 +48,13 @@ pub(crate) struct Pool {
 }
 
 /// A key that may go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     /// Its rank when it was sampled; the lowest goes first.
     pub(crate) rank: u64,
     pub(crate) stripe: usize,
     pub(crate) database: usize,
-    pub(crate) key: Word,
+    pub(crate) hash: u64,
 }
 
 impl Pool {
@@ -68,11 +66,20 @@ impl Pool {
         }
     }
 
-    /// Adds a sample, if it is among the best.
+    /// Whether a sample with a rank is among the best.
+    pub(crate) fn wants(&self, rank: u64) -> bool {
+        let is_full = self.candidates.len() == CANDIDATES_MAX;
+        !is_full || self.candidates.last().is_some_and(|worst| rank < worst.rank)
+    }
+
+    /// Adds a sample, if it is among the best. A key that was sampled before may keep its better
+    /// rank otherwise: its rank is looked at again when it is to go.
     pub(crate) fn offer(&mut self, candidate: Candidate) {
-        let is_same =
-            |other: &Candidate| other.database == candidate.database && other.key == candidate.key;
-        self.candidates.retain(|other| !is_same(other));
+        if !self.wants(candidate.rank) {
+            return;
+        }
+        let place = |one: &Candidate| (one.stripe, one.database, one.hash);
+        self.candidates.retain(|other| place(other) != place(&candidate));
         let place = self.candidates.partition_point(|other| other.rank <= candidate.rank);
         self.candidates.insert(place, candidate);
         self.candidates.truncate(CANDIDATES_MAX);
@@ -95,7 +102,7 @@ mod tests {
     const EVICTION: Eviction = Eviction { first: First::Shortest, only_volatile: true };
 
     proptest! {
-        /// The model: the last rank of each key that was offered and not dropped, sorted.
+        /// The model: the last rank of each key that was offered, wanted and not dropped, sorted.
         #[test]
         fn the_pool_keeps_the_best_of_what_it_was_offered(
             steps in prop::collection::vec(
@@ -107,12 +114,16 @@ mod tests {
             pool.begin(EVICTION);
             for step in steps {
                 if let Some((key, rank)) = step {
-                    pool.offer(Candidate { rank, stripe: 0, database: 0, key: [key].into() });
-                    model.insert(key, rank);
+                    pool.offer(Candidate { rank, stripe: 0, database: 0, hash: key.into() });
+                    let worst = model.values().copied().max().unwrap_or(0);
+                    if model.len() < CANDIDATES_MAX || rank < worst {
+                        model.insert(key, rank);
+                    }
                     if model.len() > CANDIDATES_MAX {
                         let worst = model.values().copied().max().unwrap_or(0);
                         // Of equal ranks that which came last goes; the model asks the pool.
-                        let kept: Vec<u8> = pool.candidates.iter().map(|one| one.key[0]).collect();
+                        let kept = pool.candidates.iter().map(|one| one.hash as u8);
+                        let kept: Vec<u8> = kept.collect();
                         let gone: Vec<u8> =
                             model.keys().copied().filter(|key| !kept.contains(key)).collect();
                         prop_assert_eq!(gone.len(), 1);
@@ -123,7 +134,7 @@ mod tests {
                     let taken = pool.take();
                     prop_assert_eq!(taken.as_ref().map(|taken| taken.rank), best);
                     if let Some(taken) = taken {
-                        prop_assert_eq!(model.remove(&taken.key[0]), best);
+                        prop_assert_eq!(model.remove(&(taken.hash as u8)), best);
                     }
                 }
                 let mut ranks: Vec<u64> = model.values().copied().collect();
@@ -138,7 +149,7 @@ mod tests {
     fn another_order_begins_anew() {
         let mut pool = Pool::default();
         pool.begin(EVICTION);
-        pool.offer(Candidate { rank: 1, stripe: 0, database: 0, key: b"key"[..].into() });
+        pool.offer(Candidate { rank: 1, stripe: 0, database: 0, hash: 1 });
         pool.begin(EVICTION);
         assert_eq!(pool.candidates.len(), 1);
         pool.begin(Eviction { first: First::LeastRecent, ..EVICTION });

@@ -17,7 +17,7 @@ use crate::tie::Moments;
 use crate::uses::SharedUses;
 use crate::{
     EntryRef, Eviction, First, KeyChanges, NotEvicted, Place, Record, Removed, Stripes, Tie, Uses,
-    random_below,
+    Word, random_below,
 };
 
 /// Number of databases.
@@ -204,7 +204,8 @@ impl Keyspace {
         now: u64,
         log: Logging,
     ) -> Result<(Removed, Record), NotEvicted> {
-        if self.tallies.iter().all(|tally| tally.keys(eviction.only_volatile) == 0) {
+        let keys = self.tallies.iter().map(|tally| tally.keys(eviction.only_volatile)).sum();
+        if keys == 0 {
             return Err(NotEvicted::Nothing);
         }
         let samples = if eviction.first == First::Random { 1 } else { samples };
@@ -212,7 +213,7 @@ impl Keyspace {
             let mut pool = self.pool.lock();
             pool.begin(eviction);
             for _ in 0..samples {
-                if let Some(candidate) = self.sample(eviction, now) {
+                if let Some(candidate) = self.sample(keys, eviction, now, |rank| pool.wants(rank)) {
                     pool.offer(candidate);
                 }
             }
@@ -232,7 +233,7 @@ impl Keyspace {
                 why = NotEvicted::Locked;
                 continue;
             };
-            let candidate = self.candidate(number, &locked, eviction, now);
+            let candidate = self.candidate((number, &locked), eviction, now, |_| true);
             drop(locked);
             let evict = |one| self.evict_candidate(&one, eviction, now, log);
             if let Some(evicted) = candidate.and_then(evict) {
@@ -242,32 +243,39 @@ impl Keyspace {
         Err(why)
     }
 
-    /// A key by chance that may go, of all that are there; `None` also if its stripe is locked.
-    fn sample(&self, eviction: Eviction, now: u64) -> Option<Candidate> {
-        let count = |tally: &Arc<Tally>| tally.keys(eviction.only_volatile);
-        let mut place = random_below(self.tallies.iter().map(count).sum());
+    /// A key by chance that may go and whose rank is wanted, of all `keys`; `None` also if its
+    /// stripe is locked.
+    fn sample(
+        &self,
+        keys: usize,
+        eviction: Eviction,
+        now: u64,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Option<Candidate> {
+        let mut place = random_below(keys);
         let number = self.tallies.iter().position(|tally| {
             // It may change meanwhile.
-            let count = count(tally);
+            let count = tally.keys(eviction.only_volatile);
             let is_here = place < count;
             place = place.saturating_sub(count);
             is_here
         })?;
         let locked = self.stripes.try_lock(number)?;
-        self.candidate(number, &locked, eviction, now)
+        self.candidate((number, &locked), eviction, now, is_wanted)
     }
 
-    /// A key of a stripe by chance that may go.
+    /// A key of a stripe by chance that may go and whose rank is wanted.
     fn candidate(
         &self,
-        number: usize,
-        stripe: &Stripe,
+        (number, stripe): (usize, &Stripe),
         eviction: Eviction,
         now: u64,
+        is_wanted: impl Fn(u64) -> bool,
     ) -> Option<Candidate> {
         let (database, entry) = stripe.random(eviction.only_volatile)?;
-        let rank = entry.rank(eviction, now, self.uses())?;
-        Some(Candidate { rank, stripe: number, database, key: entry.key().into() })
+        let rank = entry.rank(eviction, now, self.uses()).filter(|rank| is_wanted(*rank))?;
+        let Place { hash, .. } = self.place(entry.key());
+        Some(Candidate { rank, stripe: number, database, hash })
     }
 
     /// Removes a candidate, unless its stripe is locked, or it is not as eligible any more.
@@ -278,17 +286,17 @@ impl Keyspace {
         now: u64,
         log: Logging,
     ) -> Option<(Removed, Record)> {
-        let Candidate { rank, database, ref key, .. } = *candidate;
-        let mut stripe = self.stripes.try_lock(candidate.stripe)?;
-        let Place { hash, .. } = self.place(key);
+        let Candidate { rank, stripe, database, hash } = *candidate;
+        let mut stripe = self.stripes.try_lock(stripe)?;
         let keys = stripe.databases.get_mut(database)?;
-        let present = keys.get(hash, key)?.rank(eviction, now, self.uses())?;
-        if present > rank {
+        let entry = keys.with_hash(hash)?;
+        if entry.rank(eviction, now, self.uses())? > rank {
             return None;
         }
-        let record = keys.remove(hash, key)?;
-        stripe.mark(database, key);
-        let removed = Removed { database, key: key.clone() };
+        let key: Word = entry.key().into();
+        let record = keys.remove(hash, &key)?;
+        stripe.mark(database, &key);
+        let removed = Removed { database, key };
         self.note_removed(&mut stripe, std::slice::from_ref(&removed), log);
         Some((removed, record))
     }

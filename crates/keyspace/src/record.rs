@@ -245,7 +245,8 @@ impl Record {
     }
 
     /// Bytes of the record, as they were counted last.
-    pub(crate) fn counted_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn counted_bytes(&self) -> u64 {
         match &self.form {
             Form::Packed { .. } => self.estimated_bytes(0) as u64,
             Form::Whole(whole) => u64::from(whole.size) * SIZE_UNIT as u64,

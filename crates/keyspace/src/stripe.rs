@@ -118,6 +118,11 @@ impl Database {
         self.table.entry(hash, key).map(EntryRef::new)
     }
 
+    /// What it has for a key with a hash.
+    pub(crate) fn with_hash(&self, hash: u64) -> Option<EntryRef<'_>> {
+        self.table.by_hash(hash, |_| true).map(EntryRef::new)
+    }
+
     /// Counts the bytes of a key anew whose value has changed in place.
     pub(crate) fn measure(&mut self, hash: u64, key: &[u8]) {
         let _ = self.change(hash, key, Record::count_bytes);

@@ -11,7 +11,6 @@ use zodium_keyspace::{Eviction, NotEvicted, Removed, now};
 
 use crate::client::Client;
 use crate::events::Class;
-use crate::eviction_policy::eviction;
 use crate::local::LocalServer;
 use crate::server::Server;
 
@@ -32,17 +31,22 @@ pub(crate) enum Room {
 /// Makes room for more, as the policy says, or a part of it. The caller may hold stripes: keys of
 /// these stay.
 pub(crate) fn make_room(server: &Server) -> Room {
-    if has_room(server) {
+    let most = server.settings.memory_max.load(Ordering::Relaxed);
+    let mut used = used_if_limited(server);
+    if used <= most {
         return Room::Enough;
     }
-    let Some(eviction) = eviction(&server.settings.text("maxmemory-policy")) else {
-        return Room::None;
-    };
-    let samples = usize::try_from(server.settings.number("maxmemory-samples")).unwrap_or(1);
+    let Some(eviction) = server.settings.eviction() else { return Room::None };
+    let samples = server.settings.samples.load(Ordering::Relaxed);
     for _ in 0..EVICTED_MAX {
         match evict(server, eviction, samples) {
-            Ok(()) if has_room(server) => return Room::Enough,
-            Ok(()) => {}
+            Ok(bytes) => {
+                // What others add meanwhile is seen by the next command.
+                used = used.saturating_sub(bytes);
+                if used <= most {
+                    return Room::Enough;
+                }
+            }
             Err(NotEvicted::Locked) => return Room::Later,
             Err(NotEvicted::Nothing) => return Room::None,
         }
@@ -58,14 +62,12 @@ pub(crate) fn used_if_limited(server: &Server) -> u64 {
     }
 }
 
-fn has_room(server: &Server) -> bool {
-    used_if_limited(server) <= server.settings.memory_max.load(Ordering::Relaxed)
-}
-
-fn evict(server: &Server, eviction: Eviction, samples: usize) -> Result<(), NotEvicted> {
+/// Removes a key; how many bytes that gives.
+fn evict(server: &Server, eviction: Eviction, samples: usize) -> Result<u64, NotEvicted> {
     let now = now();
     let log = |removed: &[Removed]| server.log.append_removed(removed, now);
     let (removed, entry) = server.keyspace.evict(eviction, samples, now, &log)?;
+    let bytes = entry.counted_bytes();
     // No lock is held while the value is freed.
     if entry.is_large() {
         drop_elsewhere(vec![entry]);
@@ -74,7 +76,7 @@ fn evict(server: &Server, eviction: Eviction, samples: usize) -> Result<(), NotE
     let Removed { database, key } = removed;
     server.statistics.evicted.fetch_add(1, Ordering::Relaxed);
     server.publishing.announce(&server.clients, (database, &key), Class::Evicted, "evicted");
-    Ok(())
+    Ok(bytes)
 }
 
 /// Makes all the room that is wanted. Clients of the worker come in between.

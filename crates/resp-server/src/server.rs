@@ -12,7 +12,6 @@ use zodium_keyspace::Keyspace;
 use crate::beside::Beside;
 use crate::clients::Clients;
 use crate::durability::{self, KeeperOptions, KeyLog, LoadReport};
-use crate::eviction_policy::apply_policy;
 use crate::parked;
 use crate::pause::Pause;
 use crate::publishing::Publishing;
@@ -95,7 +94,7 @@ impl Server {
     pub(crate) fn follow_settings(&self) {
         self.publishing.events().apply(&self.settings.text("notify-keyspace-events"));
         self.log.apply_sync(&self.settings.text("appendfsync"));
-        apply_policy(&self.settings, &self.keyspace);
+        self.keyspace.set_uses(self.settings.uses());
     }
 
     /// Number of open connections.

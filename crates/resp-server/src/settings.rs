@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use zodium_keyspace::{Eviction, First, Uses};
 
+use crate::eviction_policy::eviction;
 use crate::{Options, events};
 
 /// The settings of a server.
@@ -25,6 +27,10 @@ pub(crate) struct Settings {
     node_entries_max: AtomicUsize,
     /// Most bytes of keys and values; 0 without a limit.
     pub(crate) memory_max: AtomicU64,
+    /// What `maxmemory-policy` says.
+    eviction: Mutex<Option<Eviction>>,
+    /// Keys that one is chosen from to be removed.
+    pub(crate) samples: AtomicUsize,
     /// Seconds after which idle clients are disconnected; 0 for never.
     pub(crate) idle_seconds_max: AtomicU64,
 }
@@ -144,6 +150,8 @@ impl Settings {
             node_bytes_max: AtomicUsize::default(),
             node_entries_max: AtomicUsize::default(),
             memory_max: AtomicU64::default(),
+            eviction: Mutex::default(),
+            samples: AtomicUsize::default(),
             idle_seconds_max: AtomicU64::default(),
         };
         SETTINGS.iter().for_each(|setting| settings.apply(setting.name, setting.default));
@@ -179,6 +187,23 @@ impl Settings {
     /// The value of a setting; empty if there is none.
     pub(crate) fn text(&self, name: &str) -> String {
         place_of(name).map(|place| self.texts.lock()[place].clone()).unwrap_or_default()
+    }
+
+    /// Which keys are removed when memory is full; `None` for none.
+    pub(crate) fn eviction(&self) -> Option<Eviction> {
+        *self.eviction.lock()
+    }
+
+    /// What keys keep of their uses, for the policy to look at.
+    pub(crate) fn uses(&self) -> Uses {
+        let number = |name| u32::try_from(self.number(name)).unwrap_or(0);
+        match self.eviction().is_some_and(|policy| policy.first == First::LeastFrequent) {
+            false => Uses::Times,
+            true => Uses::Frequencies {
+                log_factor: number("lfu-log-factor"),
+                decay_minutes: number("lfu-decay-time"),
+            },
+        }
     }
 
     /// Longest argument, in bytes.
@@ -218,16 +243,18 @@ impl Settings {
 
     /// Has the values follow that are read often.
     fn apply(&self, name: &str, text: &str) {
-        let bytes = |place: &AtomicUsize| {
+        let size = |place: &AtomicUsize| {
             place.store(text.parse().unwrap_or(usize::MAX), Ordering::Relaxed);
         };
         let number = |place: &AtomicU64| place.store(text.parse().unwrap_or(0), Ordering::Relaxed);
         match name {
-            "proto-max-bulk-len" => bytes(&self.bulk_bytes_max),
-            "client-query-buffer-limit" => bytes(&self.request_bytes_max),
-            "stream-node-max-bytes" => bytes(&self.node_bytes_max),
-            "stream-node-max-entries" => bytes(&self.node_entries_max),
+            "proto-max-bulk-len" => size(&self.bulk_bytes_max),
+            "client-query-buffer-limit" => size(&self.request_bytes_max),
+            "stream-node-max-bytes" => size(&self.node_bytes_max),
+            "stream-node-max-entries" => size(&self.node_entries_max),
             "maxmemory" => number(&self.memory_max),
+            "maxmemory-policy" => *self.eviction.lock() = eviction(text),
+            "maxmemory-samples" => size(&self.samples),
             "timeout" => number(&self.idle_seconds_max),
             _ => {}
         }
