@@ -472,15 +472,19 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Removes all keys of the database. All stripes must be held. The result may take long to
-    /// drop: the caller does so when it holds nothing any more.
+    /// Removes all keys of the database. All stripes must be held. What takes long to drop is
+    /// returned: the caller does so when it holds nothing any more.
     #[must_use]
     pub fn flush(&mut self) -> Vec<impl Send + use<>> {
+        /// Another thread is woken for more only.
+        const DROPPED_BYTES_MAX: u64 = 64 << 10;
         let database = self.database;
         self.changes += self.len() as u64;
         self.journal.touch_all();
         self.news.note_all_altered();
-        let flushed = self.guards.all_mut().map(|stripe| {
+        let stripes = self.guards.all_mut();
+        let stripes = stripes.filter(|stripe| !stripe.databases[database].is_fresh());
+        let flushed = stripes.map(|stripe| {
             let place = |key: &[u8]| self.keyspace.place(key).hash;
             let table = &stripe.databases[database].table;
             stripe.mark_where(|watched, key| {
@@ -488,7 +492,11 @@ impl<'a> Hold<'a> {
             });
             stripe.databases[database].empty()
         });
-        flushed.collect()
+        let flushed: Vec<Database> = flushed.collect();
+        match flushed.iter().map(Database::bytes).sum::<u64>() > DROPPED_BYTES_MAX {
+            true => flushed,
+            false => Vec::new(),
+        }
     }
 
     /// Exchanges two databases. All stripes must be held.

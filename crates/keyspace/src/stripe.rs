@@ -123,6 +123,11 @@ impl Database {
         self.table.by_hash(hash, |_| true).map(EntryRef::new)
     }
 
+    /// Whether it has nothing, and keeps no room for anything.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.table.is_empty() && self.table.own_bytes() == 0 && self.due.len() == 0
+    }
+
     /// Counts the bytes of a key anew whose value has changed in place.
     pub(crate) fn measure(&mut self, hash: u64, key: &[u8]) {
         let _ = self.change(hash, key, Record::count_bytes);
@@ -173,7 +178,7 @@ impl Database {
         self.account(0, bytes);
         let fresh = Database { tally: Arc::clone(&self.tally), ..Database::default() };
         let tallied = self.tallied;
-        let old = std::mem::replace(self, fresh);
+        let old = Database { bytes, ..std::mem::replace(self, fresh) };
         self.tallied = tallied;
         self.count();
         old
@@ -293,6 +298,11 @@ impl Database {
         if !self.ties.is_empty() {
             self.ties.remove(key);
         }
+    }
+
+    /// Bytes of its keys and values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Counts a key that expires.

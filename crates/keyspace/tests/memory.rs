@@ -179,6 +179,23 @@ fn what_takes_long_to_free_is_left_to_the_caller() {
 }
 
 #[test]
+fn a_flush_returns_only_what_takes_long_to_drop() {
+    let keyspace = Keyspace::default();
+    let flushed = |length| {
+        let mut hold = keyspace.lock(Stripes::ALL, 1);
+        for number in 0..100_u8 {
+            hold.put(&[number], Entry::new(Value::String(Bytes::from(vec![0; length]))));
+            hold.changed(&[number]);
+        }
+        let flushed = hold.flush().len();
+        assert_eq!((hold.len(), keyspace.used_bytes()), (0, 0));
+        flushed
+    };
+    assert_eq!(flushed(100), 0);
+    assert!(flushed(1000) > 0);
+}
+
+#[test]
 fn few_keys_expire_at_their_last_times_beside_many_that_do_not() {
     let keyspace = Keyspace::default();
     let mut hold = keyspace.lock(Stripes::ALL, 1);
