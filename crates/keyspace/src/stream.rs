@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-use crate::Word;
+use crate::{PendingEntries, Word};
 
 /// The id of an entry: a time in milliseconds, and a number within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,20 +39,9 @@ pub struct Group {
     /// Number of entries that were read, if it is known.
     pub read: Option<u64>,
     /// Entries that were delivered and not acknowledged.
-    pub pending: BTreeMap<StreamId, Pending>,
+    pub pending: PendingEntries,
     /// The consumers, by name.
     pub consumers: BTreeMap<Word, Consumer>,
-}
-
-/// An entry that was delivered and not acknowledged.
-#[derive(Clone, Debug, Default)]
-pub struct Pending {
-    /// The name of the consumer that has it.
-    pub consumer: Word,
-    /// When it was delivered last, in milliseconds since 1970.
-    pub delivered_at: u64,
-    /// How often it was delivered.
-    pub count: u64,
 }
 
 /// A member of a group.
@@ -214,18 +203,13 @@ impl Stream {
         let taken = if samples == 0 { self.len() } else { samples.min(self.len()) };
         let bytes = |fields: &Fields| 64 + fields.iter().map(|word| word.len() + 24).sum::<usize>();
         let sum: usize = self.entries.values().take(taken).map(bytes).sum();
-        let pending: usize = self.groups.values().map(|group| 80 * group.pending.len() + 200).sum();
+        let pending: usize =
+            self.groups.values().map(|group| 104 * group.pending.len() + 200).sum();
         pending + (sum as u128 * self.len() as u128 / taken.max(1) as u128) as usize
     }
 }
 
 impl Group {
-    /// How many entries a consumer has not acknowledged.
-    #[must_use]
-    pub fn pending_of(&self, consumer: &[u8]) -> usize {
-        self.pending.values().filter(|pending| *pending.consumer == *consumer).count()
-    }
-
     /// The consumer of a name, noted as seen; whether it is new.
     pub fn see(&mut self, name: &[u8], now: u64) -> bool {
         let is_new = !self.consumers.contains_key(name);

@@ -1,6 +1,6 @@
 //! Reading streams of all versions of the format.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use zodium_keyspace::{Consumer, Fields, Group, Pending, Stream, StreamId, Word};
@@ -129,13 +129,13 @@ fn read_group<R: Read>(input: &mut Input<R>, version: u8) -> Result<Group, RdbEr
     if version >= 2 {
         group.read = Some(input.length()?).filter(|read| *read != u64::MAX);
     }
+    let mut without_owner = BTreeMap::new();
     for _ in 0..input.length()? {
         let id = id_of(&input.fixed::<16>()?)?;
         let delivered_at = input.u64_le()?;
         let count = input.length()?;
-        group.pending.insert(id, Pending { consumer: Word::default(), delivered_at, count });
+        without_owner.insert(id, (delivered_at, count));
     }
-    let mut without_owner: BTreeSet<StreamId> = group.pending.keys().copied().collect();
     for _ in 0..input.length()? {
         let name = input.string()?.into_boxed_slice();
         let seen_at = input.u64_le()?;
@@ -146,10 +146,8 @@ fn read_group<R: Read>(input: &mut Input<R>, version: u8) -> Result<Group, RdbEr
         for _ in 0..input.length()? {
             let id = id_of(&input.fixed::<16>()?)?;
             // Each one belongs to one consumer.
-            if !without_owner.remove(&id) {
-                return Err(DAMAGED);
-            }
-            group.pending.get_mut(&id).ok_or(DAMAGED)?.consumer.clone_from(&name);
+            let (delivered_at, count) = without_owner.remove(&id).ok_or(DAMAGED)?;
+            group.pending.put(id, Pending { consumer: name.clone(), delivered_at, count });
         }
         group.consumers.insert(name, Consumer { seen_at, active_at });
     }
@@ -216,7 +214,7 @@ mod tests {
         for id in ids {
             stream.add(id, Box::default());
             let pending = Pending { consumer: (*b"c").into(), delivered_at: 0, count: 1 };
-            group.pending.insert(id, pending);
+            group.pending.put(id, pending);
         }
         stream.groups.insert((*b"g").into(), group);
         let mut out = Vec::new();

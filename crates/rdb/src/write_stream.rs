@@ -48,8 +48,8 @@ fn write_group(out: &mut Vec<u8>, group: &Group) {
     id(out, group.last);
     long_length(out, group.read.unwrap_or(u64::MAX));
     length(out, group.pending.len());
-    for (pending_id, pending) in &group.pending {
-        out.extend_from_slice(&id_bytes(*pending_id));
+    for (pending_id, pending) in group.pending.range(..) {
+        out.extend_from_slice(&id_bytes(pending_id));
         out.extend_from_slice(&pending.delivered_at.to_le_bytes());
         long_length(out, pending.count);
     }
@@ -59,9 +59,9 @@ fn write_group(out: &mut Vec<u8>, group: &Group) {
         out.extend_from_slice(&consumer.seen_at.to_le_bytes());
         // -1: it was never active.
         out.extend_from_slice(&consumer.active_at.unwrap_or(u64::MAX).to_le_bytes());
-        let own = || group.pending.iter().filter(|(_, pending)| pending.consumer == *name);
-        length(out, own().count());
-        own().for_each(|(own_id, _)| out.extend_from_slice(&id_bytes(*own_id)));
+        length(out, group.pending.count_of(name));
+        let own = group.pending.range_of(name, ..);
+        own.for_each(|(own_id, _)| out.extend_from_slice(&id_bytes(own_id)));
     }
 }
 

@@ -64,23 +64,18 @@ fn options(call: &Call, place: usize, idle_min: u64) -> Result<Claim, Fail> {
 impl Claim {
     /// Gives an entry to a consumer, unless another one has got it too recently.
     fn take(&self, group: &mut Group, id: StreamId, consumer: &[u8], now: u64) -> bool {
-        let is_there = group.pending.contains_key(&id);
-        if !is_there && !self.forces {
-            return false;
-        }
-        let pending = group.pending.entry(id).or_default();
-        if is_there && now.saturating_sub(pending.delivered_at) < self.idle_min {
-            return false;
-        }
-        *pending = Pending {
-            consumer: consumer.into(),
-            delivered_at: self.delivered_at.unwrap_or(now),
+        let before = match group.pending.get(id) {
+            None if !self.forces => return false,
             // An entry that no consumer had counts as delivered once.
-            count: self.count.unwrap_or_else(|| {
-                let before = if is_there { pending.count } else { 1 };
-                before.saturating_add(u64::from(!self.only_ids))
-            }),
+            None => 1,
+            Some(pending) if now.saturating_sub(pending.delivered_at) < self.idle_min => {
+                return false;
+            }
+            Some(pending) => pending.count,
         };
+        let count = self.count.unwrap_or_else(|| before.saturating_add(u64::from(!self.only_ids)));
+        let delivered_at = self.delivered_at.unwrap_or(now);
+        group.pending.put(id, Pending { consumer: consumer.into(), delivered_at, count });
         true
     }
 }
@@ -106,7 +101,7 @@ pub(super) fn xclaim(call: &mut Call) -> Outcome {
         let mut taken = Vec::new();
         for id in ids {
             if stream.get(id).is_none() {
-                group.pending.remove(&id);
+                group.pending.remove(id);
             } else if claim.take(group, id, consumer, now) {
                 taken.push(id);
             }
@@ -159,14 +154,14 @@ fn claim_from(
     const ATTEMPTS: usize = 10;
     let looked_at = count.saturating_mul(ATTEMPTS);
     let ids: Vec<StreamId> =
-        group.pending.range(start..).map(|(id, _)| *id).take(looked_at.saturating_add(1)).collect();
+        group.pending.range(start..).map(|(id, _)| id).take(looked_at.saturating_add(1)).collect();
     let (mut taken, mut gone) = (Vec::new(), Vec::new());
     for (number, id) in ids.iter().enumerate() {
         if number == looked_at || taken.len() + gone.len() == count {
             return (*id, taken, gone);
         }
         if stream.get(*id).is_none() {
-            group.pending.remove(id);
+            group.pending.remove(*id);
             gone.push(*id);
         } else if claim.take(group, *id, consumer, now) {
             taken.push(*id);

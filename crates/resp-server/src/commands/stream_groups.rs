@@ -1,6 +1,6 @@
 //! Groups of consumers: `XGROUP`, `XACK`, `XPENDING`.
 
-use zodium_keyspace::{Group, Stream, StreamId};
+use zodium_keyspace::{Group, Pending, PendingEntries, Stream, StreamId};
 
 use super::introspection::help;
 use super::stream_options::{bound, id, no_group};
@@ -125,8 +125,7 @@ pub(super) fn create_consumer(call: &mut Call) -> Outcome {
 pub(super) fn delete_consumer(call: &mut Call) -> Outcome {
     let (key, consumer) = (call.word(2), call.word(4));
     let group = group(call)?;
-    let pending = group.pending_of(consumer);
-    group.pending.retain(|_, pending| *pending.consumer != *consumer);
+    let pending = group.pending.remove_consumer(consumer);
     let was_there = group.consumers.remove(consumer).is_some();
     if was_there {
         call.changed_groups(key, "xgroup-delconsumer");
@@ -144,7 +143,7 @@ pub(super) fn xack(call: &mut Call) -> Outcome {
         call.reply.count(0);
         return Ok(());
     };
-    let acknowledged = ids?.iter().filter(|id| group.pending.remove(id).is_some()).count();
+    let acknowledged = ids?.into_iter().filter(|id| group.pending.remove(*id)).count();
     if acknowledged > 0 {
         call.hold.changed_beside(key);
     }
@@ -182,6 +181,20 @@ impl<'a> Wanted<'a> {
             consumer: (call.len() > first + 3).then(|| call.word(first + 3)),
         }))
     }
+
+    fn among<'p>(&self, pending: &'p PendingEntries, now: u64) -> Vec<(StreamId, &'p Pending)> {
+        if self.start > self.end {
+            return Vec::new();
+        }
+        let ids = self.start..=self.end;
+        let is_idle = |(_, pending): &(StreamId, &Pending)| {
+            now.saturating_sub(pending.delivered_at) >= self.idle_min
+        };
+        match self.consumer {
+            None => pending.range(ids).filter(is_idle).take(self.count).collect(),
+            Some(name) => pending.range_of(name, ids).filter(is_idle).take(self.count).collect(),
+        }
+    }
 }
 
 pub(super) fn xpending(call: &mut Call) -> Outcome {
@@ -196,12 +209,7 @@ pub(super) fn xpending(call: &mut Call) -> Outcome {
         return Ok(());
     };
     let now = call.hold.now;
-    let in_range = group.pending.iter().filter(|(id, pending)| {
-        (wanted.start..=wanted.end).contains(id)
-            && wanted.consumer.is_none_or(|consumer| *pending.consumer == *consumer)
-            && now.saturating_sub(pending.delivered_at) >= wanted.idle_min
-    });
-    let found: Vec<_> = in_range.take(wanted.count).collect();
+    let found = wanted.among(&group.pending, now);
     call.reply.array(found.len());
     for (id, pending) in found {
         call.reply.array(4);
@@ -216,13 +224,12 @@ pub(super) fn xpending(call: &mut Call) -> Outcome {
 fn answer_summary(reply: &mut crate::reply::Reply, group: &Group) {
     reply.array(4);
     reply.count(group.pending.len());
-    let (first, last) = (group.pending.first_key_value(), group.pending.last_key_value());
-    reply.bulk_or_null(first.map(|(id, _)| id.to_string()));
-    reply.bulk_or_null(last.map(|(id, _)| id.to_string()));
+    reply.bulk_or_null(group.pending.first().map(|id| id.to_string()));
+    reply.bulk_or_null(group.pending.last().map(|id| id.to_string()));
     if group.pending.is_empty() {
         return reply.null_array();
     }
-    let counts = group.consumers.keys().map(|name| (name, group.pending_of(name)));
+    let counts = group.consumers.keys().map(|name| (name, group.pending.count_of(name)));
     let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
     reply.array(counts.len());
     for (name, count) in counts {

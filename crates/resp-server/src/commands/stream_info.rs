@@ -96,7 +96,7 @@ fn answer_full(reply: &mut Reply, stream: &Stream, count: usize, now: u64) {
         known(reply, "lag", stream.lag(group));
         number(reply, "pel-count", group.pending.len() as u64);
         reply.text("pending");
-        let pending: Vec<_> = group.pending.iter().take(count).collect();
+        let pending: Vec<_> = group.pending.range(..).take(count).collect();
         reply.array(pending.len());
         for (id, pending) in pending {
             reply.array(4);
@@ -119,10 +119,9 @@ fn answer_consumers(reply: &mut Reply, group: &Group, count: usize, _now: u64) {
         number(reply, "seen-time", consumer.seen_at);
         reply.text("active-time");
         reply.integer(consumer.active_at.map_or(-1, u64::cast_signed));
-        number(reply, "pel-count", group.pending_of(name) as u64);
+        number(reply, "pel-count", group.pending.count_of(name) as u64);
         reply.text("pending");
-        let own = group.pending.iter().filter(|(_, pending)| pending.consumer == *name);
-        let own: Vec<_> = own.take(count).collect();
+        let own: Vec<_> = group.pending.range_of(name, ..).take(count).collect();
         reply.array(own.len());
         for (id, pending) in own {
             reply.array(3);
@@ -165,7 +164,7 @@ pub(super) fn consumers(call: &mut Call) -> Outcome {
         reply.map(4);
         reply.text("name");
         reply.bulk(name);
-        number(reply, "pending", group.pending_of(name) as u64);
+        number(reply, "pending", group.pending.count_of(name) as u64);
         number(reply, "idle", now.saturating_sub(consumer.seen_at));
         reply.text("inactive");
         let inactive = consumer.active_at.map(|at| now.saturating_sub(at).cast_signed());

@@ -250,7 +250,7 @@ fn take_new(
         stream.deliver(&mut group.1, *id);
         if !are_acknowledged {
             let pending = Pending { consumer: consumer.into(), delivered_at: now, count: 1 };
-            group.1.pending.insert(*id, pending);
+            group.1.pending.put(*id, pending);
         }
     }
     if !ids.is_empty() {
@@ -277,12 +277,9 @@ fn history(
     let Some(group) = stream.and_then(|stream| stream.groups.get_mut(group)) else {
         return Ok(Vec::new());
     };
-    let behind = group.pending.range_mut((Bound::Excluded(after), Bound::Unbounded));
-    let own = behind.filter(|(_, pending)| *pending.consumer == *consumer).take(most);
-    let delivered = own.map(|(id, pending)| {
-        pending.delivered_at = now;
-        pending.count = pending.count.saturating_add(1);
-        *id
-    });
-    Ok(delivered.collect())
+    let behind = (Bound::Excluded(after), Bound::Unbounded);
+    let own = group.pending.range_of(consumer, behind).take(most);
+    let delivered: Vec<StreamId> = own.map(|(id, _)| id).collect();
+    delivered.iter().for_each(|id| group.pending.deliver_again(*id, now));
+    Ok(delivered)
 }

@@ -133,6 +133,44 @@ fn a_stream_that_is_cut_approximately_keeps_a_little_more() {
 }
 
 #[test]
+fn consumers_are_asked_for_what_they_have_not_acknowledged() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let adds: Vec<_> = (1..=5).map(|id| format!("XADD s {id}-1 f v")).collect();
+        peer.ask(&adds.join("\r\n")).await;
+        peer.ask("XGROUP CREATE s g 0").await;
+        peer.ask("XREADGROUP GROUP g one COUNT 3 STREAMS s >").await;
+        peer.ask("XREADGROUP GROUP g two STREAMS s >").await;
+        let entry = |id: u8| format!("*2 $3 {id}-1 *2 $1 f $1 v");
+        let last = format!("*1 *2 $1 s *1 {}", entry(3));
+        peer.expect(&[
+            ("XPENDING s g", "*4 :5 $3 1-1 $3 5-1 *2 *2 $3 one $1 3 *2 $3 two $1 2"),
+            ("XPENDING s g 4 2 10", "*0"),
+            ("XPENDING s g 4 2 10 one", "*0"),
+            ("XPENDING s g 4 + 10 one", "*0"),
+            ("XPENDING s g IDLE 100000000 - + 10", "*0"),
+            ("XREADGROUP GROUP g one STREAMS s 2-1", &last),
+            (
+                "XREADGROUP GROUP g two STREAMS s 18446744073709551615-18446744073709551615",
+                "*1 *2 $1 s *0",
+            ),
+            ("XCLAIM s g two 0 1-1 9-9 JUSTID", "*1 $3 1-1"),
+            ("XPENDING s g", "*4 :5 $3 1-1 $3 5-1 *2 *2 $3 one $1 2 *2 $3 two $1 3"),
+            ("XACK s g 1-1 1-1 4-1", ":2"),
+            ("XPENDING s g", "*4 :3 $3 2-1 $3 5-1 *2 *2 $3 one $1 2 *2 $3 two $1 1"),
+            ("XGROUP DELCONSUMER s g one", ":2"),
+            ("XPENDING s g", "*4 :1 $3 5-1 $3 5-1 *1 *2 $3 two $1 1"),
+        ])
+        .await;
+        let counted = peer.ask("XPENDING s g 5 + 10 two").await;
+        assert!(
+            counted.starts_with("*1 *4 $3 5-1 $3 two :") && counted.ends_with(" :1"),
+            "{counted}"
+        );
+    });
+}
+
+#[test]
 fn a_stream_is_cut_by_nodes_unless_all_entries_go() {
     served(|running| async move {
         let mut peer = running.connect();
