@@ -1,5 +1,7 @@
 //! Hashes: `HSET`, `HGET` and the like.
 
+use std::collections::HashSet;
+
 use zodium_keyspace::{Hash, Word};
 use zodium_resp::{parse_double, parse_integer};
 
@@ -13,6 +15,8 @@ use crate::reply::Reply;
 
 /// Most elements that a command chooses of a few again and again.
 const REPEATS_MAX: i64 = 1 << 20;
+/// A smaller share of a collection is drawn one by one: that is less work than a walk through all.
+const SPARSE_SHARE: usize = 32;
 
 fn read<'a>(call: &'a Call) -> Result<Option<&'a Hash>, Fail> {
     Ok(call.hold.read::<Hash>(call.word(1))?)
@@ -175,7 +179,8 @@ pub(super) fn hrandfield(call: &mut Call) -> Outcome {
     }
     let (count, with_values) = random_count(call, "withvalues")?;
     let hash = call.hold.read::<Hash>(key)?;
-    let found = hash.map(|hash| choose(count, hash.len(), hash.iter(), || hash.random()));
+    let found =
+        hash.map(|hash| choose(count, hash.len(), hash.iter(), || hash.random(), |pair| pair.0));
     let lengths = found.iter().flatten().map(|(field, value)| field.len() + value.len());
     check_answer(call, count, lengths)?;
     answer_pairs(with_values, &mut call.reply, &found.unwrap_or_default(), |reply, pair| {
@@ -220,12 +225,14 @@ pub(super) fn check_answer(
     Ok(())
 }
 
-/// Chooses elements: each at most once, or with a negative count any number of times.
-pub(super) fn choose<T: Copy>(
+/// Chooses elements: each at most once, or with a negative count any number of times. No two have
+/// the same name.
+pub(super) fn choose<'a, T: Copy>(
     count: i64,
     length: usize,
     all: impl Iterator<Item = T>,
     mut random: impl FnMut() -> Option<T>,
+    name: impl Fn(&T) -> &'a [u8],
 ) -> Vec<T> {
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     if count < 0 {
@@ -233,6 +240,11 @@ pub(super) fn choose<T: Copy>(
     }
     if wanted >= length {
         return all.collect();
+    }
+    if wanted < length / SPARSE_SHARE {
+        let mut drawn = HashSet::with_capacity(wanted);
+        let new = std::iter::from_fn(random).filter(|element| drawn.insert(name(element)));
+        return new.take(wanted).collect();
     }
     // Exchanges what is chosen with what is left: each subset is equally likely.
     let mut all: Vec<T> = all.collect();
@@ -268,4 +280,47 @@ pub(super) fn count_or_one(call: &Call, place: usize) -> Result<Option<usize>, F
     }
     let count = usize::try_from(call.integer(place).map_err(|_| NOT_POSITIVE)?);
     count.map(Some).map_err(|_| NOT_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use zodium_keyspace::random_below;
+
+    use super::*;
+
+    /// What is chosen of the numbers below 100. `walks` says whether all may be looked at.
+    fn chosen(count: i64, walks: bool) -> Vec<u8> {
+        let words: Vec<[u8; 1]> = (0..100).map(|number| [number]).collect();
+        let all = words.iter().inspect(|_| assert!(walks, "a walk through all"));
+        let random = || words.get(random_below(words.len()));
+        let found = choose(count, words.len(), all, random, |word| &word[..]);
+        found.into_iter().map(|word| word[0]).collect()
+    }
+
+    #[test]
+    fn a_positive_count_gives_distinct_elements_and_a_small_one_draws_only_them() {
+        for (count, walks) in [(0, false), (1, false), (2, false), (3, true), (99, true)] {
+            for _ in 0..200 {
+                let found: HashSet<u8> = chosen(count, walks).into_iter().collect();
+                assert_eq!(found.len() as i64, count);
+            }
+        }
+        assert_eq!(chosen(500, true), (0..100).collect::<Vec<_>>());
+        assert_eq!(chosen(-500, false).len(), 500);
+    }
+
+    #[test]
+    fn each_place_of_what_is_chosen_is_fair() {
+        for count in [2, 50] {
+            let mut counts = [[0_u32; 100]; 2];
+            for found in iter::repeat_with(|| chosen(count, true)).take(50_000) {
+                counts[0][usize::from(found[0])] += 1;
+                counts[1][usize::from(found[1])] += 1;
+            }
+            let is_fair = |count: &u32| (380..620).contains(count);
+            assert!(counts.as_flattened().iter().all(is_fair), "{count}: {counts:?}");
+        }
+    }
 }

@@ -103,7 +103,7 @@ pub(super) fn srandmember(call: &mut Call) -> Outcome {
     let count = call.integer(2)?;
     check_repeats(count)?;
     let set = call.hold.read::<Set>(key)?;
-    let found = set.map(|set| choose(count, set.len(), set.iter(), || set.random()));
+    let found = set.map(|set| choose(count, set.len(), set.iter(), || set.random(), |word| word));
     check_answer(call, count, found.iter().flatten().map(|member| member.len()))?;
     call.reply.words(&found.unwrap_or_default());
     Ok(())
@@ -120,7 +120,7 @@ pub(super) fn spop(call: &mut Call) -> Outcome {
             let wanted = i64::try_from(count.unwrap_or(1)).unwrap_or(i64::MAX);
             let chosen: Vec<&Word> = match count {
                 None => set.random().into_iter().collect(),
-                Some(_) => choose(wanted, set.len(), set.iter(), || set.random()),
+                Some(_) => choose(wanted, set.len(), set.iter(), || set.random(), |word| word),
             };
             let chosen: Vec<Word> = chosen.into_iter().cloned().collect();
             for member in &chosen {

@@ -218,7 +218,8 @@ pub(super) fn zrandmember(call: &mut Call) -> Outcome {
     }
     let (count, with_scores) = random_count(call, "withscores")?;
     let set = call.hold.read::<SortedSet>(key)?;
-    let found = set.map(|set| choose(count, set.len(), set.upwards(0), || set.random()));
+    let found =
+        set.map(|set| choose(count, set.len(), set.upwards(0), || set.random(), |pair| pair.0));
     check_answer(call, count, found.iter().flatten().map(|(member, _)| member.len()))?;
     answer_pairs(with_scores, &mut call.reply, &found.unwrap_or_default(), |reply, pair| {
         reply.bulk(pair.0);
