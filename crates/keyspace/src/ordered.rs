@@ -1,9 +1,10 @@
 //! Elements in order, with ranks: a list of short sorted lists.
 //!
 //! An insertion moves at most a short list. A rank is found by adding up the lengths of the lists
-//! before it, which for a million elements are a few thousand numbers.
+//! before it or of those from it on, which for a million elements are a few thousand numbers.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Most elements of a short list before it is halved.
 const CHUNK_MAX: usize = 256;
@@ -28,9 +29,8 @@ impl<T> Ordered<T> {
     pub(crate) fn count_before(&self, is_before: impl Fn(&T) -> bool) -> usize {
         let whole = |chunk: &Vec<T>| chunk.last().is_some_and(&is_before);
         let first = self.chunks.partition_point(whole);
-        let before: usize = self.chunks[..first].iter().map(Vec::len).sum();
         let within = self.chunks.get(first).map_or(0, |chunk| chunk.partition_point(is_before));
-        before + within
+        self.len_of_first(first) + within
     }
 
     /// Inserts an element before the first that is not less.
@@ -71,6 +71,31 @@ impl<T> Ordered<T> {
         Some(element)
     }
 
+    /// Removes the elements of these ranks, and returns them in order.
+    pub(crate) fn remove_range(&mut self, ranks: Range<usize>) -> Vec<T> {
+        let Some((first, mut within)) = self.place(ranks.start) else { return Vec::new() };
+        let wanted = ranks.len().min(self.len - ranks.start);
+        if wanted == 0 {
+            return Vec::new();
+        }
+        let mut removed = Vec::with_capacity(wanted);
+        let mut end = first;
+        while removed.len() < wanted {
+            let chunk = &mut self.chunks[end];
+            let last = chunk.len().min(within + wanted - removed.len());
+            removed.extend(chunk.drain(within..last));
+            (end, within) = (end + 1, 0);
+        }
+        self.len -= wanted;
+        // Elements are left at most in the first and the last of these lists.
+        let is_left = |place: usize| self.chunks.get(place).is_some_and(|chunk| !chunk.is_empty());
+        let emptied = first + usize::from(is_left(first))..end - usize::from(is_left(end - 1));
+        if !emptied.is_empty() {
+            self.chunks.drain(emptied);
+        }
+        removed
+    }
+
     /// The elements from a rank on, upwards.
     pub(crate) fn upwards(&self, rank: usize) -> impl Iterator<Item = &T> {
         let (place, within) = self.place(rank).unwrap_or((self.chunks.len(), 0));
@@ -96,6 +121,15 @@ impl<T> Ordered<T> {
         if rank >= self.len {
             return None;
         }
+        if rank >= self.len / 2 {
+            let mut start = self.len;
+            for (place, chunk) in self.chunks.iter().enumerate().rev() {
+                start -= chunk.len();
+                if start <= rank {
+                    return Some((place, rank - start));
+                }
+            }
+        }
         let mut before = rank;
         for (place, chunk) in self.chunks.iter().enumerate() {
             if before < chunk.len() {
@@ -104,6 +138,15 @@ impl<T> Ordered<T> {
             before -= chunk.len();
         }
         None
+    }
+
+    /// Number of elements in the first lists, of which there are so many.
+    fn len_of_first(&self, lists: usize) -> usize {
+        let sum = |chunks: &[Vec<T>]| chunks.iter().map(Vec::len).sum::<usize>();
+        match lists > self.chunks.len() / 2 {
+            true => self.len - sum(&self.chunks[lists..]),
+            false => sum(&self.chunks[..lists]),
+        }
     }
 }
 
@@ -137,5 +180,34 @@ mod tests {
         }
         assert_eq!(ordered.upwards(model.len()).count(), 0);
         assert_eq!(ordered.downwards(model.len()).count(), 0);
+    }
+
+    #[test]
+    fn ranges_are_removed_from_within_lists_and_across_them() {
+        for round in 0..300 {
+            let (mut ordered, mut model) = (Ordered::default(), Vec::new());
+            for element in 0..1500 {
+                ordered.insert(element, Ord::cmp);
+                model.push(element);
+            }
+            while !model.is_empty() {
+                let start = random_below(model.len() + 1);
+                let start = if round % 3 == 0 { 0 } else { start };
+                let end = start + random_below(if round % 2 == 0 { 10 } else { 1000 });
+                let within = start..end.min(model.len());
+                let expected: Vec<usize> = model.drain(within).collect();
+                assert_eq!(ordered.remove_range(start..end), expected);
+                assert!(ordered.upwards(0).eq(&model));
+                assert_eq!(ordered.len, model.len());
+                assert!(ordered.chunks.iter().all(|chunk| !chunk.is_empty()));
+                if expected.is_empty() {
+                    break;
+                }
+            }
+            for (rank, element) in model.iter().enumerate() {
+                assert_eq!(ordered.upwards(rank).next(), Some(element));
+                assert_eq!(ordered.count_before(|other| other < element), rank);
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Sorted sets: members with scores, in the order of scores, then of members.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Table;
@@ -61,11 +62,13 @@ impl SortedSet {
         Some(score)
     }
 
-    /// Removes the member with this rank.
-    pub fn remove_rank(&mut self, rank: usize) -> Option<(Arc<[u8]>, Score)> {
-        let (score, member) = self.order.remove(rank)?;
-        self.scores.remove(hash_of(&member), &member);
-        Some((member, score))
+    /// Removes the members of these ranks, and returns them in order.
+    pub fn remove_ranks(&mut self, ranks: Range<usize>) -> Vec<(Score, Arc<[u8]>)> {
+        let removed = self.order.remove_range(ranks);
+        for (_, member) in &removed {
+            self.scores.remove(hash_of(member), member);
+        }
+        removed
     }
 
     /// The rank of a member, from 0.

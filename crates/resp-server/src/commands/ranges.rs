@@ -240,11 +240,7 @@ fn remove(call: &mut Call, event: &str, ranks: impl FnOnce(&SortedSet) -> Range<
         call.reply.count(0);
         return Ok(());
     };
-    let ranks = ranks(set);
-    let removed = ranks.len();
-    for rank in ranks.rev() {
-        set.remove_rank(rank);
-    }
+    let removed = set.remove_ranks(ranks(set)).len();
     if removed > 0 {
         call.changed(key, Class::SortedSet, event);
         call.remove_if_empty::<SortedSet>(key);

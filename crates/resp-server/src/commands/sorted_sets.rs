@@ -1,5 +1,7 @@
 //! Sorted sets: adding, removing, and popping members.
 
+use std::sync::Arc;
+
 use zodium_keyspace::{Score, SortedSet};
 use zodium_resp::parse_double;
 
@@ -237,8 +239,8 @@ enum Side {
     Highest,
 }
 
-/// A member and its score.
-type Popped = (Box<[u8]>, Score);
+/// A member behind its score.
+type Popped = (Score, Arc<[u8]>);
 
 /// Takes up to so many members; `None` if there is no sorted set.
 fn take(
@@ -248,12 +250,15 @@ fn take(
     count: usize,
 ) -> Result<Option<Vec<Popped>>, Fail> {
     let Some(set) = call.hold.write::<SortedSet>(key)? else { return Ok(None) };
-    let pop = || {
-        let rank = if side == Side::Lowest { 0 } else { set.len().checked_sub(1)? };
-        let (member, score) = set.remove_rank(rank)?;
-        Some(((*member).into(), score))
+    let count = count.min(set.len());
+    let taken = match side {
+        Side::Lowest => set.remove_ranks(0..count),
+        Side::Highest => {
+            let mut taken = set.remove_ranks(set.len() - count..set.len());
+            taken.reverse();
+            taken
+        }
     };
-    let taken: Vec<Popped> = std::iter::from_fn(pop).take(count).collect();
     if !taken.is_empty() {
         let event = if side == Side::Lowest { "zpopmin" } else { "zpopmax" };
         call.changed(key, Class::SortedSet, event);
@@ -276,7 +281,7 @@ fn pop(call: &mut Call, side: Side) -> Outcome {
     }
     let count = count_or_one(call, 2)?;
     let taken = take(call, call.word(1), side, count.unwrap_or(1))?.unwrap_or_default();
-    let pairs: Vec<_> = taken.iter().map(|(member, score)| (&**member, *score)).collect();
+    let pairs: Vec<_> = taken.iter().map(|(score, member)| (&**member, *score)).collect();
     // Pairs of their own only where there may be several.
     let is_nested = count.is_some() && call.reply.is_resp3();
     call.reply.array(pairs.len() * if is_nested { 1 } else { 2 });
@@ -312,7 +317,7 @@ fn blocking_pop(call: &mut Call, side: Side) -> Outcome {
             let taken = take(call, key, side, 1)?.unwrap_or_default();
             call.reply.array(3);
             call.reply.bulk(key);
-            for (member, score) in &taken {
+            for (score, member) in &taken {
                 call.reply.bulk(member);
                 call.reply.double(*score);
             }
@@ -352,7 +357,7 @@ fn pop_of_several(call: &mut Call, place: usize) -> Result<bool, Fail> {
             call.reply.array(2);
             call.reply.bulk(key);
             call.reply.array(taken.len());
-            for (member, score) in &taken {
+            for (score, member) in &taken {
                 call.reply.array(2);
                 call.reply.bulk(member);
                 call.reply.double(*score);
