@@ -96,6 +96,12 @@ impl<'a> Hold<'a> {
         std::mem::take(&mut self.garbage)
     }
 
+    /// Drops a part that was cut off from a value, or leaves it as garbage if it is large.
+    pub fn discard<T: Kind>(&mut self, part: T) {
+        let record = New::Entry(Entry::new(part.into_value())).record(&[]);
+        self.garbage.extend(Some(record).filter(Record::is_large));
+    }
+
     /// What the database has for a key.
     #[must_use]
     pub fn entry(&self, key: &[u8]) -> Option<EntryRef<'_>> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
+use crate::value::CUT_LEAST;
 use crate::{PendingEntries, Word};
 
 /// The id of an entry: a time in milliseconds, and a number within it.
@@ -141,9 +142,24 @@ impl Stream {
         was_there
     }
 
-    /// Removes the first entry.
-    pub fn remove_first(&mut self) -> Option<(StreamId, Fields)> {
-        self.entries.pop_first()
+    /// Removes the first entries. If they are many they are returned, for
+    /// [`Hold::discard`](crate::Hold::discard).
+    #[must_use]
+    pub fn remove_first(&mut self, count: usize) -> Option<Stream> {
+        if count < CUT_LEAST {
+            (0..count).for_each(|_| _ = self.entries.pop_first());
+            return None;
+        }
+        let first = match self.len().checked_sub(count + 1) {
+            None => None,
+            Some(behind) if behind < count => self.entries.keys().nth_back(behind),
+            Some(_) => self.entries.keys().nth(count),
+        };
+        let left = match first.copied() {
+            Some(first) => self.entries.split_off(&first),
+            None => BTreeMap::new(),
+        };
+        Some(Stream { entries: std::mem::replace(&mut self.entries, left), ..Stream::default() })
     }
 
     /// Whether entries behind this one may have been deleted out of order.
@@ -247,6 +263,24 @@ mod tests {
         assert_eq!(stream.added, u64::MAX);
         assert_eq!(id(1, u64::MAX).next(), Some(id(2, 0)));
         assert_eq!(id(2, 0).previous(), Some(id(1, u64::MAX)));
+    }
+
+    #[test]
+    fn the_first_entries_go_one_by_one_or_cut_off() {
+        for (entries, count) in [(0, 0), (5, 3), (5, 9), (2000, 511), (2000, 512), (2000, 1900)] {
+            let mut stream = Stream::default();
+            (1..=entries).for_each(|number| stream.add(id(number, 0), Box::default()));
+            let cut = stream.remove_first(count);
+            let removed = entries.min(count as u64);
+            assert!(stream.range(..).map(|(id, _)| id.ms).eq(removed + 1..=entries));
+            assert_eq!((stream.last, stream.added), (id(entries, 0), entries));
+            let cut = cut.iter().flat_map(|cut| cut.range(..)).map(|(id, _)| id.ms);
+            assert!(cut.eq(1..=if count < CUT_LEAST { 0 } else { removed }));
+        }
+        let mut stream = Stream::default();
+        (1..=600).for_each(|number| stream.add(id(number, 0), Box::default()));
+        assert_eq!(stream.remove_first(600).unwrap().len(), 600);
+        assert!(stream.is_empty());
     }
 
     #[test]

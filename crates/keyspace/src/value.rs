@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
 use crate::{SortedSet, Stream, Table};
+
+/// Fewer elements are removed one by one: that takes less time than having another thread do it.
+pub(crate) const CUT_LEAST: usize = 512;
 
 /// A key, a member, a field, or an element of a list.
 pub type Word = Box<[u8]>;
@@ -46,6 +50,22 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 pub(crate) fn hash_of(word: &[u8]) -> u64 {
     HASHER.hash_one(word)
+}
+
+impl List {
+    /// Removes all elements but those of some places. If they are many they are returned, for
+    /// [`Hold::discard`](crate::Hold::discard).
+    #[must_use]
+    pub fn keep_only(&mut self, kept: Range<usize>) -> Option<List> {
+        if self.0.len() - kept.len() < CUT_LEAST {
+            self.0.truncate(kept.end);
+            self.0.drain(..kept.start);
+            return None;
+        }
+        let mut cut = self.0.split_off(kept.end);
+        cut.extend(self.0.drain(..kept.start));
+        Some(List(cut))
+    }
 }
 
 impl Hash {
@@ -160,5 +180,34 @@ impl<'a> FromIterator<&'a [u8]> for Set {
             set.add(member);
         }
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_keeps_some_places_and_gives_the_others_if_they_are_many() {
+        let number = |word: &Word| u16::from_be_bytes((**word).try_into().unwrap());
+        for (length, kept) in [
+            (10, 3..7),
+            (10, 0..0),
+            (1000, 0..490),
+            (1000, 600..1000),
+            (1000, 400..410),
+            (1000, 5..495),
+            (1000, 0..0),
+        ] {
+            let numbers = 0..length;
+            let mut list = List(numbers.map(|number: u16| number.to_be_bytes().into()).collect());
+            let cut = list.keep_only(kept.clone());
+            let (start, end) = (kept.start as u16, kept.end as u16);
+            assert!(list.0.iter().map(number).eq(start..end));
+            assert_eq!(cut.is_some(), usize::from(length) - kept.len() >= CUT_LEAST);
+            if let Some(cut) = cut {
+                assert!(cut.0.iter().map(number).eq((end..length).chain(0..start)));
+            }
+        }
     }
 }

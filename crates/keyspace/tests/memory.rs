@@ -220,3 +220,18 @@ fn few_keys_expire_at_their_last_times_beside_many_that_do_not() {
     assert_eq!([499, 500, 1499, 1500, 3000].map(expired), [0, 1000, 10, 0, 0]);
     assert_eq!(keyspace.totals(0).volatile, 0);
 }
+
+#[test]
+fn a_large_part_that_was_cut_off_is_garbage_too() {
+    let keyspace = Keyspace::default();
+    let mut hold = keyspace.lock(Stripes::ALL, 10);
+    for (length, garbage) in [(10, 0), (600, 0), (20_000_u32, 1)] {
+        let elements = (0..length).map(|number| number.to_be_bytes().into());
+        let mut list = List(elements.collect());
+        list.keep_only(0..0).into_iter().for_each(|cut| hold.discard(cut));
+        assert!(list.0.is_empty());
+        assert_eq!(hold.take_garbage().len(), garbage);
+    }
+    drop(hold);
+    assert_eq!(keyspace.used_bytes(), 0);
+}

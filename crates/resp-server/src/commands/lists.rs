@@ -167,8 +167,8 @@ pub(super) fn ltrim(call: &mut Call) -> Outcome {
     let (key, start, end) = (call.word(1), call.integer(2)?, call.integer(3)?);
     if let Some(list) = call.hold.write::<List>(key)? {
         let kept = range(start, end, list.0.len()).unwrap_or(0..0);
-        list.0.truncate(kept.end);
-        list.0.drain(..kept.start);
+        let cut = list.keep_only(kept);
+        cut.into_iter().for_each(|cut| call.hold.discard(cut));
         call.changed(key, Class::List, "ltrim");
         call.remove_if_empty::<List>(key);
     }

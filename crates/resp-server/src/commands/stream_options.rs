@@ -126,10 +126,14 @@ impl Trim {
         Ok(())
     }
 
-    /// Removes entries; how many. With `~` the stock server removes whole nodes only, and here as
-    /// many entries go at once as it has in a node. That depends on settings, so a log has what was
-    /// left.
-    pub(super) fn apply(&self, stream: &mut Stream, settings: &Settings) -> usize {
+    /// Removes entries; how many, and the entries themselves if they are many. With `~` the stock
+    /// server removes whole nodes only, and here as many entries go at once as it has in a node.
+    /// That depends on settings, so a log has what was left.
+    pub(super) fn apply(
+        &self,
+        stream: &mut Stream,
+        settings: &Settings,
+    ) -> (usize, Option<Stream>) {
         let limit = self.limit(settings);
         let mut excess = match self.bound {
             None => 0,
@@ -139,7 +143,7 @@ impl Trim {
         if self.is_approximate && excess > 0 && excess < stream.len() {
             excess -= excess % node_entries(stream, settings);
         }
-        (0..excess).map_while(|_| stream.remove_first()).count()
+        (excess, stream.remove_first(excess))
     }
 
     /// Most entries that are removed.

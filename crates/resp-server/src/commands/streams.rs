@@ -82,12 +82,13 @@ pub(super) fn xadd(call: &mut Call) -> Outcome {
     let fields = call.arguments.from(call.len() - options.left());
     let stream = call.hold.make::<Stream>(key)?;
     stream.add(id, fields.iter().map(Into::into).collect());
-    let trimmed = trim.apply(stream, &call.server.settings);
+    let (trimmed, cut) = trim.apply(stream, &call.server.settings);
     if trim.is_approximate {
         let (left, id) = (stream.len().to_string(), id.to_string());
         let exact = [&b"xadd"[..], key, b"maxlen", b"=", left.as_bytes(), id.as_bytes()];
         call.log_instead(exact.into_iter().chain(fields.iter()));
     }
+    cut.into_iter().for_each(|cut| call.hold.discard(cut));
     call.hold.note_filled(key);
     call.changed(key, Class::Stream, "xadd");
     if trimmed > 0 {
@@ -169,7 +170,9 @@ pub(super) fn xtrim(call: &mut Call) -> Outcome {
     trim.check(true)?;
     let settings = &call.server.settings;
     let stream = call.hold.write::<Stream>(key)?;
-    let (removed, left) = stream.map_or((0, 0), |s| (trim.apply(s, settings), s.len()));
+    let ((removed, cut), left) =
+        stream.map_or_else(Default::default, |stream| (trim.apply(stream, settings), stream.len()));
+    cut.into_iter().for_each(|cut| call.hold.discard(cut));
     if removed > 0 {
         call.changed(key, Class::Stream, "xtrim");
         let left = left.to_string();
