@@ -1,6 +1,7 @@
 //! `SORT` and `SORT_RO`: elements in order of themselves, or of what other keys have for them.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use zodium_keyspace::{Entry, Hash, Hold, List, Value, ValueRef, Word};
 use zodium_resp::{Arguments, parse_double};
@@ -47,6 +48,14 @@ impl<'a> Order<'a> {
         Ok(order)
     }
 
+    /// The places that `LIMIT` leaves of so many.
+    fn limited(&self, length: usize) -> Range<usize> {
+        let Some((start, limit)) = self.limit else { return 0..length };
+        let start = usize::try_from(start).unwrap_or(0).min(length);
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        start..start.saturating_add(most).min(length)
+    }
+
     /// Whether the elements stay in the order in which they are.
     fn keeps(&self) -> bool {
         self.by.is_some_and(|by| !by.contains(&b'*'))
@@ -91,24 +100,28 @@ pub(super) fn sort_ro(call: &mut Call) -> Outcome {
 
 fn run(call: &mut Call, is_readonly: bool) -> Outcome {
     let mut order = Order::of(call, is_readonly)?;
-    let (mut elements, is_unordered) = elements(call, &order)?;
+    let entry = call.hold.find(call.word(1));
+    let is_unordered = entry.is_some_and(|entry| matches!(entry.value(), ValueRef::Set(_)));
     // A set has no order: what is stored, or seen by a script, must not change by chance.
     let is_within = call.blocking == Blocking::Never;
     if is_unordered && order.keeps() && (order.target.is_some() || is_within) {
         (order.by, order.is_alphabetic) = (None, true);
     }
+    let mut chosen = Vec::new();
+    if let Some(entry) = entry {
+        call.hold.note_use(entry);
+        chosen = elements(entry.value(), &order)?;
+    }
     if !order.keeps() {
         let bytes_max = call.server.settings.bulk_bytes_max();
-        elements = sorted(call.hold, &order, (elements, is_unordered), bytes_max)?;
+        chosen = sorted(call.hold, &order, (chosen, is_unordered), bytes_max)?;
+        let places = order.limited(chosen.len());
+        chosen.truncate(places.end);
+        chosen.drain(..places.start);
     }
-    let count = i64::try_from(elements.len()).unwrap_or(i64::MAX);
-    let (start, limit) = order.limit.unwrap_or((0, -1));
-    let start = start.clamp(0, count);
-    let end = if limit < 0 { count } else { start.saturating_add(limit).min(count) };
-    let chosen = &elements[start as usize..end as usize];
     let mut answers: Vec<Option<Vec<u8>>> = Vec::new();
     let mut left = call.server.settings.bulk_bytes_max();
-    for element in chosen {
+    for element in &chosen {
         if order.gets.is_empty() {
             answers.push(Some(element.to_vec()));
         }
@@ -128,27 +141,35 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
     Ok(())
 }
 
-/// The elements of the key, and whether they are in no order.
-fn elements(call: &Call, order: &Order) -> Result<(Vec<Word>, bool), Fail> {
-    let Some(entry) = call.hold.find(call.word(1)) else { return Ok((Vec::new(), false)) };
-    call.hold.note_use(entry);
-    match entry.value() {
-        ValueRef::List(list) => Ok((in_order(order, list.0.iter().cloned().collect()), false)),
-        ValueRef::Set(set) => Ok((set.iter().cloned().collect(), true)),
-        ValueRef::SortedSet(set) => {
-            let members = set.upwards(0).map(|(member, _)| member.into()).collect();
-            Ok((in_order(order, members), false))
+/// The elements of a value: all to be sorted, or those that are answered, if their order stays.
+fn elements(value: ValueRef, order: &Order) -> Result<Vec<Word>, Fail> {
+    let length = match value {
+        ValueRef::List(list) => list.0.len(),
+        ValueRef::Set(set) => set.len(),
+        ValueRef::SortedSet(set) => set.len(),
+        _ => return Err(WRONG_TYPE),
+    };
+    let places = if order.keeps() { order.limited(length) } else { 0..length };
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (skipped, count) = (places.start, places.len());
+    let is_reverse = order.keeps() && order.is_descending;
+    Ok(match value {
+        ValueRef::List(list) if is_reverse => {
+            list.0.range(length - places.end..length - skipped).rev().cloned().collect()
         }
-        _ => Err(WRONG_TYPE),
-    }
-}
-
-/// Elements that have an order of their own, in the direction that is asked for.
-fn in_order(order: &Order, mut elements: Vec<Word>) -> Vec<Word> {
-    if order.keeps() && order.is_descending {
-        elements.reverse();
-    }
-    elements
+        ValueRef::List(list) => list.0.range(places).cloned().collect(),
+        ValueRef::SortedSet(set) if is_reverse => {
+            let members = set.downwards(length - 1 - skipped).take(count);
+            members.map(|(member, _)| member.into()).collect()
+        }
+        ValueRef::SortedSet(set) => {
+            set.upwards(skipped).take(count).map(|(member, _)| member.into()).collect()
+        }
+        ValueRef::Set(set) => set.iter().skip(skipped).take(count).cloned().collect(),
+        _ => Vec::new(),
+    })
 }
 
 /// Sorts elements. Those of a set are compared themselves where weights are equal: its own order
@@ -234,4 +255,47 @@ fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
         call.changed(target, Class::List, "sortstore");
     }
     call.reply.count(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_keyspace::{Set, SortedSet};
+
+    use super::*;
+
+    #[test]
+    fn only_elements_within_the_limit_are_taken_if_their_order_stays() {
+        let words: Vec<Word> = (0..100_u8).map(|number| [number].into()).collect();
+        let list = Value::List(Box::new(List(words.iter().cloned().collect())));
+        let (mut set, mut sorted_set) = (Set::default(), SortedSet::default());
+        for word in &words {
+            set.add(word);
+            sorted_set.set(word, f64::from(word[0]));
+        }
+        let members: Vec<Word> = set.iter().cloned().collect();
+        let (set, sorted_set) = (Value::Set(set.into()), Value::SortedSet(sorted_set.into()));
+        let limits =
+            [0, 7, 98, 100, 200, -3].map(|start| [0, 5, 100, -1].map(|count| (start, count)));
+        for limit in limits.into_iter().flatten() {
+            for is_descending in [false, true] {
+                let by = Some(&b"nosort"[..]);
+                let order = Order { by, limit: Some(limit), is_descending, ..Order::default() };
+                let expected = |words: &[Word], turns: bool| {
+                    let mut words = words.to_vec();
+                    if turns && is_descending {
+                        words.reverse();
+                    }
+                    let skipped = usize::try_from(limit.0).unwrap_or(0);
+                    let most = usize::try_from(limit.1).unwrap_or(usize::MAX);
+                    words.into_iter().skip(skipped).take(most).collect::<Vec<_>>()
+                };
+                let taken = |value: &Value| elements(value.as_ref(), &order).unwrap();
+                assert_eq!(taken(&list), expected(&words, true), "{limit:?}");
+                assert_eq!(taken(&sorted_set), expected(&words, true), "{limit:?}");
+                assert_eq!(taken(&set), expected(&members, false), "{limit:?}");
+                let sorts = Order { limit: Some(limit), ..Order::default() };
+                assert_eq!(elements(list.as_ref(), &sorts).unwrap(), words);
+            }
+        }
+    }
 }
