@@ -118,9 +118,12 @@ pub(super) fn bitcount(call: &mut Call) -> Outcome {
 
 fn count_ones(bytes: &[u8], bits: Range<usize>) -> usize {
     let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
-    let ones = |bytes: &[u8]| bytes.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
     let outside = (first * 8..bits.start).chain(bits.end..(last + 1) * 8);
-    ones(&bytes[first..=last]) - outside.filter(|place| bit(bytes, *place)).count()
+    let (words, rest) = bytes[first..=last].as_chunks::<8>();
+    let of_words: usize =
+        words.iter().map(|word| u64::from_le_bytes(*word).count_ones() as usize).sum();
+    let of_rest: usize = rest.iter().map(|byte| byte.count_ones() as usize).sum();
+    of_words + of_rest - outside.filter(|place| bit(bytes, *place)).count()
 }
 
 pub(super) fn bitpos(call: &mut Call) -> Outcome {
@@ -149,18 +152,20 @@ pub(super) fn bitpos(call: &mut Call) -> Outcome {
 }
 
 fn first_bit(bytes: &[u8], bits: Range<usize>, wanted: bool) -> Option<usize> {
-    let boring = if wanted { 0 } else { u8::MAX };
-    let mut place = bits.start;
-    while place < bits.end {
-        if place.is_multiple_of(8) && bytes.get(place / 8) == Some(&boring) {
-            place += 8;
-        } else if bit(bytes, place) == wanted {
-            return Some(place);
-        } else {
-            place += 1;
-        }
-    }
-    None
+    let find = |mut bits: Range<usize>| bits.find(|place| bit(bytes, *place) == wanted);
+    let start = bits.start.next_multiple_of(8).min(bits.end);
+    find(bits.start..start).or_else(|| {
+        let whole = bytes.get(start / 8..bits.end / 8).unwrap_or_default();
+        let boring = if wanted { 0 } else { u8::MAX };
+        find(start + 8 * repeats(whole, boring)..bits.end)
+    })
+}
+
+/// How often a byte is repeated at the beginning.
+fn repeats(bytes: &[u8], byte: u8) -> usize {
+    let (words, _) = bytes.as_chunks::<8>();
+    let in_words = 8 * words.iter().take_while(|word| **word == [byte; 8]).count();
+    in_words + bytes[in_words..].iter().take_while(|other| **other == byte).count()
 }
 
 /// An operation on several strings. Shorter ones are as if zeros followed them.
@@ -203,17 +208,25 @@ pub(super) fn bitop(call: &mut Call) -> Outcome {
 
 fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
     let length = sources.iter().map(|source| source.len()).max().unwrap_or(0);
-    let mut result = vec![0; length];
-    for (number, source) in sources.iter().enumerate() {
-        let padded = source.iter().copied().chain(std::iter::repeat(0));
-        for (byte, other) in result.iter_mut().zip(padded) {
-            *byte = match operation {
-                Operation::Not => !other,
-                _ if number == 0 => other,
-                Operation::And => *byte & other,
-                Operation::Or => *byte | other,
-                Operation::Xor => *byte ^ other,
-            };
+    let Some((first, others)) = sources.split_first() else { return Vec::new() };
+    let mut result = Vec::with_capacity(length);
+    result.extend_from_slice(first);
+    result.resize(length, 0);
+    if operation == Operation::Not {
+        result.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    for source in others {
+        let (both, beyond) = result.split_at_mut(source.len());
+        let pairs = both.iter_mut().zip(*source);
+        match operation {
+            Operation::And => {
+                pairs.for_each(|(byte, other)| *byte &= other);
+                beyond.fill(0);
+            }
+            Operation::Or => pairs.for_each(|(byte, other)| *byte |= other),
+            Operation::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
+            // It has one source.
+            Operation::Not => {}
         }
     }
     result
@@ -225,18 +238,47 @@ mod tests {
 
     #[test]
     fn counts_and_places_are_those_of_single_bits() {
-        let bytes = [0b1010_0000, 0xff, 0, 0b0000_0001];
-        for start in 0..32 {
-            for end in start + 1..=32 {
-                let bits: Vec<bool> = (start..end).map(|place| bit(&bytes, place)).collect();
+        for bytes in [
+            [&[0b1010_0000, 0xff, 0, 0b0000_0001][..], &[0; 18], &[7, 0]].concat(),
+            [&[0xff; 17][..], &[0b1111_0111, 0xff, 0]].concat(),
+        ] {
+            check_ranges(&bytes);
+        }
+    }
+
+    fn check_ranges(bytes: &[u8]) {
+        let length = bytes.len() * 8;
+        for start in 0..length {
+            for end in start + 1..=length {
+                let bits: Vec<bool> = (start..end).map(|place| bit(bytes, place)).collect();
                 let ones = bits.iter().filter(|is_set| **is_set).count();
-                assert_eq!(count_ones(&bytes, start..end), ones, "{start}..{end}");
+                assert_eq!(count_ones(bytes, start..end), ones, "{start}..{end}");
                 for wanted in [false, true] {
                     let place = bits.iter().position(|is_set| *is_set == wanted);
                     let place = place.map(|place| place + start);
-                    assert_eq!(first_bit(&bytes, start..end, wanted), place, "{start}..{end}");
+                    assert_eq!(first_bit(bytes, start..end, wanted), place, "{start}..{end}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn shorter_strings_are_combined_as_if_zeros_followed() {
+        let texts: [&[u8]; 4] = [b"\x0f\xf0\xaa", b"", b"\xff\x01", b"0123456789abcdefghi"];
+        let sources = |number: usize| (0..3).map(move |place| texts[(number >> (2 * place)) & 3]);
+        for number in 0..64 {
+            let sources: Vec<&[u8]> = sources(number).collect();
+            let length = sources.iter().map(|source| source.len()).max().unwrap();
+            let byte = |source: &&[u8], place| source.get(place).copied().unwrap_or(0);
+            let model = |sources: &[&[u8]], change: fn(u8, u8) -> u8| -> Vec<u8> {
+                let bytes = |place| sources.iter().map(move |source| byte(source, place));
+                (0..length).map(|place| bytes(place).reduce(change).unwrap()).collect()
+            };
+            assert_eq!(combine(Operation::And, &sources), model(&sources, |a, b| a & b));
+            assert_eq!(combine(Operation::Or, &sources), model(&sources, |a, b| a | b));
+            assert_eq!(combine(Operation::Xor, &sources), model(&sources, |a, b| a ^ b));
+            let inverse: Vec<u8> = sources[0].iter().map(|byte| !byte).collect();
+            assert_eq!(combine(Operation::Not, &sources[..1]), inverse);
         }
     }
 }
