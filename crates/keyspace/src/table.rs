@@ -27,6 +27,8 @@ pub struct Table<K, V> {
     /// The group of each value of the first `depth` bits of a hash.
     directory: Vec<u32>,
     depth: u32,
+    /// How many groups need all bits of the directory. With none it can be halved.
+    deepest: u32,
     groups: Vec<Group<K, V>>,
     len: usize,
     /// Entries of the largest group that there was.
@@ -54,7 +56,14 @@ pub(crate) struct Item<K, V> {
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Table<K, V> {
-        Table { directory: Vec::new(), depth: 0, groups: Vec::new(), len: 0, largest: 0 }
+        Table {
+            directory: Vec::new(),
+            depth: 0,
+            deepest: 0,
+            groups: Vec::new(),
+            len: 0,
+            largest: 0,
+        }
     }
 }
 
@@ -232,6 +241,7 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
             self.directory.reserve_exact(1);
             self.groups.push(Group::new(0, 0));
             self.directory.push(0);
+            self.deepest = 1;
         }
         loop {
             let number = self.directory[self.slot(item.hash())];
@@ -267,6 +277,10 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         if depth > self.depth {
             self.directory = self.directory.iter().flat_map(|number| [*number; 2]).collect();
             self.depth = depth;
+            self.deepest = 0;
+        }
+        if depth == self.depth {
+            self.deepest += 2;
         }
         let new = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         self.point(&upper, new);
@@ -297,6 +311,9 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
             return false;
         }
         let mut merged = Group::new(group.depth - 1, group.prefix & !bit);
+        if group.depth == self.depth {
+            self.deepest -= 2;
+        }
         for half in [number, other_number] {
             for item in std::mem::take(&mut self.groups[half as usize].entries) {
                 merged.push(item);
@@ -329,11 +346,16 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         if self.directory.len() < 8 * self.groups.len() {
             return;
         }
-        let needed = self.groups.iter().map(|group| group.depth).max().unwrap_or(0);
-        while self.depth > needed {
+        while self.deepest == 0 && self.depth > 0 {
             self.directory = self.directory.iter().step_by(2).copied().collect();
             self.depth -= 1;
+            self.deepest = self.count_deepest();
         }
+    }
+
+    fn count_deepest(&self) -> u32 {
+        let deepest = self.groups.iter().filter(|group| group.depth == self.depth);
+        u32::try_from(deepest.count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -471,6 +493,7 @@ mod tests {
                 assert_eq!(table.insert(hash(key), bytes, round), model.insert(key, round));
             }
             assert_eq!(table.len(), model.len());
+            assert_eq!(table.deepest, table.count_deepest());
         }
         for key in 0..3000_u64 {
             assert_eq!(table.get(hash(key), &key.to_be_bytes()), model.get(&key));
