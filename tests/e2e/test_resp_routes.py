@@ -155,7 +155,7 @@ def is_same(one, other):
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, int) and isinstance(other, int) and min(one, other) > 1e12:
-        return abs(one - other) < 60_000
+        return abs(one - other) <= 60_000
     return one == other
 
 

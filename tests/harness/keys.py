@@ -1,5 +1,8 @@
 """Keys of a server: random commands that change them, and all that they are."""
 
+# A log has in which minute a consumer was seen.
+SEEN = {b"seen-time", "seen-time"}
+
 
 def snapshot(client, databases=range(16)):
     """All keys of a server, with their values, times and groups."""
@@ -30,10 +33,24 @@ def stable(answer):
     """An answer of `XINFO STREAM FULL` without what passes with time, or is of one build only."""
     if isinstance(answer, dict):
         left_out = {b"radix-tree-keys", b"radix-tree-nodes", "radix-tree-keys", "radix-tree-nodes"}
-        return {name: stable(each) for name, each in answer.items() if name not in left_out}
+        kept = {name: stable(each) for name, each in answer.items() if name not in left_out}
+        seen = {name: minute_of(kept[name]) for name in kept if name in SEEN}
+        return {**kept, **seen}
     if isinstance(answer, list):
-        return [stable(each) for each in answer]
+        before = [None, *answer]
+        return [
+            minute_of(each) if is_seen_time(name) else stable(each)
+            for name, each in zip(before, answer)
+        ]
     return answer
+
+
+def minute_of(time):
+    return time - time % 60_000
+
+
+def is_seen_time(name):
+    return isinstance(name, bytes | str) and name in SEEN
 
 
 def change(client, choose):

@@ -183,14 +183,13 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// The value of a key, to change it. The caller says [`Hold::changed`], and
-    /// [`Hold::remove_if_empty`] after a removal.
+    /// The value of a key, to change it. The caller says [`Hold::changed`] if it has done so, else
+    /// a log gets nothing of it; and [`Hold::remove_if_empty`] after a removal.
     ///
     /// # Errors
     /// It is of another type.
     pub fn write<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut T>, WrongType> {
         let (now, uses) = (self.now, self.uses);
-        self.touch_if_there(key);
         let (database, hash) = self.fresh(key);
         let Some((record, used)) = database.table.entry_mut(hash, key) else { return Ok(None) };
         used.set(used.get().again(now, uses));
@@ -345,8 +344,16 @@ impl<'a> Hold<'a> {
         self.note_change(key, false);
     }
 
+    /// Has those that watch a key, or have it in caches, learn of a change that left it as it was.
+    pub fn rewritten(&mut self, key: &[u8]) {
+        self.news.altered.note(|| key.into());
+        let Place { stripe, .. } = self.keyspace.place(key);
+        self.guards.stripe_mut(stripe).mark(self.database, key);
+    }
+
     fn note_change(&mut self, key: &[u8], is_seen_by_watchers: bool) {
         self.changes += 1;
+        self.touch(key);
         let Place { stripe: number, hash } = self.keyspace.place(key);
         let stripe = self.guards.stripe_mut(number);
         if is_seen_by_watchers {
@@ -541,7 +548,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Notes that a key is about to be changed.
+    /// Notes that a key is changed.
     fn touch(&mut self, key: &[u8]) {
         self.journal.touch(self.database, key);
     }

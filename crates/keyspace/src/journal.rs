@@ -15,7 +15,7 @@ pub struct Journal {
     pub record: Vec<u8>,
     /// How many of the expired keys the record has.
     pub expired: usize,
-    /// Number of times that a key was changed, or looked up to be changed.
+    /// Number of times that a key was changed. One change may count several times.
     touches: u64,
     /// These keys.
     touched: Vec<Removed>,
@@ -26,13 +26,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Number of times that a key was changed, or looked up to be changed.
+    /// Number of times that a key was changed. One change may count several times.
     #[must_use]
     pub fn touches(&self) -> u64 {
         self.touches
     }
 
-    /// Notes that a key is about to be changed.
+    /// Notes that a key is changed.
     pub(crate) fn touch(&mut self, database: usize, key: &[u8]) {
         self.touches += 1;
         self.note(database, key);
@@ -46,7 +46,8 @@ impl Journal {
 
     /// Notes a key that is gone because its time is past, which is no change of the caller's.
     pub(crate) fn note(&mut self, database: usize, key: &[u8]) {
-        if self.is_kept {
+        let is_last = |last: &Removed| last.database == database && *last.key == *key;
+        if self.is_kept && !self.touched.last().is_some_and(is_last) {
             self.touched.push(Removed { database, key: key.into() });
         }
     }

@@ -52,7 +52,7 @@ pub use random::random_below;
 pub use record::{PACKED_BYTES_MAX, Record};
 pub use seen::Seen;
 pub use sorted_set::{Score, SortedSet};
-pub use stream::{Consumer, Fields, Group, Stream, StreamId};
+pub use stream::{Consumer, Fields, Group, Sight, Stream, StreamId};
 pub use stripe::Watcher;
 pub use stripes::Stripes;
 pub use table::Table;

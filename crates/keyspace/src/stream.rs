@@ -226,11 +226,18 @@ impl Stream {
 }
 
 impl Group {
-    /// The consumer of a name, noted as seen; whether it is new.
-    pub fn see(&mut self, name: &[u8], now: u64) -> bool {
-        let is_new = !self.consumers.contains_key(name);
-        self.consumers.entry(name.into()).or_default().seen_at = now;
-        is_new
+    /// Notes the consumer of a name as seen.
+    pub fn see(&mut self, name: &[u8], now: u64) -> Sight {
+        /// To so many milliseconds it is known after a restart when a consumer was seen. Else one
+        /// that polls for entries would have the log grow for ever.
+        const KEPT_MS: u64 = 60_000;
+        let Some(consumer) = self.consumers.get_mut(name) else {
+            let consumer = Consumer { seen_at: now, ..Consumer::default() };
+            self.consumers.insert(name.into(), consumer);
+            return Sight::First;
+        };
+        let before = std::mem::replace(&mut consumer.seen_at, now);
+        if before / KEPT_MS == now / KEPT_MS { Sight::Again } else { Sight::Later }
     }
 
     /// Notes that a consumer got an entry.
@@ -239,6 +246,17 @@ impl Group {
             consumer.active_at = Some(now);
         }
     }
+}
+
+/// What it means that a consumer is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// The consumer is new.
+    First,
+    /// It was seen last in another minute: a log is to have that.
+    Later,
+    /// It was seen in this minute before.
+    Again,
 }
 
 #[cfg(test)]
@@ -300,5 +318,13 @@ mod tests {
         assert_eq!(stream.lag(&group), Some(0));
         group.read = Some(7);
         assert_eq!(stream.lag(&group), Some(-2));
+    }
+    #[test]
+    fn a_consumer_that_polls_is_noted_once_a_minute() {
+        let mut group = Group::default();
+        let seen: Vec<Sight> =
+            [1, 59_999, 60_000, 119_999, 5].map(|now| group.see(b"c", now)).into();
+        assert_eq!(seen, [Sight::First, Sight::Again, Sight::Later, Sight::Again, Sight::Later]);
+        assert_eq!(group.consumers[&b"c"[..]].seen_at, 5);
     }
 }

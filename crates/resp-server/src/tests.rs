@@ -3,6 +3,7 @@
 
 mod answers;
 mod caches;
+mod effects;
 mod events;
 mod excess;
 mod imports;

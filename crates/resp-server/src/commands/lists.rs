@@ -166,11 +166,18 @@ pub(super) fn lset(call: &mut Call) -> Outcome {
 pub(super) fn ltrim(call: &mut Call) -> Outcome {
     let (key, start, end) = (call.word(1), call.integer(2)?, call.integer(3)?);
     if let Some(list) = call.hold.write::<List>(key)? {
-        let kept = range(start, end, list.0.len()).unwrap_or(0..0);
+        let before = list.0.len();
+        let kept = range(start, end, before).unwrap_or(0..0);
+        let is_cut = kept.len() < before;
         let cut = list.keep_only(kept);
         cut.into_iter().for_each(|cut| call.hold.discard(cut));
-        call.changed(key, Class::List, "ltrim");
-        call.remove_if_empty::<List>(key);
+        if is_cut {
+            call.changed(key, Class::List, "ltrim");
+            call.remove_if_empty::<List>(key);
+        } else {
+            call.hold.rewritten(key);
+            call.announce(key, Class::List, "ltrim");
+        }
     }
     call.reply.ok();
     Ok(())

@@ -1,6 +1,6 @@
 //! Taking over entries of other consumers: `XCLAIM`, `XAUTOCLAIM`.
 
-use zodium_keyspace::{Group, Pending, Stream, StreamId};
+use zodium_keyspace::{Group, Pending, Sight, Stream, StreamId};
 use zodium_resp::parse_integer;
 
 use super::stream_options::{answer_entry, bound, id, no_group};
@@ -178,16 +178,21 @@ fn work<T: Default>(
     let (key, name, consumer, now) = (call.word(1), call.word(2), call.word(3), call.hold.now);
     let Some(stream) = call.hold.write::<Stream>(key)? else { return Ok(T::default()) };
     let Some((name, mut group)) = stream.groups.remove_entry(name) else { return Ok(T::default()) };
-    let is_new = group.see(consumer, now);
+    let before = (group.last, group.pending.len());
+    let sight = group.see(consumer, now);
     let (is_active, result) = work(stream, &mut group, consumer, now);
     if is_active {
         group.note_active(consumer, now);
     }
+    let has_seen = sight != Sight::Again;
+    let has_changed = has_seen || is_active || before != (group.last, group.pending.len());
     stream.groups.insert(name, group);
-    if is_new {
+    if sight == Sight::First {
         call.announce(key, Class::Stream, "xgroup-createconsumer");
     }
-    call.hold.changed_beside(key);
+    if has_changed {
+        call.hold.changed_beside(key);
+    }
     Ok(result)
 }
 

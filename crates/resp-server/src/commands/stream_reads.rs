@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Range};
 
-use zodium_keyspace::{Pending, Stream, StreamId};
+use zodium_keyspace::{Pending, Sight, Stream, StreamId};
 use zodium_resp::{OwnedRequest, parse_integer};
 
 use super::after_streams;
@@ -221,13 +221,15 @@ pub(super) fn xreadgroup(call: &mut Call) -> Outcome {
     Ok(())
 }
 
-/// The consumer of a group, which is made if it is not there.
+/// Notes the consumer of a group as seen. It is made if it is not there.
 fn see(call: &mut Call, key: &[u8], (group, consumer): (&[u8], &[u8])) -> Outcome {
     let now = call.hold.now;
     let stream = call.hold.write::<Stream>(key)?;
     let found = stream.and_then(|stream| stream.groups.get_mut(group));
-    if found.is_some_and(|group| group.see(consumer, now)) {
-        call.changed_groups(key, "xgroup-createconsumer");
+    match found.map(|group| group.see(consumer, now)) {
+        Some(Sight::First) => call.changed_groups(key, "xgroup-createconsumer"),
+        Some(Sight::Later) => call.hold.changed_beside(key),
+        Some(Sight::Again) | None => (),
     }
     Ok(())
 }
@@ -281,5 +283,8 @@ fn history(
     let own = group.pending.range_of(consumer, behind).take(most);
     let delivered: Vec<StreamId> = own.map(|(id, _)| id).collect();
     delivered.iter().for_each(|id| group.pending.deliver_again(*id, now));
+    if !delivered.is_empty() {
+        call.hold.changed_beside(key);
+    }
     Ok(delivered)
 }

@@ -82,7 +82,7 @@ fn try_open(
 
 /// What a request is answered by a server that has executed `steps`, and by one that has read the
 /// log of the first.
-fn answers(steps: impl AsyncFn(&Server, &mut Peer), question: &str) -> [String; 2] {
+pub(super) fn answers(steps: impl AsyncFn(&Server, &mut Peer), question: &str) -> [String; 2] {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
     let ask = |server: Arc<Server>, are_there: bool| {
         let (answer, steps) = (Rc::new(std::cell::OnceCell::new()), &steps);
