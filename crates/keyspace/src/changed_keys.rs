@@ -39,6 +39,12 @@ impl ChangedKeys {
         self.is_noted.load(Ordering::Acquire)
     }
 
+    /// Whether a key was noted since they were taken. The caller holds its stripe.
+    pub(crate) fn has(&self, database: usize, key: &[u8]) -> bool {
+        let changes = self.changes.lock();
+        changes.is_whole || changes.keys.contains(&(database, key.into()))
+    }
+
     /// Notes keys. The caller holds their stripes.
     pub(crate) fn note(&self, keys: impl Iterator<Item = Removed>, is_whole: bool) {
         let mut changes = self.changes.lock();
@@ -48,5 +54,29 @@ impl ChangedKeys {
 
     pub(crate) fn take(&self) -> KeyChanges {
         std::mem::take(&mut *self.changes.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Keyspace, now};
+
+    #[test]
+    fn a_key_that_has_changed_is_not_visited_until_its_change_was_taken() {
+        let keyspace = Keyspace::default();
+        let set = |value: &[u8]| {
+            let mut hold = keyspace.lock(keyspace.stripe(b"key"), now());
+            hold.journal.is_kept = true;
+            hold.put_string(b"key", value, None);
+            hold.end_touches(None);
+        };
+        let is_visited = |key: &[u8]| keyspace.visit_unchanged(0, key, &mut |_, _| ());
+        set(b"1");
+        keyspace.begin_changes();
+        assert!(is_visited(b"key") && !is_visited(b"other"));
+        set(b"2");
+        assert!(!is_visited(b"key"));
+        assert_eq!(keyspace.take_changes().keys.len(), 1);
+        assert!(is_visited(b"key"));
     }
 }

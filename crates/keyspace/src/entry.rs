@@ -72,7 +72,9 @@ impl<'a> EntryRef<'a> {
         Entry::new(self.value().to_value()).expiring(self.expires_at())
     }
 
-    pub(crate) fn is_large(self) -> bool {
+    /// Whether its value takes long to free or to copy, as a collection of thousands of elements.
+    #[must_use]
+    pub fn is_large(self) -> bool {
         self.record.is_large()
     }
 

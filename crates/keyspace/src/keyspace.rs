@@ -380,6 +380,16 @@ impl Keyspace {
         next
     }
 
+    /// Visits a key that has not changed since changes were taken last; false if it has. Only its
+    /// part is locked. A key whose time is past is visited too.
+    pub fn visit_unchanged(&self, database: usize, key: &[u8], visit: &mut Visit<'_>) -> bool {
+        let Place { stripe, hash } = self.place(key);
+        let stripe = self.stripes.lock(stripe);
+        let keys = &stripe.databases[database];
+        let entry = keys.get(hash, key).filter(|_| !self.changed.has(database, key));
+        entry.map(|entry| visit(entry, keys.ties(key))).is_some()
+    }
+
     /// The number of parts.
     pub const PARTS: usize = STRIPES;
 

@@ -27,7 +27,7 @@ pub use input::Input;
 pub use kind::STRING;
 pub use read_value::read_value;
 pub use sum::sum;
-pub use write_value::write_value;
+pub use write_value::{write_part, write_value};
 
 /// The version of the format that values are written in.
 pub const VERSION: u16 = 11;

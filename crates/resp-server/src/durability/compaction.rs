@@ -3,13 +3,16 @@
 //! Key decision: no moment is frozen. The keys are copied part by part while clients go on, and
 //! keys that change meanwhile are noted and copied again. At the end few are left: these are copied
 //! with all stripes locked, and from that moment on changes go to the new file.
+//!
+//! A large value is copied piece by piece, and its stripe is unlocked in between. If it changes
+//! meanwhile, the pieces are thrown away: its key is noted, and copied later.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use zodium_keylog::{Reached, Replacement};
-use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie};
+use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie, Word};
 
 use super::items;
 use super::keeper::Keeper;
@@ -18,6 +21,8 @@ use crate::parked::Parked;
 
 /// Keys that are copied while their part is locked.
 const KEYS_AT_ONCE: usize = 256;
+/// Bytes of a large value that are copied while its stripe is locked.
+const PIECE_BYTES: usize = 16 << 10;
 /// Changed keys that may be copied with all stripes locked.
 const LAST_KEYS_MAX: usize = 128;
 /// Rounds of copying changed keys, before all stripes are locked in any case.
@@ -121,10 +126,7 @@ impl Compaction<'_> {
                     continue 'anew;
                 }
                 for (database, key) in &changes.keys {
-                    let mut hold = self.keyspace.lock(self.keyspace.stripe(key), ALL_TIMES);
-                    let record = record_of_key(&mut hold, *database, key);
-                    drop(hold);
-                    replacement.append(&record)?;
+                    self.copy_key(&mut replacement, *database, key)?;
                 }
                 if changes.keys.len() <= LAST_KEYS_MAX {
                     break;
@@ -163,16 +165,66 @@ impl Compaction<'_> {
     ) -> io::Result<()> {
         let mut next = Some(0);
         while let Some(position) = next {
-            let mut records: Vec<Vec<u8>> = Vec::new();
-            let mut visit = |entry: EntryRef<'_>, ties: &[Tie]| {
-                records.push(record_of(database, entry, ties));
+            let (mut records, mut large) = (Vec::new(), Vec::<Word>::new());
+            let mut visit = |entry: EntryRef<'_>, ties: &[Tie]| match entry.is_large() {
+                true => large.push(entry.key().into()),
+                false => records.push(record_of(database, entry, ties)),
             };
             next = self.keyspace.visit_part(part, database, position, KEYS_AT_ONCE, &mut visit);
             for record in &records {
                 replacement.append(record)?;
             }
+            for key in &large {
+                self.copy_in_pieces(replacement, database, key)?;
+            }
         }
         Ok(())
+    }
+
+    /// Copies a key that has changed.
+    fn copy_key(
+        &self,
+        replacement: &mut Replacement,
+        database: usize,
+        key: &[u8],
+    ) -> io::Result<()> {
+        let mut hold = self.keyspace.lock(self.keyspace.stripe(key), ALL_TIMES);
+        hold.database = database;
+        if hold.entry(key).is_some_and(EntryRef::is_large) {
+            drop(hold);
+            return self.copy_in_pieces(replacement, database, key);
+        }
+        let record = record_of_key(&mut hold, database, key);
+        drop(hold);
+        replacement.append(&record)
+    }
+
+    /// Copies a large value piece by piece, unless it changes meanwhile: it is noted then.
+    fn copy_in_pieces(
+        &self,
+        replacement: &mut Replacement,
+        database: usize,
+        key: &[u8],
+    ) -> io::Result<()> {
+        let (mut record, mut start, mut place) = (Vec::new(), 0, None);
+        items::write_time(&mut record, 0);
+        let mut is_begun = false;
+        while !is_begun || place.is_some() {
+            let is_same = self.keyspace.visit_unchanged(database, key, &mut |entry, ties| {
+                if !is_begun {
+                    start = items::begin_entry(&mut record, database, key, entry.expires_at());
+                }
+                place = zodium_rdb::write_part(&mut record, entry.value(), place, PIECE_BYTES);
+                if place.is_none() {
+                    items::end_entry(&mut record, start, database, key, ties);
+                }
+            });
+            if !is_same {
+                return Ok(());
+            }
+            is_begun = true;
+        }
+        replacement.append(&record)
     }
 }
 

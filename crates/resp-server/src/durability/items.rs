@@ -142,13 +142,34 @@ pub(crate) fn write_entry(
     expires_at: Option<u64>,
     ties: &[Tie],
 ) {
+    let start = begin_entry(out, database, key, expires_at);
+    zodium_rdb::write_value(out, value);
+    end_entry(out, start, database, key, ties);
+}
+
+/// Appends what comes before the value of a key; returns the place of its length.
+pub(crate) fn begin_entry(
+    out: &mut Vec<u8>,
+    database: usize,
+    key: &[u8],
+    expires_at: Option<u64>,
+) -> usize {
     out.push(VALUE);
     write_database(out, database);
     write_bytes(out, key);
     out.extend_from_slice(&expires_at.unwrap_or(0).to_be_bytes());
-    let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    zodium_rdb::write_value(out, value);
+    out.len() - 4
+}
+
+/// Sets the length of a value that was appended, and appends the ties of its key.
+pub(crate) fn end_entry(
+    out: &mut Vec<u8>,
+    start: usize,
+    database: usize,
+    key: &[u8],
+    ties: &[Tie],
+) {
     let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     ties.iter().for_each(|tie| write_tie(out, database, key, tie));

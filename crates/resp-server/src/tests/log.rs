@@ -285,6 +285,48 @@ fn a_client_that_waits_is_not_served_before_the_log_can_be_written() {
     });
 }
 
+/// They are copied in pieces, some of which their writers make useless.
+#[test]
+fn large_values_that_change_during_a_compaction_come_back() {
+    let fill = "for i = 1, 10000 do redis.call('RPUSH', 'l', i) redis.call('SADD', 'm', i) \
+         redis.call('ZADD', 'z', i % 7, i) redis.call('HSET', 'h', i, 'v') \
+         redis.call('HSET', 'still', i, 'v') end redis.call('EXPIRE', 'still', 100000)";
+    let question = "PEXPIRETIME still\r\nEVAL \"local all = redis.call('LRANGE', 'l', 0, -1) \
+         for _, word in ipairs(redis.call('ZRANGE', 'z', 0, -1, 'WITHSCORES')) do \
+         all[#all + 1] = word end local sorted = redis.call('SMEMBERS', 'm') \
+         for _, key in ipairs({'h', 'still'}) do local hash = redis.call('HGETALL', key) \
+         for i = 1, #hash, 2 do sorted[#sorted + 1] = key .. hash[i] .. '=' .. hash[i + 1] end end \
+         table.sort(sorted) \
+         return redis.sha1hex(table.concat(all, ',') .. table.concat(sorted, ','))\" 0";
+    let steps = async |server: &Server, peer: &mut Peer| {
+        peer.expect(&[(&format!("EVAL \"{fill}\" 0"), "$-1")]).await;
+        for round in 0..5 {
+            let before = server.log.keeper().map(|keeper| keeper.log.replacements());
+            // The one before may be in place, and not ended.
+            until(async || peer.ask("BGREWRITEAOF").await.starts_with('+').then_some(())).await;
+            let mut number = 0;
+            until(async || {
+                for key in ["h", "m", "z", "l"] {
+                    number += 1;
+                    let change = match key {
+                        "h" => format!("HSET h {number} {round}\r\nHDEL h {}", number * 7 % 9000),
+                        "m" => format!("SREM m {number}"),
+                        "z" => format!("ZADD z {round} {number}"),
+                        _ => format!("LSET l {number} {round}\r\nRPOPLPUSH l l"),
+                    };
+                    peer.ask(&change).await;
+                }
+                let now = server.log.keeper().map(|keeper| keeper.log.replacements());
+                (now > before).then_some(())
+            })
+            .await;
+        }
+    };
+    let [before, again] = answers(steps, question);
+    assert!(before.starts_with(":1") && before.contains("$40 "), "{before}");
+    assert_eq!(again, before);
+}
+
 /// What a thing becomes that depends on other threads.
 pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..2000 {
