@@ -186,7 +186,10 @@ impl NodeOptions {
     /// an adapter a new file of that name would be created.
     pub(crate) fn may_mean_a_server(&self) -> bool {
         let is_uri = URIS.iter().any(|uri| self.database.starts_with(uri));
-        let is_login = !is_uri && self.database.contains('@');
+        let (folder, name) = self.database.rsplit_once('/').unwrap_or(("", &self.database));
+        // A folder that is there may have such a name.
+        let is_named = name.contains('@') || folder.contains('@') && !Path::new(folder).is_dir();
+        let is_login = !is_uri && is_named;
         self.adapter.is_none() && is_login && !Path::new(&self.database).exists()
     }
 }
@@ -262,6 +265,7 @@ mod tests {
     fn a_login_is_no_path_of_a_new_file() {
         let file = tempfile::Builder::new().prefix("me@").tempfile().unwrap();
         let existing = file.path().to_str().unwrap();
+        let folder = tempfile::Builder::new().prefix("me@corp").tempdir().unwrap();
         for (database, adapter, expected) in [
             ("neo:neo@neo1", None, true),
             ("/srv/neo@neo/run/mysqld.sock", None, true),
@@ -271,6 +275,8 @@ mod tests {
             ("mysql://neo@db1/neo1", None, false),
             ("neo1", None, false),
             (existing, None, false),
+            (&format!("{}/new.sqlite", folder.path().display()), None, false),
+            (&format!("{}/neo@neo1", folder.path().display()), None, true),
         ] {
             let database = database.to_owned();
             let node = NodeOptions { adapter, database, ..NodeOptions::default() };
