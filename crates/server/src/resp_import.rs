@@ -173,6 +173,11 @@ fn tell_left_out(source: &Path, left: &LeftOut) {
         let more = left.empty.len() - EMPTY_TOLD_MAX;
         complain!("zodium: {source}: left out {more} more collections without elements");
     }
+    if let Some(position) = left.foreign_at {
+        complain!(
+            "zodium: {source}: left out what is behind the RDB file, from byte {position} on"
+        );
+    }
     if let Some(position) = left.cut_at {
         complain!(
             "zodium: {source} ends within a command or a transaction: left out what begins at byte \

@@ -59,8 +59,9 @@ pub enum ImportError {
     },
     /// A command that this server does not know.
     #[error(
-        "the command at byte {position} is unknown: {error}. Call BGREWRITEAOF on the server that \
-         wrote the file, which replaces commands by values, and import again"
+        "the command at byte {position} is unknown: {}. BGREWRITEAOF on the server that wrote the \
+         file replaces commands by values, which helps if this server has such values",
+        error.trim_end_matches('.')
     )]
     Unknown {
         /// Where.
@@ -69,6 +70,9 @@ pub enum ImportError {
         error: String,
     },
 }
+
+/// A command or a comment of an append-only file begins with one of these.
+const COMMAND_BEGINS: &[u8] = b"*#";
 
 /// What was left out of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -79,6 +83,8 @@ pub struct LeftOut {
     pub empty: Vec<(u64, Vec<u8>)>,
     /// Where the command or the transaction begins that the end of the file cuts off.
     pub cut_at: Option<u64>,
+    /// Where bytes begin behind an RDB file that are no commands.
+    pub foreign_at: Option<u64>,
 }
 
 /// A key with its value, as `DUMP` gives it.
@@ -127,7 +133,14 @@ impl Server {
         left.functions = reader.functions();
         let position = reader.position();
         left.empty = reader.into_empty();
-        self.execute_commands(source, position, &mut left)?;
+        let mut first = Vec::new();
+        source.by_ref().take(1).read_to_end(&mut first)?;
+        if first.first().is_some_and(|byte| !COMMAND_BEGINS.contains(byte)) {
+            // Such as the mark at the end of a stream that `redis-cli --rdb -` writes.
+            left.foreign_at = Some(position);
+            return Ok(left);
+        }
+        self.execute_commands(first.chain(source), position, &mut left)?;
         Ok(left)
     }
 

@@ -30,6 +30,18 @@ fn rdb(body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn what_is_behind_an_rdb_file_and_no_command_is_left_out() {
+    let body = rdb(b"\x00\x01k\x01v");
+    for (behind, foreign_at) in
+        [(&b""[..], None), (b"\n", Some(23)), (b"0f3a-mark", Some(23)), (b"#TS:1\r\n", None)]
+    {
+        let server = new_server(None);
+        let left = server.import_rdb(&*[&body, behind].concat()).unwrap();
+        assert_eq!(left, LeftOut { foreign_at, ..LeftOut::default() }, "{behind:?}");
+    }
+}
+
+#[test]
 fn keys_expire_at_the_end_of_an_import_only() {
     let due = [b"\xfc", &PAST.to_le_bytes()[..], b"\x00\x04base\x014"].concat();
     for (lines, question, expected) in [
@@ -147,9 +159,7 @@ fn a_refused_command_or_database_is_told_with_its_place_and_what_to_do() {
     let error = refused(&transaction);
     let place = transaction.windows(2).position(|bytes| bytes == b"*5").unwrap();
     assert!(error.starts_with(&format!("the command at byte {place} is unknown: ")), "{error}");
-    assert!(
-        error.contains("'GEOADD', with args beginning with: 'k' '1' '2' 'm'. Call BGREWRITEAOF")
-    );
+    assert!(error.contains("'GEOADD', with args beginning with: 'k' '1' '2' 'm'. BGREWRITEAOF"));
     let error = refused(&commands("SET a 1\nSELECT 20"));
     assert!(error.starts_with("SELECT at byte 27 is of database 20; this"), "{error}");
     let error = server.import_rdb(&*rdb(b"\xfe\x14\0\x01k\x01v")).unwrap_err().to_string();
