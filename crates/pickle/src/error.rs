@@ -78,7 +78,7 @@ impl PickleError {
     pub fn advice_to_pack(&self) -> &'static str {
         match self {
             PickleError::Compressed => {
-                "Nothing is damaged: pack without garbage collection (`--no-gc`, or `pack-gc off` \
+                "That is no damage: pack without garbage collection (`--no-gc`, or `pack-gc off` \
                  of the server)"
             }
             _ => "Mend the object, or pack without garbage collection",

@@ -16,7 +16,7 @@ use crate::read::Positions;
 use crate::scan::{RecordLookup, SeenRecord, TransactionEntry, Walk};
 
 /// The finding of the first record with compressed data.
-const COMPRESSED: &str = "data that zc.zlibstorage has compressed. Nothing is damaged, but \
+const COMPRESSED: &str = "data that zc.zlibstorage has compressed. That is no damage, but \
     references in such data are not checked, and packs need `pack-gc off`";
 
 /// The current records.

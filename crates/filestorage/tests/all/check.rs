@@ -317,7 +317,7 @@ fn compressed_data_are_told_once_and_are_no_damage() {
     let kinds: Vec<_> = found.iter().map(|damage| damage.kind).collect();
     assert_eq!(kinds, [DamageKind::Reference, DamageKind::Compressed]);
     assert_eq!((found[1].oid, checked.damages), (Some(Oid(1)), 1));
-    assert!(found[1].what.contains("Nothing is damaged"), "{}", found[1]);
+    assert!(found[1].what.contains("That is no damage"), "{}", found[1]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(super) fn run(options: &RefsOptions) -> Result<ExitCode> {
     output.flush()?;
     if compressed > 0 {
         bail!(
-            "{compressed} objects are compressed by zc.zlibstorage. Nothing is damaged, but only \
+            "{compressed} objects are compressed by zc.zlibstorage. That is no damage, but only \
              their clients can read their references"
         );
     }

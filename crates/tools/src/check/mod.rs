@@ -95,7 +95,7 @@ pub struct LogChecked {
 }
 
 /// The finding of the first record with compressed data.
-const COMPRESSED: &str = "the data are compressed by zc.zlibstorage. Nothing is damaged, but \
+const COMPRESSED: &str = "the data are compressed by zc.zlibstorage. That is no damage, but \
     references in such data are not checked, and packs need `pack-gc off`";
 
 /// Hands damage on, and counts it.
