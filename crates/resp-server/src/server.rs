@@ -90,6 +90,12 @@ impl Server {
         Ok(true)
     }
 
+    /// Whether it has a setting of this name, also one that cannot be changed.
+    #[must_use]
+    pub fn has_setting(&self, name: &str) -> bool {
+        !self.settings.fitting(|other| other.eq_ignore_ascii_case(name)).is_empty()
+    }
+
     /// Has all parts follow the settings.
     pub(crate) fn follow_settings(&self) {
         self.publishing.events().apply(&self.settings.text("notify-keyspace-events"));

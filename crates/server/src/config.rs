@@ -12,6 +12,7 @@ use zodium_disk::explain_denied;
 use zodium_sql::MariaAddress;
 
 use crate::streams::{complain, print};
+use crate::valkey_conf;
 
 /// Options of `zodium config`.
 #[derive(Debug, Args)]
@@ -87,6 +88,10 @@ fn check(file: &Path) -> Result<ExitCode> {
         complain!("{}: {problem}", file.display());
     }
     if !problems.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Err(error) = valkey_conf::check(&configuration.server) {
+        complain!("{}: {error:#}", file.display());
         return Ok(ExitCode::FAILURE);
     }
     let nodes = [

@@ -69,9 +69,10 @@ pub(crate) struct RespOptions {
     file: Option<PathBuf>,
 
     /// When changes are synced to the file: always (before they are acknowledged), everysec, no
-    #[arg(long, value_name = "WHEN", env = "ZODIUM_RESP_SYNC", default_value = "everysec")]
+    /// [default: what the configuration file says, or everysec]
+    #[arg(long, value_name = "WHEN", env = "ZODIUM_RESP_SYNC")]
     #[arg(value_parser = ["always", "everysec", "no"])]
-    sync: String,
+    sync: Option<String>,
 
     /// Number of worker threads [default: one per core except one]
     #[arg(long, value_name = "N", env = "ZODIUM_WORKERS")]
@@ -98,7 +99,7 @@ impl RespOptions {
                 resp_config: self.config.clone(),
                 resp_password_file: self.password_file.clone(),
                 resp_file: self.file.clone(),
-                resp_sync: RespSync::named(&self.sync).unwrap_or(RespSync::EverySecond),
+                resp_sync: self.sync.as_deref().and_then(RespSync::named),
                 workers: self.workers,
                 balance: !self.no_balance,
                 ..ServerOptions::default()

@@ -204,7 +204,11 @@ fn server() -> impl Strategy<Value = ServerOptions> {
                 resp_password_file,
                 resp_file,
                 resp_config,
-                resp_sync: if flags[1] { RespSync::Always } else { RespSync::No },
+                resp_sync: flags[2].then_some(if flags[1] {
+                    RespSync::Always
+                } else {
+                    RespSync::No
+                }),
                 encoding: if flags[0] { Encoding::Msgpack } else { Encoding::Pickle },
                 read_only: flags[1],
                 workers,

@@ -40,7 +40,7 @@ pub(crate) async fn bind(
         }
         return Ok(None);
     }
-    if options.resp_sync == RespSync::Always && options.resp_file.is_none() {
+    if options.resp_sync == Some(RespSync::Always) && options.resp_file.is_none() {
         warn!(
             "changes of keys are to be synced always, but there is no file of keys: they are in \
                memory only"
@@ -72,7 +72,7 @@ pub(crate) async fn bind(
 pub(crate) fn keep(server: &Arc<Server>, options: &ServerOptions) -> Result<()> {
     let Some(path) = &options.resp_file else { return Ok(()) };
     let disk = Arc::new(RealDisk);
-    let sync = options.resp_sync.name().to_owned();
+    let sync = options.resp_sync.unwrap_or(RespSync::EverySecond).name().to_owned();
     let report = server.keep(&KeeperOptions { disk, path: path.clone(), sync })?;
     let (keys, bytes, seconds) = (report.keys, report.bytes, report.time.as_secs_f64());
     info!("read {keys} keys from {} ({bytes} bytes) in {seconds:.3} s", path.display());

@@ -45,19 +45,18 @@ impl Listening {
     /// Takes a directive if it is one of these.
     pub(super) fn take(&mut self, directive: &Directive) -> Result<bool> {
         let Directive { name, words, place } = directive;
-        let word = words.first().map(String::as_str).unwrap_or_default();
-        let port = || word.parse().with_context(|| format!("{place}: {name}: {word:?} is no port"));
-        let path = || Some(PathBuf::from(word)).filter(|path| !path.as_os_str().is_empty());
+        let word = || directive.word();
+        let path = || word().map(|word| Some(PathBuf::from(word)).filter(|_| !word.is_empty()));
         match name.as_str() {
-            "port" => self.port = port()?,
-            "tls-port" => self.tls_port = port()?,
+            "port" => self.port = directive.number()?,
+            "tls-port" => self.tls_port = directive.number()?,
             "bind" => self.hosts = Some(words.clone()),
-            "unixsocket" => self.socket = path(),
-            "protected-mode" => self.is_protected = word != "no",
-            "tls-cert-file" => self.certificate = path(),
-            "tls-key-file" => self.key = path(),
-            "tls-ca-cert-file" | "tls-ca-cert-dir" => self.authorities = path(),
-            "tls-auth-clients" if word == "yes" => {}
+            "unixsocket" => self.socket = path()?,
+            "protected-mode" => self.is_protected = word()? != "no",
+            "tls-cert-file" => self.certificate = path()?,
+            "tls-key-file" => self.key = path()?,
+            "tls-ca-cert-file" | "tls-ca-cert-dir" => self.authorities = path()?,
+            "tls-auth-clients" if word()? == "yes" => {}
             "tls-auth-clients" => bail!(
                 "{place}: clients need certificates here, if connections are encrypted: remove it"
             ),
@@ -66,8 +65,8 @@ impl Listening {
         Ok(true)
     }
 
-    /// The addresses to listen on.
-    pub(super) fn addresses(&self, has_password: bool) -> Result<Vec<Address>> {
+    /// The addresses to listen on. `is_guarded`: clients need a password or a certificate.
+    pub(super) fn addresses(&self, is_guarded: bool) -> Result<Vec<Address>> {
         if self.port != 0 && self.tls_port != 0 {
             bail!("connections are encrypted on all addresses here, or on none: write port 0");
         }
@@ -78,7 +77,7 @@ impl Listening {
         }
         // A protected server answers its own machine only, if others need no password. With TLS
         // they need a certificate.
-        let is_protected = self.is_protected && !has_password && self.tls_port == 0;
+        let is_protected = self.is_protected && !is_guarded && self.tls_port == 0;
         let hosts = match &self.hosts {
             Some(hosts) => hosts.clone(),
             None if is_protected => LOOPBACK.map(str::to_owned).to_vec(),
@@ -103,6 +102,13 @@ impl Listening {
             if is_needed || TcpListener::bind((host, 0)).is_ok() {
                 addresses.push(Address::Tcp { host: host.to_owned(), port });
             }
+        }
+        let host = |host: &str| Address::Tcp { host: host.to_owned(), port };
+        let both = [host("0.0.0.0"), host("::")];
+        if both.iter().all(|one| addresses.contains(one)) {
+            // An IPv6 socket may take IPv4's connections too, and the address with them.
+            addresses.retain(|address| !both.contains(address));
+            addresses.push(host(""));
         }
         Ok(addresses)
     }

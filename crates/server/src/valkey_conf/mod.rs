@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use tracing::{info, warn};
 use zodium_configuration::{RespSync, ServerOptions};
-use zodium_resp_server::Server;
+use zodium_resp_server::{Options, Server};
 
 use listening::Listening;
 use syntax::Directive;
@@ -50,29 +50,50 @@ pub(crate) struct ValkeyConf {
 pub(crate) fn apply(options: &mut ServerOptions, is_alone: bool) -> Result<Option<ValkeyConf>> {
     let Some(path) = options.resp_config.clone() else { return Ok(None) };
     let (mut listening, mut directives) = (Listening::default(), Vec::new());
+    // Of each kind the last one counts: files are included to override others.
+    let (mut sync, mut connections_max) = (None, None);
     for directive in syntax::read(&path)? {
-        let Directive { name, words, place } = &directive;
+        let Directive { name, place, .. } = &directive;
         if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| refused == name) {
             bail!("{place}: {name}: {remedy}");
         }
-        let word = words.first().map(String::as_str).unwrap_or_default();
-        if name == "appendfsync" && options.resp_sync == RespSync::EverySecond {
-            let sync = RespSync::named(word);
-            let none = || format!("{place}: {name}: it is always, everysec or no");
-            options.resp_sync = sync.with_context(none)?;
-        } else if name == "maxclients" && is_alone {
-            let number = word.parse().with_context(|| format!("{place}: {name}"))?;
-            options.connections_max.get_or_insert(number);
-        } else if !listening.take(&directive)? {
-            directives.push(directive);
+        match name.as_str() {
+            "appendfsync" => {
+                let named = RespSync::named(directive.word()?);
+                let none = || format!("{place}: {name}: it is always, everysec or no");
+                sync = Some(named.with_context(none)?);
+            }
+            "maxclients" if is_alone => {
+                let number: u32 = directive.number()?;
+                if number == 0 {
+                    bail!("{place}: {name}: no client could connect");
+                }
+                connections_max = Some(number);
+            }
+            _ => {
+                if !listening.take(&directive)? {
+                    directives.push(directive);
+                }
+            }
         }
     }
+    options.resp_sync = options.resp_sync.or(sync);
+    options.connections_max = options.connections_max.or(connections_max);
     let conf = ValkeyConf { path, directives };
-    if options.resp_addresses.is_empty() {
-        conf.listen(&listening, options, is_alone)
-            .with_context(|| conf.path.display().to_string())?;
-    }
+    conf.listen(&listening, options, is_alone).with_context(|| conf.path.display().to_string())?;
     Ok(Some(conf))
+}
+
+/// Checks the file that the options name, without a server.
+///
+/// # Errors
+/// As those of [`apply`] and [`ValkeyConf::configure`].
+pub(crate) fn check(options: &ServerOptions) -> Result<()> {
+    let mut options = options.clone();
+    match apply(&mut options, false)? {
+        Some(conf) => conf.configure(&Server::new(Options::default()), &options),
+        None => Ok(()),
+    }
 }
 
 impl ValkeyConf {
@@ -95,8 +116,12 @@ impl ValkeyConf {
         options: &mut ServerOptions,
         is_alone: bool,
     ) -> Result<()> {
-        let has_password = options.resp_password_file.is_some() || self.password().is_some();
-        options.resp_addresses = listening.addresses(has_password)?;
+        if options.resp_addresses.is_empty() {
+            let is_guarded = options.resp_password_file.is_some()
+                || self.password().is_some()
+                || options.tls.is_some();
+            options.resp_addresses = listening.addresses(is_guarded)?;
+        }
         if options.tls.is_none() {
             options.tls = listening.tls()?;
             if options.tls.is_some() && !is_alone {
@@ -112,8 +137,12 @@ impl ValkeyConf {
     /// A value is none for its setting.
     pub(crate) fn configure(&self, server: &Server, options: &ServerOptions) -> Result<()> {
         let (mut unused, mut is_kept) = (Vec::new(), false);
-        for Directive { name, words, place } in &self.directives {
+        for directive in &self.directives {
+            let Directive { name, words, place } = directive;
             let value = words.join(" ");
+            if server.has_setting(name) && name != "save" {
+                directive.word()?;
+            }
             match name.as_str() {
                 // The server has it since its start.
                 "requirepass" => {}
@@ -175,9 +204,8 @@ mod tests {
     }
 
     fn refusal(text: &str) -> String {
-        let refused = applied(text).and_then(|(options, conf)| {
-            conf.configure(&Server::new(zodium_resp_server::Options::default()), &options)
-        });
+        let refused = applied(text)
+            .and_then(|(options, conf)| conf.configure(&Server::new(Options::default()), &options));
         format!("{:#}", refused.unwrap_err())
     }
 
@@ -186,12 +214,15 @@ mod tests {
         assert_eq!(addresses("bind 127.0.0.1\nport 7000"), "127.0.0.1:7000");
         assert_eq!(addresses("PORT 0\nunixsocket /tmp/a.sock"), "/tmp/a.sock");
         assert!(addresses("").starts_with("127.0.0.1:6379"));
-        assert!(addresses("requirepass secret").starts_with("0.0.0.0:6379"));
+        // With IPv6 one address is for both kinds.
+        let everywhere = [":6379", "0.0.0.0:6379"];
+        assert!(everywhere.contains(&&*addresses("requirepass secret")));
+        assert!(everywhere.contains(&&*addresses("protected-mode no\nbind * -::*")));
         assert_eq!(addresses("protected-mode no\nbind *"), "0.0.0.0:6379");
         assert_eq!(addresses("bind 127.0.0.1 -192.0.2.1\nrequirepass a"), "127.0.0.1:6379");
         assert!(addresses("bind 0.0.0.0").contains("Set requirepass"));
         assert!(addresses("tls-port 7000").contains("write port 0"));
-        assert!(addresses("port 7000x").contains("valkey.conf:1: port: \"7000x\" is no port"));
+        assert!(addresses("port 7000x").contains("valkey.conf:1: port: \"7000x\" is no number"));
     }
 
     #[test]
@@ -214,13 +245,36 @@ mod tests {
         let mut options = ServerOptions {
             resp_config: Some(path),
             resp_addresses: given.clone(),
-            resp_sync: RespSync::Always,
+            resp_sync: Some(RespSync::EverySecond),
             connections_max: Some(9),
             ..ServerOptions::default()
         };
         apply(&mut options, true).unwrap();
         assert_eq!((options.resp_addresses, options.connections_max), (given, Some(9)));
-        assert_eq!(options.resp_sync, RespSync::Always);
+        assert_eq!(options.resp_sync, Some(RespSync::EverySecond));
+    }
+
+    #[test]
+    fn the_last_of_each_kind_counts() {
+        let text = "appendfsync no\nmaxclients 10\nmaxclients 20\nappendfsync always";
+        let (options, _) = applied(text).unwrap();
+        assert_eq!(options.resp_sync, Some(RespSync::Always));
+        assert_eq!(options.connections_max, Some(20));
+    }
+
+    #[test]
+    fn certificates_of_the_file_count_also_where_an_option_has_the_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("valkey.conf");
+        let text = "port 0\ntls-port 7000\ntls-cert-file c.pem\ntls-ca-cert-file ca.pem";
+        std::fs::write(&path, text).unwrap();
+        let mut options = ServerOptions {
+            resp_config: Some(path),
+            resp_addresses: vec!["127.0.0.1:1".parse().unwrap()],
+            ..ServerOptions::default()
+        };
+        apply(&mut options, true).unwrap();
+        assert!(options.tls.is_some());
     }
 
     #[test]
@@ -230,6 +284,11 @@ mod tests {
                 .contains("valkey.conf:3: maxmemory: argument must be a memory value")
         );
         assert!(refusal("user alice on >p ~* +@all").contains("valkey.conf:1: user: there is one"));
+        assert!(refusal("maxclients 0").contains("valkey.conf:1: maxclients: no client"));
+        assert!(
+            refusal("requirepass \"a b\" # secret").contains("valkey.conf:1: requirepass: one")
+        );
+        assert!(refusal("port 1 2").contains("valkey.conf:1: port: one"));
         assert!(refusal("databases 32").contains("16 databases"));
         assert!(refusal("requirepass \"a").contains("valkey.conf:1: "));
         assert!(refusal("include /no/such/file").contains("/no/such/file"));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,25 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) place: Place,
+}
+
+impl Directive {
+    /// Its only word.
+    pub(super) fn word(&self) -> Result<&str> {
+        match self.words.as_slice() {
+            [word] => Ok(word),
+            words => {
+                bail!("{}: {}: one value belongs here, not {}", self.place, self.name, words.len())
+            }
+        }
+    }
+
+    /// Its only word, as a number.
+    pub(super) fn number<N: FromStr>(&self) -> Result<N> {
+        let word = self.word()?;
+        let none = || format!("{}: {}: {word:?} is no number for it", self.place, self.name);
+        word.parse().ok().with_context(none)
+    }
 }
 
 /// Where a directive is written.
@@ -44,6 +64,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Directive>> {
 fn add(path: &Path, directives: &mut Vec<Directive>, depth: usize) -> Result<()> {
     if depth > INCLUDES_MAX {
         bail!("{}: more than {INCLUDES_MAX} files include each other", path.display());
+    }
+    if path.to_string_lossy().contains('*') {
+        bail!("{}: patterns are not followed: include each file by its name", path.display());
     }
     let text = std::fs::read(path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
