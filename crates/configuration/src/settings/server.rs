@@ -112,8 +112,9 @@ settings! {
 
         /// When changes of keys are synced to their file
         ///
-        /// The default is `everysec`, or what `resp-config` says. With `always` a client is answered when its change is on the device. With `everysec` a
-        /// power cut loses the last second, and with `no` what the system has not written.
+        /// The default is `everysec`, or what `resp-config` says. With `always` a client is
+        /// answered when its change is on the device. With `everysec` a power cut loses the last
+        /// second, and with `no` what the system has not written.
         resp_sync: Option<RespSync> = None, {
             Choice(&RESP_SYNCS);
             key: "resp-sync", option: "resp-sync", value: "WHEN", env: "ZODIUM_RESP_SYNC"
