@@ -21,6 +21,9 @@ const SILENCE_MS: u32 = 15_000;
 const STATEMENTS: usize = 256;
 /// How long a new session waits for the lock that a lost one may still have, in seconds.
 const LOCK_WAIT_SECONDS: u32 = 5;
+/// The same at the start of a process: the server takes a moment to notice that the one before has
+/// ended.
+const FIRST_LOCK_WAIT_SECONDS: u32 = 2;
 /// How long a statement waits for a table that is locked as a whole, as backups lock it, in
 /// seconds. It is tried again, which the log tells.
 const TABLE_WAIT_SECONDS: u32 = 10;
@@ -87,7 +90,8 @@ impl Session {
             if let Some(former) = former {
                 end_holder(&mut conn, &name, former)?;
             }
-            lock(&mut conn, &name, if is_again { LOCK_WAIT_SECONDS } else { 0 })?;
+            let seconds = if is_again { LOCK_WAIT_SECONDS } else { FIRST_LOCK_WAIT_SECONDS };
+            lock(&mut conn, &name, seconds)?;
         }
         Ok(Session { conn, is_clustered })
     }
