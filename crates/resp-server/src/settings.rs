@@ -211,6 +211,15 @@ impl Settings {
         self.bulk_bytes_max.load(Ordering::Relaxed)
     }
 
+    /// Lifts the limit of arguments, or puts it back. What the log has was within the limit once,
+    /// and must not be refused when it is read.
+    pub(crate) fn lift_bulk_limit(&self, is_lifted: bool) {
+        match is_lifted {
+            true => self.bulk_bytes_max.store(usize::MAX, Ordering::Relaxed),
+            false => self.apply("proto-max-bulk-len", &self.text("proto-max-bulk-len")),
+        }
+    }
+
     /// Most bytes of a request that is not whole.
     pub(crate) fn request_bytes_max(&self) -> usize {
         self.request_bytes_max.load(Ordering::Relaxed)

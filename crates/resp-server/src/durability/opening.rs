@@ -42,6 +42,7 @@ pub(crate) fn open(server: &Arc<Server>, options: &KeeperOptions) -> Result<Load
     let began = Instant::now();
     let sync = sync_named(&options.sync).unwrap_or_default();
     let replay = Replay::new(server);
+    server.settings.lift_bulk_limit(true);
     let log = thread::scope(|scope| {
         // While the records of a chunk are executed, the next one is read.
         let (chunks, read) = mpsc::sync_channel(1);
@@ -70,6 +71,7 @@ pub(crate) fn open(server: &Arc<Server>, options: &KeeperOptions) -> Result<Load
     let keeper = Keeper::new(log, server.statistics.workers.len());
     server.log.open(keeper);
     replay.end().complete(server);
+    server.settings.lift_bulk_limit(false);
     if let Some(keeper) = server.log.keeper() {
         let server = Arc::downgrade(server);
         keeper.log.on_progress(move || {

@@ -137,6 +137,24 @@ fn keys_whose_ties_were_cut_are_not_seen_again_when_the_log_is_read() {
 }
 
 #[test]
+fn values_beyond_a_limit_that_is_lower_now_come_back() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
+    let server = open(&disk);
+    with(Arc::clone(&server), |running| async move {
+        running.connect().expect(&[("SETRANGE k 2000000 x", ":2000001")]).await;
+        server.close_log();
+    });
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    assert_eq!(server.configure("proto-max-bulk-len", "1mb"), Ok(true));
+    server.keep(&KeeperOptions { disk, path: "/keys".into(), sync: "no".to_owned() }).unwrap();
+    with(server, |running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[("STRLEN k", ":2000001")]).await;
+        assert!(peer.ask("SETRANGE n 2000000 x").await.contains("exceeds maximum allowed size"));
+    });
+}
+
+#[test]
 fn streams_are_cut_by_the_settings_of_their_time() {
     for (command, expected) in
         [("XADD s MAXLEN ~ 3 99-1 f v", ":3"), ("XTRIM s MAXLEN ~ 3", ":4"), ("PING", ":6")]
