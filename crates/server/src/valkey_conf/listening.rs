@@ -104,11 +104,8 @@ impl Listening {
             }
         }
         let host = |host: &str| Address::Tcp { host: host.to_owned(), port };
-        let both = [host("0.0.0.0"), host("::")];
-        if both.iter().all(|one| addresses.contains(one)) {
-            // An IPv6 socket may take IPv4's connections too, and the address with them.
-            addresses.retain(|address| !both.contains(address));
-            addresses.push(host(""));
+        if addresses.contains(&host("::")) && serves_both() {
+            addresses.retain(|address| *address != host("0.0.0.0"));
         }
         Ok(addresses)
     }
@@ -129,4 +126,10 @@ impl Listening {
 fn is_reachable(host: &str) -> bool {
     let found = (host, 0).to_socket_addrs();
     found.is_ok_and(|mut addresses| addresses.any(|address| !address.ip().is_loopback()))
+}
+
+/// Whether an IPv6 socket takes IPv4's connections too, and the address with them.
+fn serves_both() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
+    setting.is_ok_and(|setting| setting.trim() == "0")
 }

@@ -136,7 +136,7 @@ impl ValkeyConf {
     /// # Errors
     /// A value is none for its setting.
     pub(crate) fn configure(&self, server: &Server, options: &ServerOptions) -> Result<()> {
-        let (mut unused, mut is_kept) = (Vec::new(), false);
+        let (mut unused, mut is_appended, mut is_saved) = (Vec::new(), false, false);
         for directive in &self.directives {
             let Directive { name, words, place } = directive;
             let value = words.join(" ");
@@ -146,8 +146,8 @@ impl ValkeyConf {
             match name.as_str() {
                 // The server has it since its start.
                 "requirepass" => {}
-                "appendonly" => is_kept |= value != "no",
-                "save" => is_kept |= !value.is_empty(),
+                "appendonly" => is_appended = value != "no",
+                "save" => is_saved = !value.is_empty(),
                 "databases" => {
                     if value.parse().is_ok_and(|databases: u32| databases > DATABASES) {
                         bail!("{place}: there are {DATABASES} databases here, and no more");
@@ -161,7 +161,7 @@ impl ValkeyConf {
                 },
             }
         }
-        if is_kept && options.resp_file.is_none() {
+        if (is_appended || is_saved) && options.resp_file.is_none() {
             warn!(
                 "{} asks for keys on disk, but there is no file of keys: they are in memory only. \
                  Give one with --file, or --resp-file of `zodium serve`",
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(addresses("PORT 0\nunixsocket /tmp/a.sock"), "/tmp/a.sock");
         assert!(addresses("").starts_with("127.0.0.1:6379"));
         // With IPv6 one address is for both kinds.
-        let everywhere = [":6379", "0.0.0.0:6379"];
+        let everywhere = ["[::]:6379", "0.0.0.0:6379"];
         assert!(everywhere.contains(&&*addresses("requirepass secret")));
         assert!(everywhere.contains(&&*addresses("protected-mode no\nbind * -::*")));
         assert_eq!(addresses("protected-mode no\nbind *"), "0.0.0.0:6379");
