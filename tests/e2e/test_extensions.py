@@ -97,7 +97,7 @@ def test_sets_and_their_like_are_taken(tmp_path, start_server, connect, value):
 @pytest.mark.parametrize("value", [datetime.datetime(2020, 1, 1), "\ud800"])
 def test_a_commit_with_another_instance_fails_once(start_server, connect, value):
     tries, error = commit_extension(connect(start_server()), value)
-    assert tries == 1 and "the extension of the transaction cannot be stored" in error
+    assert tries == 1 and "the metadata of the transaction cannot be stored" in error
 
 
 def test_an_iterator_does_not_wait_for_ever_for_an_instance(tmp_path, start_server, connect):

@@ -48,7 +48,7 @@ impl Stores {
         error: &CodecError,
     ) -> Result<(), Exception> {
         let make = || {
-            let text = format!("the extension of the transaction cannot be stored: {error}");
+            let text = format!("the metadata of the transaction cannot be stored: {error}");
             Err(Exception::type_error(text))
         };
         self.slot.borrow_mut().begin(id, self.peer.tally.arrived(), make)
