@@ -275,16 +275,20 @@ fn history(
 ) -> Result<Vec<StreamId>, Fail> {
     see(call, key, (group, consumer))?;
     let now = call.hold.now;
-    let stream = call.hold.write::<Stream>(key)?;
-    let Some(group) = stream.and_then(|stream| stream.groups.get_mut(group)) else {
-        return Ok(Vec::new());
-    };
+    let Some(stream) = call.hold.write::<Stream>(key)? else { return Ok(Vec::new()) };
+    let Some(read) = stream.groups.get(group) else { return Ok(Vec::new()) };
     let behind = (Bound::Excluded(after), Bound::Unbounded);
-    let own = group.pending.range_of(consumer, behind).take(most);
-    let delivered: Vec<StreamId> = own.map(|(id, _)| id).collect();
-    delivered.iter().for_each(|id| group.pending.deliver_again(*id, now));
-    if !delivered.is_empty() {
+    let own = read.pending.range_of(consumer, behind).take(most);
+    let told: Vec<StreamId> = own.map(|(id, _)| id).collect();
+    // Those whose entries are gone are told, but not delivered.
+    let delivered: Vec<_> = told.iter().filter(|id| stream.get(**id).is_some()).collect();
+    let is_any = !delivered.is_empty();
+    let pending = stream.groups.get_mut(group).map(|group| &mut group.pending);
+    if let Some(pending) = pending {
+        delivered.into_iter().for_each(|id| pending.deliver_again(*id, now));
+    }
+    if is_any {
         call.hold.changed_beside(key);
     }
-    Ok(delivered)
+    Ok(told)
 }

@@ -175,12 +175,31 @@ fn commands_that_change_nothing_are_not_logged_within_others() {
         peer.expect(&[
             ("MULTI\r\nZADD z 1 a\r\nSADD m a\r\nEXEC", "+OK +QUEUED +QUEUED *2 :0 :0"),
             ("EVAL \"return redis.call('SADD', 'm', 'a')\" 0", ":0"),
+            ("SELECT 9", "+OK"),
+            ("FLUSHDB", "+OK"),
+            ("SELECT 0", "+OK"),
         ])
         .await;
         assert_eq!(end(), before);
     };
     let [before, again] = answers(steps, QUESTION);
     assert_eq!(again, before);
+}
+
+#[test]
+fn entries_that_are_gone_are_not_delivered_again() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("XADD x 1-1 a b", "$3 1-1"),
+            ("XGROUP CREATE x g 0", "+OK"),
+            ("XREADGROUP GROUP g c STREAMS x >", "*1 *2 $1 x *1 *2 $3 1-1 *2 $1 a $1 b"),
+            ("XDEL x 1-1", ":1"),
+            ("XREADGROUP GROUP g c STREAMS x 0", "*1 *2 $1 x *1 *2 $3 1-1 *-1"),
+        ])
+        .await;
+        assert!(peer.ask("XPENDING x g - + 9").await.ends_with(" :1"));
+    });
 }
 
 #[test]
