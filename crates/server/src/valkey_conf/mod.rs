@@ -187,7 +187,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("valkey.conf");
         std::fs::write(&path, text).unwrap();
-        std::fs::write(folder.path().join("other.conf"), "maxmemory-policy allkeys-lru\n").unwrap();
         let mut options = ServerOptions { resp_config: Some(path), ..ServerOptions::default() };
         let conf = apply(&mut options, true)?.unwrap();
         Ok((options, conf))
@@ -293,6 +292,17 @@ mod tests {
         assert!(refusal("requirepass \"a").contains("valkey.conf:1: "));
         assert!(refusal("include /no/such/file").contains("/no/such/file"));
         assert!(refusal("appendfsync often").contains("always, everysec or no"));
+    }
+
+    #[test]
+    fn an_included_file_stands_where_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other.conf");
+        std::fs::write(&other, "maxclients 20\n").unwrap();
+        let text = format!("maxclients 10\ninclude {}\nmaxmemory 1mb", other.display());
+        let (options, conf) = applied(&text).unwrap();
+        assert_eq!(options.connections_max, Some(20));
+        assert_eq!(conf.directives[0].place.to_string().rsplit(':').next(), Some("3"));
     }
 
     #[test]
