@@ -49,7 +49,7 @@ macro_rules! kind {
     };
 }
 
-kind!(List, List, |list: &List| list.0.is_empty());
+kind!(List, List, List::is_empty);
 kind!(Hash, Hash, Hash::is_empty);
 kind!(Set, Set, Set::is_empty);
 kind!(SortedSet, SortedSet, SortedSet::is_empty);

@@ -1,6 +1,6 @@
 //! How much memory values take, by estimate.
 
-use crate::{Record, Table, Text, ValueRef, Word};
+use crate::{Hash, Record, SortedSet, Text, ValueRef};
 
 /// What the system's allocator adds to an allocation, to what it rounds that, and its least.
 const ALLOCATION_BYTES: usize = 8;
@@ -16,18 +16,25 @@ impl Record {
         let value = match self.value() {
             ValueRef::String(Text::Packed(_)) => 0,
             ValueRef::String(Text::Shared(bytes)) => allocated(bytes.len()),
-            ValueRef::List(list) => {
-                let own = list.0.capacity() * size_of::<Word>();
-                own + sampled(list.0.len(), samples, list.0.iter().map(|word| word.len()))
-            }
-            ValueRef::Hash(hash) => {
-                of_table(hash.table(), samples, |key, value| allocated(key.len()) + value.len())
-            }
-            ValueRef::Set(set) => of_table(set.table(), samples, |key, ()| key.len()),
-            ValueRef::SortedSet(set) => {
-                let members = set.upwards(0).map(|(member, _)| member.len() + 16);
-                set.own_bytes() + sampled(set.len(), samples, members)
-            }
+            ValueRef::List(list) => match list.packed_bytes() {
+                Some(bytes) => allocated(bytes),
+                None => {
+                    let lengths = list.iter().map(<[u8]>::len);
+                    list.own_bytes() + sampled(list.len(), samples, lengths)
+                }
+            },
+            ValueRef::Hash(hash) => match hash.packed_bytes() {
+                Some(bytes) => allocated(bytes),
+                None => hash.own_bytes() + sampled(hash.len(), samples, pairs(hash)),
+            },
+            ValueRef::Set(set) => match set.packed_bytes() {
+                Some(bytes) => allocated(bytes),
+                None => set.own_bytes() + sampled(set.len(), samples, set.iter().map(<[u8]>::len)),
+            },
+            ValueRef::SortedSet(set) => match set.packed_bytes() {
+                Some(bytes) => allocated(bytes),
+                None => set.own_bytes() + sampled(set.len(), samples, members(set)),
+            },
             ValueRef::Stream(stream) => stream.estimated_bytes(samples),
         };
         self.own_bytes() + value
@@ -40,20 +47,17 @@ impl Record {
         /// What a table or an ordered sequence adds to an element.
         const ELEMENT_BYTES: usize = 40;
         let value = match self.value() {
-            ValueRef::Hash(hash) => {
-                let sizes = hash.iter().map(|(field, value)| allocated(field.len()) + value.len());
-                hash.len() * ELEMENT_BYTES + sampled(hash.len(), SAMPLES, sizes)
+            ValueRef::Hash(hash) if hash.packed_bytes().is_none() => {
+                hash.len() * ELEMENT_BYTES + sampled(hash.len(), SAMPLES, pairs(hash))
             }
-            ValueRef::Set(set) => {
-                set.len() * ELEMENT_BYTES + sampled(set.len(), SAMPLES, set.iter().map(|m| m.len()))
+            ValueRef::Set(set) if set.packed_bytes().is_none() => {
+                let lengths = set.iter().map(<[u8]>::len);
+                set.len() * ELEMENT_BYTES + sampled(set.len(), SAMPLES, lengths)
             }
-            ValueRef::SortedSet(set) => {
-                let sizes = set.upwards(0).map(|(member, _)| member.len() + 16);
-                set.len() * 2 * ELEMENT_BYTES + sampled(set.len(), SAMPLES, sizes)
+            ValueRef::SortedSet(set) if set.packed_bytes().is_none() => {
+                set.len() * 2 * ELEMENT_BYTES + sampled(set.len(), SAMPLES, members(set))
             }
-            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Stream(_) => {
-                return self.estimated_bytes(SAMPLES);
-            }
+            _ => return self.estimated_bytes(SAMPLES),
         };
         self.own_bytes() + value
     }
@@ -64,9 +68,14 @@ impl Record {
     }
 }
 
-fn of_table<K, V>(table: &Table<K, V>, samples: usize, size: impl Fn(&K, &V) -> usize) -> usize {
-    let sizes = table.iter().map(|(key, value)| size(key, value));
-    table.own_bytes() + sampled(table.len(), samples, sizes)
+/// The sizes of fields with their values.
+fn pairs(hash: &Hash) -> impl Iterator<Item = usize> {
+    hash.iter().map(|(field, value)| allocated(field.len()) + value.len())
+}
+
+/// The sizes of members with what counts their references.
+fn members(set: &SortedSet) -> impl Iterator<Item = usize> {
+    set.upwards(0).map(|(member, _)| member.len() + 16)
 }
 
 /// The sum of the sizes of `count` allocations, by the first `samples` of them.

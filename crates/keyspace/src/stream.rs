@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-use crate::value::CUT_LEAST;
+use crate::list::CUT_LEAST;
 use crate::{PendingEntries, Word};
 
 /// The id of an entry: a time in milliseconds, and a number within it.

@@ -23,7 +23,7 @@ const PLACES_PER_GROUP_MAX: usize = 32;
 
 /// Entries by hash and key. The caller hashes: each key must always come with the same hash.
 #[derive(Clone, Debug)]
-pub struct Table<K, V> {
+pub(crate) struct Table<K, V> {
     /// The group of each value of the first `depth` bits of a hash.
     directory: Vec<u32>,
     depth: u32,
@@ -69,19 +69,17 @@ impl<K, V> Default for Table<K, V> {
 
 impl<K, V> Table<K, V> {
     /// The number of entries.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether it has no entries.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// All entries. A small table has them in the order of their insertion.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let items = self.groups.iter().flat_map(|group| &group.entries);
         items.map(|item| (&item.key, &item.value))
     }
@@ -94,8 +92,7 @@ impl<K, V> Table<K, V> {
     }
 
     /// An entry by chance, each as likely as any other.
-    #[must_use]
-    pub fn random(&self) -> Option<(&K, &V)> {
+    pub(crate) fn random(&self) -> Option<(&K, &V)> {
         if self.is_empty() {
             return None;
         }
@@ -111,7 +108,11 @@ impl<K, V> Table<K, V> {
 
     /// Visits the group that holds hashes from `position` on, and returns where the next one
     /// begins; `None` at the end.
-    pub fn scan<'a>(&'a self, position: u64, visit: &mut dyn FnMut(&'a K, &'a V)) -> Option<u64> {
+    pub(crate) fn scan<'a>(
+        &'a self,
+        position: u64,
+        visit: &mut dyn FnMut(&'a K, &'a V),
+    ) -> Option<u64> {
         let group = self.group_of(position)?;
         for item in &group.entries {
             visit(&item.key, &item.value);
@@ -123,8 +124,7 @@ impl<K, V> Table<K, V> {
     }
 
     /// Bytes of the table itself, without those that keys and values point to.
-    #[must_use]
-    pub fn own_bytes(&self) -> usize {
+    pub(crate) fn own_bytes(&self) -> usize {
         let groups = self.groups.capacity() * size_of::<Group<K, V>>();
         let entries: usize = self.groups.iter().map(|group| group.entries.capacity()).sum();
         4 * self.directory.capacity() + groups + entries * size_of::<Item<K, V>>()
@@ -147,21 +147,19 @@ impl<K, V> Table<K, V> {
 
 impl<K: AsRef<[u8]>, V> Table<K, V> {
     /// The value of a key.
-    #[must_use]
-    pub fn get(&self, hash: u64, key: &[u8]) -> Option<&V> {
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<&V> {
         let group = self.group_of(hash)?;
         group.find(hash, key).map(|place| &group.entries[place].value)
     }
 
     /// The value of a key, to change it.
-    pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut V> {
         let (group, place) = self.find(hash, key)?;
         self.groups.get_mut(group)?.entries.get_mut(place).map(|item| &mut item.value)
     }
 
     /// The key as it is stored, and its value.
-    #[must_use]
-    pub fn entry(&self, hash: u64, key: &[u8]) -> Option<(&K, &V)> {
+    pub(crate) fn entry(&self, hash: u64, key: &[u8]) -> Option<(&K, &V)> {
         let group = self.group_of(hash)?;
         let item = &group.entries[group.find(hash, key)?];
         Some((&item.key, &item.value))
@@ -175,7 +173,7 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
     }
 
     /// Sets the value of a key, and returns the one that it had. The key stays if there is one.
-    pub fn insert(&mut self, hash: u64, key: K, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, hash: u64, key: K, value: V) -> Option<V> {
         if let Some(there) = self.get_mut(hash, key.as_ref()) {
             return Some(std::mem::replace(there, value));
         }
@@ -185,7 +183,7 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
     }
 
     /// Removes a key, and returns it with its value.
-    pub fn remove(&mut self, hash: u64, key: &[u8]) -> Option<(K, V)> {
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<(K, V)> {
         let (group, place) = self.find(hash, key)?;
         Some(self.remove_at(group, place))
     }

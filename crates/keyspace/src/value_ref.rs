@@ -51,10 +51,10 @@ impl ValueRef<'_> {
     pub fn to_value(self) -> Value {
         match self {
             ValueRef::String(text) => Value::String(text.to_bytes()),
-            ValueRef::List(list) => Value::List(Box::new(list.clone())),
-            ValueRef::Hash(hash) => Value::Hash(Box::new(hash.clone())),
-            ValueRef::Set(set) => Value::Set(Box::new(set.clone())),
-            ValueRef::SortedSet(set) => Value::SortedSet(Box::new(set.clone())),
+            ValueRef::List(list) => Value::List(list.clone()),
+            ValueRef::Hash(hash) => Value::Hash(hash.clone()),
+            ValueRef::Set(set) => Value::Set(set.clone()),
+            ValueRef::SortedSet(set) => Value::SortedSet(set.clone()),
             ValueRef::Stream(stream) => Value::Stream(Box::new(stream.clone())),
         }
     }

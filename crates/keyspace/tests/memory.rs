@@ -57,7 +57,7 @@ fn apply(keyspace: &Keyspace, step: &Step, now: u64) {
         }
         Step::Push(key) => {
             if let Ok(list) = hold.make::<List>(&[*key]) {
-                list.0.push_back(vec![0; 100].into());
+                list.push_back(&[0; 100]);
             }
             *key
         }
@@ -150,7 +150,7 @@ fn what_takes_long_to_free_is_left_to_the_caller() {
     let large = || {
         let mut set = Set::default();
         (0..20_000_u32).for_each(|number| _ = set.add(&number.to_be_bytes()));
-        Entry::new(Value::Set(Box::new(set)))
+        Entry::new(Value::Set(set))
     };
     let small = || Entry::new(Value::String(Bytes::from(vec![0; 100_000])));
     let keyspace = Keyspace::default();
@@ -227,9 +227,9 @@ fn a_large_part_that_was_cut_off_is_garbage_too() {
     let mut hold = keyspace.lock(Stripes::ALL, 10);
     for (length, garbage) in [(10, 0), (600, 0), (20_000_u32, 1)] {
         let elements = (0..length).map(|number| number.to_be_bytes().into());
-        let mut list = List(elements.collect());
+        let mut list = elements.collect::<List>();
         list.keep_only(0..0).into_iter().for_each(|cut| hold.discard(cut));
-        assert!(list.0.is_empty());
+        assert!(list.is_empty());
         assert_eq!(hold.take_garbage().len(), garbage);
     }
     drop(hold);

@@ -90,7 +90,7 @@ impl Content {
     fn value(self) -> Value {
         match self {
             Content::String(byte, length) => Value::String(vec![byte; length].into()),
-            Content::Set => Value::Set(Box::new([&b"member"[..]].into_iter().collect::<Set>())),
+            Content::Set => Value::Set([&b"member"[..]].into_iter().collect::<Set>()),
         }
     }
 }

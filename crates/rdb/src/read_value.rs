@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use zodium_keyspace::{Hash, List, Set, SortedSet, Value, Word};
+use zodium_keyspace::{Hash, Set, SortedSet, Value, Word};
 
 use crate::listpack::{self, Element};
 use crate::{Input, RdbError, intset, kind, read_stream, ziplist};
@@ -84,7 +84,7 @@ pub(crate) fn module_name(id: u64) -> String {
 /// Whether it is a collection that cannot be empty, but is.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
-        Value::List(list) => list.0.is_empty(),
+        Value::List(list) => list.is_empty(),
         Value::Set(set) => set.is_empty(),
         Value::SortedSet(set) => set.is_empty(),
         Value::Hash(hash) => hash.is_empty(),
@@ -107,13 +107,13 @@ fn words(elements: &[Element]) -> Vec<Word> {
 }
 
 fn list(elements: Vec<Word>) -> Value {
-    Value::List(Box::new(List(elements.into())))
+    Value::List(elements.into_iter().collect())
 }
 
 fn set(members: Vec<Word>) -> Result<Value, RdbError> {
     let mut set = Set::default();
     match members.iter().all(|member| set.add(member)) {
-        true => Ok(Value::Set(Box::new(set))),
+        true => Ok(Value::Set(set)),
         false => Err(RdbError::Damaged("a set has a member twice")),
     }
 }
@@ -124,7 +124,7 @@ fn hash(words: Vec<Word>) -> Result<Value, RdbError> {
     let is_even = pairs.remainder().is_empty();
     let is_sound = pairs.fold(is_even, |sound, pair| hash.set(&pair[0], &pair[1]) && sound);
     match is_sound {
-        true => Ok(Value::Hash(Box::new(hash))),
+        true => Ok(Value::Hash(hash)),
         false => Err(RdbError::Damaged("a hash has a field twice, or one without a value")),
     }
 }
@@ -143,7 +143,7 @@ fn scored(words: Vec<Word>) -> Result<Value, RdbError> {
             return Err(DAMAGED);
         }
     }
-    Ok(Value::SortedSet(Box::new(set)))
+    Ok(Value::SortedSet(set))
 }
 
 fn score_of(text: &[u8]) -> Option<f64> {
@@ -163,7 +163,7 @@ fn sorted_set<R: Read>(
             return Err(RdbError::Damaged("a sorted set"));
         }
     }
-    Ok(Value::SortedSet(Box::new(set)))
+    Ok(Value::SortedSet(set))
 }
 
 /// A score as text, behind its length; the largest lengths have a meaning of their own.

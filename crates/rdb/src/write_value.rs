@@ -1,6 +1,6 @@
 //! Writing values, in encodings that every version reads.
 
-use zodium_keyspace::{Table, ValueRef};
+use zodium_keyspace::ValueRef;
 
 use crate::output::{length, string};
 use crate::{kind, write_stream};
@@ -37,8 +37,8 @@ pub fn write_part(
             None
         }
         ValueRef::List(list) => {
-            let elements = list.0.range(rank.min(list.0.len())..);
-            sequence(out, (from, end), elements, |out, element| string(out, element))
+            let elements = list.range(rank.min(list.len())..list.len());
+            sequence(out, (from, end), elements, string)
         }
         ValueRef::SortedSet(set) => {
             sequence(out, (from, end), set.upwards(rank), |out, (member, score)| {
@@ -46,12 +46,14 @@ pub fn write_part(
                 out.extend_from_slice(&score.to_le_bytes());
             })
         }
-        ValueRef::Set(set) => {
-            table(out, (from, end), set.table(), |out, member, ()| string(out, member))
-        }
-        ValueRef::Hash(hash) => table(out, (from, end), hash.table(), |out, field, value| {
-            string(out, field);
-            string(out, value);
+        ValueRef::Set(set) => scanned(out, (from, end), |out, position| {
+            set.scan(position, &mut |member, ()| string(out, member))
+        }),
+        ValueRef::Hash(hash) => scanned(out, (from, end), |out, position| {
+            hash.scan(position, &mut |field, value| {
+                string(out, field);
+                string(out, value);
+            })
         }),
     }
 }
@@ -60,7 +62,7 @@ pub fn write_part(
 fn begin(out: &mut Vec<u8>, value: ValueRef<'_>) {
     let (kind, elements) = match value {
         ValueRef::String(_) => (kind::STRING, None),
-        ValueRef::List(list) => (kind::LIST, Some(list.0.len())),
+        ValueRef::List(list) => (kind::LIST, Some(list.len())),
         ValueRef::Set(set) => (kind::SET, Some(set.len())),
         ValueRef::SortedSet(set) => (kind::SORTED_SET, Some(set.len())),
         ValueRef::Hash(hash) => (kind::HASH, Some(hash.len())),
@@ -89,16 +91,15 @@ fn sequence<T>(
     None
 }
 
-/// Appends entries of a table from a position of its scan on, until so many bytes are there.
-fn table<K, V>(
+/// Appends what a scan visits from a position on, until so many bytes are there.
+fn scanned(
     out: &mut Vec<u8>,
     (position, end): (u64, usize),
-    table: &Table<K, V>,
-    write: impl Fn(&mut Vec<u8>, &K, &V),
+    scan: impl Fn(&mut Vec<u8>, u64) -> Option<u64>,
 ) -> Option<u64> {
     let mut next = Some(position);
     while let Some(position) = next {
-        next = table.scan(position, &mut |key, value| write(out, key, value));
+        next = scan(out, position);
         if out.len() >= end {
             break;
         }
@@ -118,17 +119,12 @@ mod tests {
         let (mut scores, mut hash) = (SortedSet::default(), Hash::default());
         for number in 0..elements {
             let word = number.to_string();
-            list.0.push_back(word.as_bytes().into());
+            list.push_back(word.as_bytes());
             set.add(word.as_bytes());
             scores.set(word.as_bytes(), f64::from(number % 7));
             hash.set(word.as_bytes(), b"value");
         }
-        [
-            Value::List(Box::new(list)),
-            Value::Set(Box::new(set)),
-            Value::SortedSet(Box::new(scores)),
-            Value::Hash(Box::new(hash)),
-        ]
+        [Value::List(list), Value::Set(set), Value::SortedSet(scores), Value::Hash(hash)]
     }
 
     #[test]

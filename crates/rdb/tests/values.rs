@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use zodium_keyspace::{
-    Consumer, Group, Hash, List, Pending, Set, SortedSet, Stream, StreamId, Value, Word,
+    Consumer, Group, Hash, Pending, Set, SortedSet, Stream, StreamId, Value, Word,
 };
 use zodium_rdb::{Input, Item, RdbError, RdbReader, read_value, write_value};
 
@@ -79,19 +79,18 @@ fn value() -> impl Strategy<Value = Value> {
     let score = any::<f64>().prop_filter("a score", |score| !score.is_nan());
     prop_oneof![
         word().prop_map(|word| Value::String(Bytes::from(word.into_vec()))),
-        vec(word(), 1..40).prop_map(|words| Value::List(Box::new(List(words.into())))),
-        btree_set(short(), 1..100).prop_map(|words| {
-            Value::Set(Box::new(words.iter().map(|word| &**word).collect::<Set>()))
-        }),
+        vec(word(), 1..40).prop_map(|words| Value::List(words.into_iter().collect())),
+        btree_set(short(), 1..100)
+            .prop_map(|words| { Value::Set(words.iter().map(|word| &**word).collect::<Set>()) }),
         btree_map(short(), word(), 1..40).prop_map(|pairs| {
             let mut hash = Hash::default();
             pairs.iter().for_each(|(field, value)| _ = hash.set(field, value));
-            Value::Hash(Box::new(hash))
+            Value::Hash(hash)
         }),
         btree_map(short(), score, 1..40).prop_map(|pairs| {
             let mut set = SortedSet::default();
             pairs.iter().for_each(|(member, score)| _ = set.set(member, *score));
-            Value::SortedSet(Box::new(set))
+            Value::SortedSet(set)
         }),
         stream().prop_map(|stream| Value::Stream(Box::new(stream))),
     ]
@@ -129,7 +128,7 @@ fn what_valkey_wrote_is_read() {
     assert_eq!(found[&(0, "expires")].expires_at, Some(4_102_444_800_000));
     assert!(matches!(&found[&(3, "other")].value, Value::String(bytes) if bytes == "database"));
     let length = |name| match value(name) {
-        Value::List(list) => list.0.len(),
+        Value::List(list) => list.len(),
         Value::Set(set) => set.len(),
         Value::Hash(hash) => hash.len(),
         Value::SortedSet(set) => set.len(),
@@ -154,7 +153,7 @@ fn what_valkey_wrote_is_read() {
     let Value::SortedSet(set) = value("zset") else { panic!() };
     assert_eq!((set.score(b"b"), set.score(b"c")), (Some(-2.5), Some(f64::INFINITY)));
     let Value::List(list) = value("long-list") else { panic!() };
-    assert_eq!(&*list.0[599], b"element-599");
+    assert_eq!(list.get(599), Some(&b"element-599"[..]));
     check_stream(value("stream"));
 }
 

@@ -381,7 +381,7 @@ mod tests {
         let server = Server::new(Options::default());
         {
             let mut hold = server.keyspace.lock(Stripes::ALL, 1);
-            hold.make::<List>(b"numbers").unwrap().0.push_back(b"2"[..].into());
+            hold.make::<List>(b"numbers").unwrap().push_back(b"2");
         }
         for target in (0..20).map(|number| format!("sorted-{number}")) {
             let (length, number) = (target.len(), 7);

@@ -83,14 +83,14 @@ fn for_each_common(sets: &[Option<&Set>], mut visit: impl FnMut(&[u8]) -> bool) 
 
 fn union(call: &Call, keys: Words) -> Result<Set, Fail> {
     let sets = sets(call, keys)?;
-    Ok(sets.into_iter().flatten().flat_map(Set::iter).map(|member| &**member).collect())
+    Ok(sets.into_iter().flatten().flat_map(Set::iter).collect())
 }
 
 fn diff(call: &Call, keys: Words) -> Result<Set, Fail> {
     let sets = sets(call, keys)?;
     let Some((Some(first), others)) = sets.split_first() else { return Ok(Set::default()) };
     let is_elsewhere = |member: &[u8]| others.iter().flatten().any(|set| set.contains(member));
-    Ok(first.iter().map(|member| &**member).filter(|member| !is_elsewhere(member)).collect())
+    Ok(first.iter().filter(|member| !is_elsewhere(member)).collect())
 }
 
 pub(super) fn sintercard(call: &mut Call) -> Outcome {

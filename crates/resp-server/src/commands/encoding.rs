@@ -17,9 +17,9 @@ pub(super) fn of(server: &Server, value: ValueRef<'_>) -> &'static str {
         ValueRef::String(_) => "raw",
         ValueRef::List(list) => {
             let size = server.settings.number("list-max-listpack-size");
-            let bytes: usize = list.0.iter().map(|element| element.len() + 2).sum();
+            let bytes: usize = list.iter().map(|element| element.len() + 2).sum();
             let is_small = match usize::try_from(size) {
-                Ok(elements) => list.0.len() <= elements.max(1),
+                Ok(elements) => list.len() <= elements.max(1),
                 // -1 to -5 stand for 4 to 64 KiB.
                 Err(_) => bytes <= 4096 << size.unsigned_abs().saturating_sub(1).min(4),
             };

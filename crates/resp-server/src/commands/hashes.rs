@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use zodium_keyspace::{Hash, Word};
+use zodium_keyspace::Hash;
 use zodium_resp::{parse_double, parse_integer};
 
 use super::counters::sum;
@@ -83,7 +83,7 @@ pub(super) fn hdel(call: &mut Call) -> Outcome {
         return Ok(());
     };
     let fields = call.arguments.from(2).iter();
-    let removed = fields.filter(|field| hash.remove(field).is_some()).count();
+    let removed = fields.filter(|field| hash.remove(field)).count();
     if removed > 0 {
         call.changed(key, Class::Hash, "hdel");
         call.remove_if_empty::<Hash>(key);
@@ -129,7 +129,10 @@ pub(super) fn hvals(call: &mut Call) -> Outcome {
     answer_each(call, |(_, value)| value)
 }
 
-fn answer_each(call: &mut Call, part: for<'h> fn((&'h Word, &'h Word)) -> &'h Word) -> Outcome {
+/// A field and its value.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn answer_each(call: &mut Call, part: for<'a> fn(Pair<'a>) -> &'a [u8]) -> Outcome {
     let hash = call.hold.read::<Hash>(call.word(1))?;
     call.reply.array(hash.map_or(0, Hash::len));
     for entry in hash.into_iter().flat_map(Hash::iter) {

@@ -146,14 +146,14 @@ fn move_one(
         // The key stays, also while its only element is moved.
         let Some(list) = call.hold.write::<List>(source)? else { return Ok(None) };
         let Some(element) = from.pop(list) else { return Ok(None) };
-        to.push(list, element.clone());
+        to.push(list, &element);
         call.changed(target, Class::List, to.push_event());
         call.announce(source, Class::List, from.pop_event());
         return Ok(Some(element));
     }
     let Some(list) = call.hold.write::<List>(source)? else { return Ok(None) };
     let Some(element) = from.pop(list) else { return Ok(None) };
-    to.push(call.hold.make::<List>(target)?, element.clone());
+    to.push(call.hold.make::<List>(target)?, &element);
     // The stock server announces the push first.
     call.changed(target, Class::List, to.push_event());
     call.changed(source, Class::List, from.pop_event());

@@ -25,17 +25,17 @@ impl End {
         }
     }
 
-    pub(super) fn push(self, list: &mut List, element: Word) {
+    pub(super) fn push(self, list: &mut List, element: &[u8]) {
         match self {
-            End::Left => list.0.push_front(element),
-            End::Right => list.0.push_back(element),
+            End::Left => list.push_front(element),
+            End::Right => list.push_back(element),
         }
     }
 
     pub(super) fn pop(self, list: &mut List) -> Option<Word> {
         match self {
-            End::Left => list.0.pop_front(),
-            End::Right => list.0.pop_back(),
+            End::Left => list.pop_front(),
+            End::Right => list.pop_back(),
         }
     }
 
@@ -67,8 +67,8 @@ pub(super) fn rpushx(call: &mut Call) -> Outcome {
 fn push(call: &mut Call, end: End) -> Outcome {
     let (key, elements) = (call.word(1), call.arguments.from(2));
     let list = call.hold.make::<List>(key)?;
-    elements.iter().for_each(|element| end.push(list, element.into()));
-    let length = list.0.len();
+    elements.iter().for_each(|element| end.push(list, element));
+    let length = list.len();
     call.changed(key, Class::List, end.push_event());
     call.reply.count(length);
     Ok(())
@@ -123,7 +123,7 @@ pub(super) fn take(
 }
 
 pub(super) fn llen(call: &mut Call) -> Outcome {
-    let length = call.hold.read::<List>(call.word(1))?.map_or(0, |list| list.0.len());
+    let length = call.hold.read::<List>(call.word(1))?.map_or(0, List::len);
     call.reply.count(length);
     Ok(())
 }
@@ -131,13 +131,13 @@ pub(super) fn llen(call: &mut Call) -> Outcome {
 pub(super) fn lrange(call: &mut Call) -> Outcome {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     let list = call.hold.read::<List>(call.word(1))?;
-    let found = list.and_then(|list| Some((list, range(start, end, list.0.len())?)));
+    let found = list.and_then(|list| Some((list, range(start, end, list.len())?)));
     let Some((list, places)) = found else {
         call.reply.array(0);
         return Ok(());
     };
     call.reply.array(places.len());
-    list.0.range(places).for_each(|element| call.reply.bulk(element));
+    list.range(places).for_each(|element| call.reply.bulk(element));
     Ok(())
 }
 
@@ -148,7 +148,7 @@ pub(super) fn lindex(call: &mut Call) -> Outcome {
         call.reply.null();
         return Ok(());
     };
-    let element = place(index?, list.0.len()).and_then(|place| list.0.get(place));
+    let element = place(index?, list.len()).and_then(|place| list.get(place));
     call.reply.bulk_or_null(element);
     Ok(())
 }
@@ -156,8 +156,10 @@ pub(super) fn lindex(call: &mut Call) -> Outcome {
 pub(super) fn lset(call: &mut Call) -> Outcome {
     let (key, element) = (call.word(1), call.word(3));
     let list = call.hold.write::<List>(key)?.ok_or(NO_KEY)?;
-    let place = place(integer(call.arguments.word(2))?, list.0.len());
-    *place.and_then(|place| list.0.get_mut(place)).ok_or(NO_INDEX)? = element.into();
+    let place = place(integer(call.arguments.word(2))?, list.len());
+    if !place.is_some_and(|place| list.set(place, element)) {
+        return Err(NO_INDEX);
+    }
     call.changed(key, Class::List, "lset");
     call.reply.ok();
     Ok(())
@@ -166,7 +168,7 @@ pub(super) fn lset(call: &mut Call) -> Outcome {
 pub(super) fn ltrim(call: &mut Call) -> Outcome {
     let (key, start, end) = (call.word(1), call.integer(2)?, call.integer(3)?);
     if let Some(list) = call.hold.write::<List>(key)? {
-        let before = list.0.len();
+        let before = list.len();
         let kept = range(start, end, before).unwrap_or(0..0);
         let is_cut = kept.len() < before;
         let cut = list.keep_only(kept);
@@ -194,12 +196,12 @@ pub(super) fn linsert(call: &mut Call) -> Outcome {
         call.reply.integer(0);
         return Ok(());
     };
-    let Some(place) = list.0.iter().position(|element| **element == *pivot) else {
+    let Some(place) = list.iter().position(|element| element == pivot) else {
         call.reply.integer(-1);
         return Ok(());
     };
-    list.0.insert(place + usize::from(is_after), call.arguments.word(4).into());
-    let length = list.0.len();
+    list.insert(place + usize::from(is_after), call.arguments.word(4));
+    let length = list.len();
     call.changed(key, Class::List, "linsert");
     call.reply.count(length);
     Ok(())
@@ -215,20 +217,7 @@ pub(super) fn lrem(call: &mut Call) -> Outcome {
         0 => usize::MAX,
         count => usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX),
     };
-    let before = list.0.len();
-    let mut removed = 0;
-    let mut keeps = |element: &Word| {
-        let is_removed = removed < most && **element == *wanted;
-        removed += usize::from(is_removed);
-        !is_removed
-    };
-    if count < 0 {
-        let kept: Vec<Word> = list.0.drain(..).rev().filter(&mut keeps).collect();
-        list.0.extend(kept.into_iter().rev());
-    } else {
-        list.0.retain(keeps);
-    }
-    let removed = before - list.0.len();
+    let removed = list.remove_equal(wanted, most, count < 0);
     if removed > 0 {
         call.changed(key, Class::List, "lrem");
         call.remove_if_empty::<List>(key);
@@ -286,15 +275,16 @@ pub(super) fn lpos(call: &mut Call) -> Outcome {
         Some(0) => usize::MAX,
         Some(count) => count,
     };
-    let is_it = |(_, element): &(usize, &Word)| ***element == *wanted;
+    let is_it = |(_, element): &(usize, &[u8])| *element == wanted;
     let found: Vec<usize> = match list {
         None => Vec::new(),
         Some(list) if rank > 0 => {
-            let elements = list.0.iter().enumerate().take(compared_max).filter(is_it);
+            let elements = list.iter().enumerate().take(compared_max).filter(is_it);
             elements.skip(skipped).take(most).map(|(place, _)| place).collect()
         }
         Some(list) => {
-            let elements = list.0.iter().enumerate().rev().take(compared_max).filter(is_it);
+            let elements = (0..list.len()).rev().zip(list.iter().rev());
+            let elements = elements.take(compared_max).filter(is_it);
             elements.skip(skipped).take(most).map(|(place, _)| place).collect()
         }
     };

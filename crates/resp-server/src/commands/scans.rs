@@ -4,7 +4,7 @@
 //! from the first call to the last is given. Collections that the stock server would keep in one
 //! piece are given whole, as it does.
 
-use zodium_keyspace::{Hash, Set, SortedSet, Table, ValueRef};
+use zodium_keyspace::{Hash, Set, SortedSet, ValueRef};
 use zodium_resp::format_double;
 
 use super::encoding;
@@ -27,9 +27,9 @@ struct Scan<'a> {
     only_names: bool,
 }
 
-impl<'a> Scan<'a> {
+impl<'o> Scan<'o> {
     /// The scan of a command whose options begin at a place.
-    fn of(call: &Call<'a, '_>, cursor: u64, options: usize) -> Result<Scan<'a>, Fail> {
+    fn of(call: &Call<'o, '_>, cursor: u64, options: usize) -> Result<Scan<'o>, Fail> {
         let is_of_keys = is(call.word(0), "scan");
         let mut scan = Scan { cursor, count: COUNT, pattern: None, kind: None, only_names: false };
         let mut options = Options::from(call.arguments, options);
@@ -61,19 +61,19 @@ impl<'a> Scan<'a> {
         self.pattern.is_none_or(|pattern| pattern == b"*" || glob::fits(pattern, word))
     }
 
-    /// The entries of a table from the cursor on, and the next cursor; with `whole` all of them.
-    fn entries<'t, K: AsRef<[u8]>, V>(
+    /// What a scan visits from the cursor on, and the next cursor; with `whole` all of it.
+    fn elements<'a, T>(
         &self,
-        table: &'t Table<K, V>,
         whole: bool,
-    ) -> (u64, Vec<(&'t K, &'t V)>) {
+        scan: impl Fn(u64, &mut dyn FnMut(&'a [u8], T)) -> Option<u64>,
+    ) -> (u64, Vec<(&'a [u8], T)>) {
         let (mut found, mut visited) = (Vec::new(), 0);
         let mut position = if whole { 0 } else { self.cursor.reverse_bits() };
         loop {
-            let next = table.scan(position, &mut |key, value| {
+            let next = scan(position, &mut |name, value| {
                 visited += 1;
-                if self.fits(key.as_ref()) {
-                    found.push((key, value));
+                if self.fits(name) {
+                    found.push((name, value));
                 }
             });
             match next {
@@ -115,7 +115,7 @@ pub(super) fn hscan(call: &mut Call) -> Outcome {
     let Some(hash) = call.hold.read::<Hash>(call.word(1))? else { return nothing(call) };
     let scan = Scan::of(call, cursor, 3)?;
     let whole = encoding::is_in_one_piece(call.server, ValueRef::Hash(hash));
-    let (next, found) = scan.entries(hash.table(), whole);
+    let (next, found) = scan.elements(whole, |from, visit| hash.scan(from, visit));
     begin(&mut call.reply, next);
     call.reply.array(found.len() * if scan.only_names { 1 } else { 2 });
     for (field, value) in found {
@@ -133,7 +133,7 @@ pub(super) fn sscan(call: &mut Call) -> Outcome {
     let Some(set) = call.hold.read::<Set>(call.word(1))? else { return nothing(call) };
     let scan = Scan::of(call, cursor, 3)?;
     let whole = encoding::is_in_one_piece(call.server, ValueRef::Set(set));
-    let (next, found) = scan.entries(set.table(), whole);
+    let (next, found) = scan.elements(whole, |from, visit| set.scan(from, visit));
     begin(&mut call.reply, next);
     call.reply.array(found.len());
     found.into_iter().for_each(|(member, ())| call.reply.bulk(member));
@@ -146,14 +146,14 @@ pub(super) fn zscan(call: &mut Call) -> Outcome {
     let Some(set) = call.hold.read::<SortedSet>(call.word(1))? else { return nothing(call) };
     let scan = Scan::of(call, cursor, 3)?;
     let whole = encoding::is_in_one_piece(call.server, ValueRef::SortedSet(set));
-    let (next, found) = scan.entries(set.table(), whole);
+    let (next, found) = scan.elements(whole, |from, visit| set.scan(from, visit));
     begin(&mut call.reply, next);
     call.reply.array(found.len() * if scan.only_names { 1 } else { 2 });
     for (member, score) in found {
         call.reply.bulk(member);
         if !scan.only_names {
             // Bytes also in RESP3.
-            call.reply.text(&format_double(*score));
+            call.reply.text(&format_double(score));
         }
     }
     Ok(())

@@ -63,7 +63,7 @@ impl<'a> Operand<'a> {
     fn iter(self) -> Box<dyn Iterator<Item = (&'a [u8], Score)> + 'a> {
         match self {
             Operand::Nothing => Box::new(std::iter::empty()),
-            Operand::Set(set) => Box::new(set.iter().map(|member| (&**member, 1.0))),
+            Operand::Set(set) => Box::new(set.iter().map(|member| (member, 1.0))),
             Operand::Sorted(set) => Box::new(set.upwards(0)),
         }
     }

@@ -118,11 +118,11 @@ pub(super) fn spop(call: &mut Call) -> Outcome {
     let taken = match call.hold.write::<Set>(key)? {
         Some(set) => {
             let wanted = i64::try_from(count.unwrap_or(1)).unwrap_or(i64::MAX);
-            let chosen: Vec<&Word> = match count {
+            let chosen: Vec<&[u8]> = match count {
                 None => set.random().into_iter().collect(),
                 Some(_) => choose(wanted, set.len(), set.iter(), || set.random(), |word| word),
             };
-            let chosen: Vec<Word> = chosen.into_iter().cloned().collect();
+            let chosen: Vec<Word> = chosen.into_iter().map(Word::from).collect();
             for member in &chosen {
                 set.remove(member);
             }

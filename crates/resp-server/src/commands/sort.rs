@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use zodium_keyspace::{Entry, Hash, Hold, List, Value, ValueRef, Word};
+use zodium_keyspace::{Entry, Hash, Hold, Value, ValueRef, Word};
 use zodium_resp::{Arguments, parse_double};
 
 use super::strings::read;
@@ -144,7 +144,7 @@ fn run(call: &mut Call, is_readonly: bool) -> Outcome {
 /// The elements of a value: all to be sorted, or those that are answered, if their order stays.
 fn elements(value: ValueRef, order: &Order) -> Result<Vec<Word>, Fail> {
     let length = match value {
-        ValueRef::List(list) => list.0.len(),
+        ValueRef::List(list) => list.len(),
         ValueRef::Set(set) => set.len(),
         ValueRef::SortedSet(set) => set.len(),
         _ => return Err(WRONG_TYPE),
@@ -157,9 +157,9 @@ fn elements(value: ValueRef, order: &Order) -> Result<Vec<Word>, Fail> {
     let is_reverse = order.keeps() && order.is_descending;
     Ok(match value {
         ValueRef::List(list) if is_reverse => {
-            list.0.range(length - places.end..length - skipped).rev().cloned().collect()
+            list.range(length - places.end..length - skipped).rev().map(Word::from).collect()
         }
-        ValueRef::List(list) => list.0.range(places).cloned().collect(),
+        ValueRef::List(list) => list.range(places).map(Word::from).collect(),
         ValueRef::SortedSet(set) if is_reverse => {
             let members = set.downwards(length - 1 - skipped).take(count);
             members.map(|(member, _)| member.into()).collect()
@@ -167,7 +167,7 @@ fn elements(value: ValueRef, order: &Order) -> Result<Vec<Word>, Fail> {
         ValueRef::SortedSet(set) => {
             set.upwards(skipped).take(count).map(|(member, _)| member.into()).collect()
         }
-        ValueRef::Set(set) => set.iter().skip(skipped).take(count).cloned().collect(),
+        ValueRef::Set(set) => set.iter().skip(skipped).take(count).map(Word::from).collect(),
         _ => Vec::new(),
     })
 }
@@ -251,7 +251,7 @@ fn store(call: &mut Call, target: &[u8], answers: Vec<Option<Vec<u8>>>) {
         call.remove(target);
     } else {
         let words = answers.into_iter().map(|answer| answer.unwrap_or_default().into());
-        call.hold.put(target, Entry::new(Value::List(Box::new(List(words.collect())))));
+        call.hold.put(target, Entry::new(Value::List(words.collect())));
         call.changed(target, Class::List, "sortstore");
     }
     call.reply.count(count);
@@ -266,14 +266,14 @@ mod tests {
     #[test]
     fn only_elements_within_the_limit_are_taken_if_their_order_stays() {
         let words: Vec<Word> = (0..100_u8).map(|number| [number].into()).collect();
-        let list = Value::List(Box::new(List(words.iter().cloned().collect())));
+        let list = Value::List(words.iter().cloned().collect());
         let (mut set, mut sorted_set) = (Set::default(), SortedSet::default());
         for word in &words {
             set.add(word);
             sorted_set.set(word, f64::from(word[0]));
         }
-        let members: Vec<Word> = set.iter().cloned().collect();
-        let (set, sorted_set) = (Value::Set(set.into()), Value::SortedSet(sorted_set.into()));
+        let members: Vec<Word> = set.iter().map(Word::from).collect();
+        let (set, sorted_set) = (Value::Set(set), Value::SortedSet(sorted_set));
         let limits =
             [0, 7, 98, 100, 200, -3].map(|start| [0, 5, 100, -1].map(|count| (start, count)));
         for limit in limits.into_iter().flatten() {
