@@ -264,7 +264,7 @@ mod tests {
     /// Lengths around that from which elements are no longer packed.
     #[test]
     fn short_and_long_lists_hold_what_a_vector_holds() {
-        for most in [5, 62, 66, 200] {
+        for most in [5, 125, 131, 200] {
             let (mut list, mut model) = (List::default(), Vec::<Vec<u8>>::new());
             for round in 0..6000 {
                 let element = random_below(20).to_string().repeat(1 + round % 2).into_bytes();

@@ -176,7 +176,7 @@ mod tests {
     /// Sizes around that from which members are no longer packed.
     #[test]
     fn few_and_many_members_are_in_the_same_order() {
-        for most in [3, 60, 70, 500] {
+        for most in [3, 126, 140, 500] {
             let (mut set, mut model) = (SortedSet::default(), BTreeMap::new());
             for round in 0..4000 {
                 let name = random_below(most).to_string().repeat(1 + round % 3).into_bytes();
