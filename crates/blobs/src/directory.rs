@@ -90,12 +90,17 @@ impl BlobDirectory {
     /// # Errors
     /// [`BlobError::InUse`] when that has happened already.
     pub fn lock(&self) -> Result<Option<FileLock>, BlobError> {
+        self.lock_directory(&self.path)
+    }
+
+    /// The same for any blob directory.
+    pub(crate) fn lock_directory(&self, path: &Path) -> Result<Option<FileLock>, BlobError> {
         // The folder itself: it is there already, and no other program locks it.
-        let folder = self.disk.open(&self.path.join(TEMPORARY_FOLDER), OpenMode::Read);
+        let folder = self.disk.open(&path.join(TEMPORARY_FOLDER), OpenMode::Read);
         match folder.map(|folder| folder.lock()) {
             Ok(Ok(lock)) => Ok(Some(lock)),
             Ok(Err(LockError::Held { owner })) => {
-                Err(BlobError::InUse { path: self.path.clone(), owner })
+                Err(BlobError::InUse { path: path.to_owned(), owner })
             }
             Ok(Err(LockError::Io(_))) | Err(_) => Ok(None),
         }

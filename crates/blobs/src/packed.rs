@@ -127,11 +127,13 @@ impl BlobDirectory {
     /// Checks that what the pack before this one has kept can be told from what is kept elsewhere.
     ///
     /// # Errors
-    /// When `.old` is a symbolic link, or a file: what it leads to is not of a pack.
+    /// When `.old` is a symbolic link, or a file: what it leads to is not of a pack. When it is
+    /// the blob directory of a storage that is served.
     pub fn check_old(&self) -> Result<(), BlobError> {
         let old = self.old_path();
         match self.disk.kind(&old) {
-            Ok(None | Some(EntryKind::Folder)) => Ok(()),
+            Ok(None) => Ok(()),
+            Ok(Some(EntryKind::Folder)) => self.lock_directory(&old).map(drop),
             Ok(Some(_)) => {
                 let what = "it is no folder, but a link or a file: remove or rename it";
                 let error = io::Error::new(io::ErrorKind::NotADirectory, what);

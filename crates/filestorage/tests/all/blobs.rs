@@ -91,6 +91,25 @@ fn a_directory_is_written_for_one_data_file_at_a_time() {
     open("copy.fs", false).unwrap();
 }
 
+/// A pack would replace it by the blobs that it drops.
+#[test]
+fn the_old_folder_of_a_pack_is_no_directory_that_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str, blobs: &str| {
+        let blob_directory = Some(folder.path().join(blobs));
+        let options = OpenOptions { blob_directory, ..OpenOptions::new(folder.path().join(name)) };
+        FileStorage::open(Arc::new(RealDisk), &options).unwrap()
+    };
+    let (storage, other) = (open("Data.fs", BLOBS), open("other.fs", "Blobs.old"));
+    let blobs = storage.blobs().unwrap();
+    let error = blobs.remove_old().unwrap_err();
+    assert!(matches!(error, BlobError::InUse { .. }), "{error}");
+    assert!(folder.path().join("Blobs.old/tmp").exists());
+    drop(other);
+    blobs.remove_old().unwrap();
+    assert!(!folder.path().join("Blobs.old").exists());
+}
+
 #[test]
 fn a_blob_that_the_log_has_stays() {
     let disk = disk();
