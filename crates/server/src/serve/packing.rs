@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, Zoned};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 use zodium_configuration::{Configuration, PackSchedule};
@@ -17,6 +18,9 @@ use super::timetable::{Timetable, Turn};
 /// Interval between two looks at the clock, which may be set, or stop while the machine sleeps.
 const LOOK_INTERVAL: Duration = Duration::from_secs(20);
 
+/// How long a pack waits for those of other storages.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// The tasks that wait for the times of all schedules.
 pub(crate) struct Packing {
     waiting: Vec<JoinHandle<()>>,
@@ -26,11 +30,14 @@ impl Packing {
     /// Starts the tasks. Must be called within the runtime.
     pub(crate) fn start(configuration: &Configuration, storages: &Storages) -> Packing {
         let mut waiting = Vec::new();
+        // One after the other, each has the space on the disk and its time for itself.
+        let turn = Arc::new(Semaphore::new(1));
         for opened in storages.iter() {
             let options = configuration.storages.iter().find(|o| o.name == opened.name);
             if let Some(schedule) = options.and_then(|options| options.pack.schedule.clone()) {
                 let (name, storage) = (opened.name.clone(), Arc::clone(&opened.storage));
-                waiting.push(tokio::spawn(pack_in_time(name, storage, schedule)));
+                let turn = Arc::clone(&turn);
+                waiting.push(tokio::spawn(pack_in_time(name, storage, schedule, turn)));
             }
         }
         Packing { waiting }
@@ -46,7 +53,12 @@ impl Packing {
     }
 }
 
-async fn pack_in_time(name: String, storage: Arc<Database>, schedule: PackSchedule) {
+async fn pack_in_time(
+    name: String,
+    storage: Arc<Database>,
+    schedule: PackSchedule,
+    turn: Arc<Semaphore>,
+) {
     let mut timetable = Timetable::new(&schedule, &Zoned::now());
     loop {
         if let Some(next) = timetable.next() {
@@ -70,12 +82,24 @@ async fn pack_in_time(name: String, storage: Arc<Database>, schedule: PackSchedu
         timetable.skip_to(&Zoned::now());
         if is_due {
             let (name, storage) = (name.clone(), Arc::clone(&storage));
-            let pack_tid = tid_days_ago(Timestamp::now(), schedule.keep_days);
-            let packed = tokio::task::spawn_blocking(move || pack(&name, &storage, pack_tid));
-            // An error means that its thread panicked, which ends the process.
-            let _ = packed.await;
+            in_turn(&name.clone(), &turn, move || {
+                let pack_tid = tid_days_ago(Timestamp::now(), schedule.keep_days);
+                pack(&name, &storage, pack_tid);
+            })
+            .await;
         }
     }
+}
+
+/// Runs a pack on a thread, behind those of other storages.
+async fn in_turn(name: &str, turn: &Semaphore, pack: impl FnOnce() + Send + 'static) {
+    if turn.available_permits() == 0 {
+        info!(storage = name, "the pack waits for that of another storage");
+    }
+    // A storage whose disk hangs must not keep all others from being packed.
+    let _turn = tokio::time::timeout(TURN_WAIT_MAX, turn.acquire()).await;
+    // An error means that its thread panicked, which ends the process.
+    let _ = tokio::task::spawn_blocking(pack).await;
 }
 
 fn pack(name: &str, storage: &Database, pack_tid: Tid) {
@@ -101,7 +125,30 @@ fn tid_days_ago(now: Timestamp, days: f64) -> Tid {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
+
+    #[tokio::test]
+    async fn packs_of_several_storages_run_one_after_the_other() {
+        let (turn, running, done) =
+            (Semaphore::new(1), Arc::new(AtomicU32::new(0)), Arc::default());
+        let pack = |done: &Arc<AtomicU32>| {
+            let (running, done) = (Arc::clone(&running), Arc::clone(done));
+            move || {
+                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);
+                std::thread::sleep(Duration::from_millis(50));
+                running.fetch_sub(1, Ordering::SeqCst);
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        tokio::join!(
+            in_turn("one", &turn, pack(&done)),
+            in_turn("two", &turn, pack(&done)),
+            in_turn("three", &turn, pack(&done)),
+        );
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
 
     #[test]
     fn days_are_counted_back_from_now() {
