@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +28,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Bound {
     socket: Socket,
     address: Address,
-    file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpSocket),
-    Unix(UnixSocket),
+    /// It is made when it listens: until then another process may be about to listen there.
+    Unix(PathBuf),
     /// The parent process listens on it already.
     Inherited(Kind),
 }
@@ -59,7 +59,11 @@ enum Kind {
 
 /// The path of a Unix socket that this process created; removed when dropped.
 #[derive(Debug)]
-struct SocketFile(PathBuf);
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: another process may have replaced it.
+    identity: (u64, u64),
+}
 
 /// An accepted connection on its way to a worker.
 #[derive(Debug)]
@@ -98,7 +102,7 @@ impl Bound {
     /// Binds an address: all of those that its name has, but for those that are bound `already`.
     /// Must run within a tokio runtime.
     ///
-    /// A Unix socket on which no process listens any more is replaced.
+    /// A Unix socket on which no process listens any more is replaced when this one listens.
     pub async fn bind_all(address: &Address, already: &[Bound]) -> io::Result<Vec<Bound>> {
         match address {
             Address::Tcp { host, port } => {
@@ -106,12 +110,9 @@ impl Bound {
                 bind_each(tokio::net::lookup_host((host, *port)).await?, already)
             }
             Address::Unix(path) => {
-                remove_dead_socket(path)?;
-                let socket = UnixSocket::new_stream()?;
-                socket.bind(path)?;
-                let file = Some(SocketFile(path.clone()));
-                let socket = Socket::Unix(socket);
-                Ok(vec![Bound { socket, address: address.clone(), file }])
+                check_unused(path)?;
+                let socket = Socket::Unix(path.clone());
+                Ok(vec![Bound { socket, address: address.clone() }])
             }
         }
     }
@@ -129,7 +130,7 @@ impl Bound {
         let bound = listener.local_addr()?;
         let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
         let kind = Kind::Tcp(TcpListener::from_std(listener)?);
-        Ok(Bound { socket: Socket::Inherited(kind), address, file: None })
+        Ok(Bound { socket: Socket::Inherited(kind), address })
     }
 
     /// As [`Bound::inherited_tcp`], for a Unix socket. Its path belongs to the parent, and stays.
@@ -139,7 +140,7 @@ impl Bound {
         let path = bound.as_pathname().unwrap_or(Path::new("(unnamed Unix socket)"));
         let address = Address::Unix(path.to_owned());
         let kind = Kind::Unix(UnixListener::from_std(listener)?);
-        Ok(Bound { socket: Socket::Inherited(kind), address, file: None })
+        Ok(Bound { socket: Socket::Inherited(kind), address })
     }
 
     /// The address with the port that was chosen.
@@ -149,10 +150,13 @@ impl Bound {
 
     /// Starts to listen: connections are accepted from now on.
     pub fn listen(self) -> io::Result<Listener> {
-        let kind = match self.socket {
-            Socket::Tcp(socket) => Kind::Tcp(socket.listen(BACKLOG)?),
-            Socket::Unix(socket) => Kind::Unix(socket.listen(BACKLOG)?),
-            Socket::Inherited(kind) => kind,
+        let (kind, file) = match self.socket {
+            Socket::Tcp(socket) => (Kind::Tcp(socket.listen(BACKLOG)?), None),
+            Socket::Unix(path) => {
+                let (listener, file) = listen_unix(&path)?;
+                (Kind::Unix(listener), Some(file))
+            }
+            Socket::Inherited(kind) => (kind, None),
         };
         let failure_log = LogLimiter::default();
         Ok(Listener {
@@ -162,7 +166,7 @@ impl Bound {
             protocol: Protocol::default(),
             keepalive: Keepalive::default(),
             failure_log,
-            _file: self.file,
+            _file: file,
         })
     }
 }
@@ -190,7 +194,7 @@ fn bind_each(
                 let local = socket.local_addr()?;
                 port = local.port();
                 let (socket, address) = (Socket::Tcp(socket), address_of(local));
-                bound.push(Bound { socket, address, file: None });
+                bound.push(Bound { socket, address });
             }
             Err(error) if is_missing_here(&error) => missing = Some(error),
             Err(error) => return Err(error),
@@ -305,13 +309,37 @@ fn advice(error: &io::Error) -> &'static str {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if identity_of(&self.path).is_ok_and(|identity| identity == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
-fn remove_dead_socket(path: &Path) -> io::Result<()> {
+fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn listen_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    if check_unused(path)? {
+        std::fs::remove_file(path)?;
+    }
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    let file = SocketFile { path: path.to_owned(), identity: identity_of(path)? };
+    Ok((socket.listen(BACKLOG)?, file))
+}
+
+/// Whether there is a socket on which no process listens any more.
+///
+/// # Errors
+/// A process listens there, or a socket cannot be made.
+fn check_unused(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            std::fs::metadata(folder.unwrap_or(Path::new("."))).map(|_| false)
+        }
         Err(error) => Err(error),
         Ok(metadata) if !metadata.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
@@ -319,7 +347,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
         )),
         Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
-            Err(_) => std::fs::remove_file(path),
+            Err(_) => Ok(true),
         },
     }
 }
@@ -332,6 +360,34 @@ mod tests {
 
     fn run(test: impl Future<Output = ()>) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn a_unix_socket_is_of_the_server_that_listens_on_it() {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("zeo.sock");
+            let address = Address::Unix(path.clone());
+            let connect = || std::os::unix::net::UnixStream::connect(&path).map(drop);
+            let first = Bound::bind(&address).await.unwrap();
+            // As a server that is refused, because the first one has locked its storage.
+            drop(Bound::bind(&address).await.unwrap());
+            let dead = std::os::unix::net::UnixListener::bind(&path).unwrap();
+            drop(dead);
+            let first = first.listen().unwrap();
+            connect().unwrap();
+            let refused = Bound::bind(&address).await.map(drop).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+
+            std::fs::remove_file(&path).unwrap();
+            let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+            drop(first);
+            connect().unwrap();
+
+            let elsewhere = Address::Unix(folder.path().join("missing/zeo.sock"));
+            let error = Bound::bind(&elsewhere).await.map(drop).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        });
     }
 
     #[test]
