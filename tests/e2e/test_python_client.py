@@ -23,6 +23,7 @@ from harness.process import HOST, ServerProcess, free_port
 from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.blob import Blob
+from ZODB.Connection import TransactionMetaData
 from ZODB.FileStorage import FileStorage
 from ZODB.POSException import POSKeyError, ReadOnlyError, UndoError
 from ZODB.utils import maxtid, p64, u64, z64
@@ -423,3 +424,25 @@ def test_the_package_holds_the_program(tmp_path, start_server):
     wrong = subprocess.run([*command, "served"], capture_output=True, text=True, timeout=60)
     assert wrong.returncode == 2
     assert "serve" in wrong.stderr
+
+
+def test_a_program_without_standard_streams_writes_into_no_data_file(tmp_path):
+    path = tmp_path / "Data.fs"
+    database = ZODB.DB(str(path))
+    with database.transaction() as connection:
+        connection.root()["key"] = target = PersistentMapping()
+    oid = target._p_oid
+    # A pack warns of a reference that leads nowhere.
+    storage, change = database.storage, TransactionMetaData()
+    data, serial = storage.load(z64)
+    storage.tpc_begin(change)
+    storage.store(z64, serial, data.replace(oid, p64(0xABCDEF)), "", change)
+    storage.tpc_vote(change)
+    storage.tpc_finish(change)
+    database.close()
+    for closed in ("<&- 2>&-", "2>&-", "<&- >&- 2>&-"):
+        # With a stream closed, a file that is opened gets its number.
+        words = f"{sys.executable} -m zodium pack {path} {closed}"
+        assert subprocess.run(["sh", "-c", words], timeout=60).returncode == 0
+        assert path.read_bytes().startswith(b"FS30")
+        assert b"WARN" not in (tmp_path / "Data.fs.lock").read_bytes()
