@@ -7,6 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
     Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock, fstatvfs, major,
@@ -55,7 +56,7 @@ impl Disk for RealDisk {
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
         match options.open(path) {
-            Ok(file) => Ok(Arc::new(RealFile { file: Arc::new(file) })),
+            Ok(file) => Ok(Arc::new(RealFile::new(file))),
             // So that a data file with a long name is without side files, rather than unreadable.
             Err(error) if is_absent(&error) && matches!(mode, OpenMode::Read | OpenMode::Write) => {
                 Err(io::ErrorKind::NotFound.into())
@@ -67,7 +68,7 @@ impl Disk for RealDisk {
     fn temporary(&self, near: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let folder = folder_of(near);
         let file = tempfile::tempfile_in(folder).map_err(|error| explain_denied(error, folder))?;
-        Ok(Arc::new(RealFile { file: Arc::new(file) }))
+        Ok(Arc::new(RealFile::new(file)))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -206,6 +207,15 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile {
     file: Arc<File>,
+    /// Whether the file system does not tell what is in memory. Then a ring may read on the thread
+    /// that asks it, and wait for the disk.
+    hides_residency: AtomicBool,
+}
+
+impl RealFile {
+    fn new(file: File) -> RealFile {
+        RealFile { file: Arc::new(file), hides_residency: AtomicBool::new(false) }
+    }
 }
 
 /// The lock on an open file, released when dropped; the file may stay open.
@@ -236,16 +246,24 @@ impl DiskFile for RealFile {
     }
 
     fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        if self.hides_residency.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let mut buffers = [IoSliceMut::new(buffer)];
         match preadv2(&self.file, &mut buffers, position, ReadWriteFlags::NOWAIT) {
             Ok(count) => Ok(Some(count)),
-            Err(Errno::WOULDBLOCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(None),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                self.hides_residency.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     fn cold_bytes(&self, position: u64, length: usize) -> Option<ColdBytes> {
-        Some(ColdBytes::new(Arc::clone(&self.file), position, length))
+        let is_told = !self.hides_residency.load(Ordering::Relaxed);
+        is_told.then(|| ColdBytes::new(Arc::clone(&self.file), position, length))
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
@@ -602,6 +620,16 @@ mod tests {
         assert_ne!(status("f").unwrap().identity, open.identity);
         assert_eq!([status("hard"), status("soft")], [Some(open), status("f")]);
         assert_eq!(status("other"), None);
+    }
+
+    /// A file of /proc stands for file systems that do not tell what is in memory, as FUSE.
+    #[test]
+    fn no_ring_reads_where_the_file_system_hides_what_is_in_memory() {
+        let file = RealDisk.open(Path::new("/proc/version"), OpenMode::Read).unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(file.read_resident_at(&mut buffer, 0).unwrap(), None);
+        assert!(file.cold_bytes(0, 4).is_none());
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 4);
     }
 
     #[test]
