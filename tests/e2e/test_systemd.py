@@ -160,6 +160,21 @@ def test_ready_is_told_when_it_can_be_connected_to(tmp_path, launch, manager):
     assert server.wait(SECONDS) == 0
 
 
+def test_a_server_of_keys_tells_that_it_reloads(binary, tmp_path, manager):
+    words = [binary, "resp", "-a", f"127.0.0.1:{free_port()}", "--file", str(tmp_path / "keys")]
+    server = subprocess.Popen(words, env={**os.environ, "NOTIFY_SOCKET": str(manager.path)})
+    try:
+        assert "STATUS=serving keys" in manager.until("READY=1")
+        server.send_signal(signal.SIGUSR2)
+        assert manager.until("READY=1")[0] == "RELOADING=1"
+        server.terminate()
+        manager.until("STOPPING=1")
+        assert server.wait(SECONDS) == 0
+    finally:
+        server.kill()
+        server.wait()
+
+
 def test_a_start_that_fails_is_never_told_to_be_ready(tmp_path, launch, manager):
     path = tmp_path / "Data.fs"
     path.write_bytes(b"SQLite format 3\0")

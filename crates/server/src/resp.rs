@@ -122,6 +122,8 @@ pub(crate) fn run(options: &RespOptions) -> Result<ExitCode> {
     panics::end_the_process();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(serve(&configuration, &logs, messages));
+    // Keys that are still being read have nothing to finish.
+    runtime.shutdown_background();
     logs.note_end(&ended);
     Ok(ended?.exit_code())
 }
@@ -138,7 +140,10 @@ async fn serve(
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let bound = resp::bind(options, conf.as_ref(), true).await?;
     let bound = bound.context("there is no address to listen on: give one with --address")?;
-    resp::keep(&bound.server, options)?;
+    if let Some(ending) = resp::keep(&bound.server, options, &mut signals, || logs.reload()).await?
+    {
+        return Ok(ending);
+    }
     let kept_server = Arc::clone(&bound.server);
     let server = Arc::clone(&bound.server);
     let watched_server = Arc::clone(&bound.server);
@@ -160,10 +165,12 @@ async fn serve(
     let watchdog = supervisor::Watchdog::of_workers(&workers, Some(&kept_server));
     supervisor::ready(0);
     let reload = || {
+        supervisor::reloading();
         logs.reload();
         if let Some(tls) = &tls {
             tls::reload(tls);
         }
+        supervisor::ready(0);
     };
     // There are no files that could be reopened.
     let ending = serve::ending(&mut signals, reload, || ()).await;

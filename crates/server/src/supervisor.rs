@@ -15,6 +15,7 @@ use zodium_resp_server::Server;
 /// Notifies that the server listens on all addresses and serves all storages.
 pub(crate) fn ready(storages: usize) {
     let status = match storages {
+        0 => "serving keys".to_owned(),
         1 => "serving 1 storage".to_owned(),
         _ => format!("serving {storages} storages"),
     };

@@ -130,7 +130,10 @@ async fn serve_storages(
     let resp_server = resp_server.as_ref();
     if let Some(server) = resp_server {
         resp_storages::attach(server, storages);
-        resp::keep(server, &configuration.server)?;
+        let reload = || logs.reload();
+        if let Some(ending) = resp::keep(server, &configuration.server, signals, reload).await? {
+            return Ok(ending);
+        }
     }
     let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
     watched.serves(&server, resp_server, storages.files(), &workers);

@@ -1,7 +1,9 @@
 //! RESP, for Redis and Valkey clients: its addresses, its password, and its server.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tracing::{info, warn};
@@ -12,11 +14,15 @@ use zodium_resp_server::{KeeperOptions, Options, Server};
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
-use super::{listening, workers};
+use super::signals::{Ending, Signals};
+use super::{ending, listening, workers};
+use crate::supervisor;
 use crate::valkey_conf::ValkeyConf;
 
 /// The place of RESP among the protocols of a server that serves ZEO too.
 pub(crate) const PROTOCOL: Protocol = Protocol(1);
+/// Interval between two messages that keys are being read.
+const READING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A RESP server whose addresses are bound.
 pub(crate) struct Resp {
@@ -69,14 +75,35 @@ pub(crate) async fn bind(
 }
 
 /// Reads the keys of a server from its file, if it has one, and keeps them there from now on.
-pub(crate) fn keep(server: &Arc<Server>, options: &ServerOptions) -> Result<()> {
-    let Some(path) = &options.resp_file else { return Ok(()) };
-    let disk = Arc::new(RealDisk);
+/// Returns how the server ends, if a signal ended it before all were read.
+pub(crate) async fn keep(
+    server: &Arc<Server>,
+    options: &ServerOptions,
+    signals: &mut Signals,
+    reload: impl Fn(),
+) -> Result<Option<Ending>> {
+    let Some(path) = &options.resp_file else { return Ok(None) };
     let sync = options.resp_sync.unwrap_or(RespSync::EverySecond).name().to_owned();
-    let report = server.keep(&KeeperOptions { disk, path: path.clone(), sync })?;
+    let keeper = KeeperOptions { disk: Arc::new(RealDisk), path: path.clone(), sync };
+    let server = Arc::clone(server);
+    let reading = tokio::task::spawn_blocking(move || server.keep(&keeper));
+    let report = tokio::select! {
+        report = reading => report??,
+        ending = ending(signals, reload, || ()) => return Ok(Some(ending)),
+        never = tell_of_reading(path) => match never {},
+    };
     let (keys, bytes, seconds) = (report.keys, report.bytes, report.time.as_secs_f64());
     info!("read {keys} keys from {} ({bytes} bytes) in {seconds:.3} s", path.display());
-    Ok(())
+    Ok(None)
+}
+
+/// Tells the log and the service manager again and again that keys are being read.
+async fn tell_of_reading(path: &Path) -> Infallible {
+    loop {
+        tokio::time::sleep(READING_INTERVAL).await;
+        info!("still reading the keys in {}", path.display());
+        supervisor::starting("reading keys", READING_INTERVAL * 6);
+    }
 }
 
 impl Resp {
