@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use zodium_disk::{NoSpace, no_space_for};
+use zodium_disk::{NoSpace, is_full, no_space_for};
 use zodium_types::{Oid, Tid};
 
 /// Why an operation on a blob directory failed.
@@ -136,11 +136,9 @@ impl BlobError {
         bytes: u64,
         source: io::Error,
     ) -> BlobError {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                BlobError::Full { path: path.to_owned(), bytes }
-            }
-            _ => BlobError::io(path, operation, source),
+        match is_full(&source) {
+            true => BlobError::Full { path: path.to_owned(), bytes },
+            false => BlobError::io(path, operation, source),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Disk, DiskFile, OpenMode, with_suffix};
+use crate::{Disk, DiskFile, OpenMode, is_full, with_suffix};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ impl NotKept {
     /// Whether there was no space for the copy.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        is_full(&self.source)
     }
 }
 

@@ -38,7 +38,7 @@ pub use kept_end::{NotKept, keep_end};
 pub use memory::MemoryDisk;
 pub use power_cut::{Choose, PowerCut, SurvivingLength, Survivors, TORN_BYTES};
 pub use real::RealDisk;
-pub use space_watch::{NoSpace, SpaceWatch, no_space_for};
+pub use space_watch::{NoSpace, SpaceWatch, is_full, no_space_for};
 pub use stream::FileStream;
 pub use suffix::{folder_of, with_suffix};
 

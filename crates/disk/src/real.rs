@@ -283,9 +283,10 @@ impl DiskFile for RealFile {
         let Some(length) = end.checked_sub(start).filter(|length| *length > 0) else {
             return Ok(());
         };
-        // Linux reserves space beyond this limit too, and refuses the write.
+        // Linux reserves space beyond this limit too, and refuses the write. As with a full disk
+        // there is no room for what is to be written, and later there may be.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| end > limit) {
-            return Err(Errno::FBIG.into());
+            return Err(Errno::NOSPC.into());
         }
         let reserve = || fallocate(&self.file, FallocateFlags::KEEP_SIZE, start, length);
         match retry_on_intr(reserve) {
@@ -425,6 +426,7 @@ mod tests {
     use rustix::process::{Rlimit, setrlimit};
 
     use super::*;
+    use crate::no_space_for;
 
     #[test]
     fn second_lock_is_refused_with_the_owner() {
@@ -590,7 +592,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = RealDisk.open(&folder.path().join("f"), OpenMode::CreateNew).unwrap();
         let error = file.reserve((1 << 40) - 10, (1 << 40) + 1).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(no_space_for(1).contains(&format!("{} bytes for each file", 1_u64 << 40)));
         file.reserve(0, 10).unwrap();
     }
 

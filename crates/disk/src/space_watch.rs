@@ -4,11 +4,13 @@
 //! as much as was refused, or space ahead of the commits, else a disk with little left would be
 //! reported as full and as free again in turns.
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 use tracing::{info, warn};
 
 /// A shortage that begins within this time after the last one was logged is not logged: clients
@@ -28,10 +30,20 @@ pub trait NoSpace: std::fmt::Display {
 
 /// Says that so many bytes did not fit; 0 if that is not known.
 pub fn no_space_for(bytes: u64) -> String {
-    match bytes {
-        0 => "no space left, or no inodes; free some and try again".to_owned(),
-        _ => format!("no space left for {bytes} more bytes; free some and try again"),
-    }
+    let missing = match bytes {
+        0 => "no space left, or no inodes".to_owned(),
+        _ => format!("no space left for {bytes} more bytes"),
+    };
+    let limit = match getrlimit(Resource::Fsize).current {
+        Some(most) => format!(", or raise the limit of {most} bytes for each file (ulimit -f)"),
+        None => String::new(),
+    };
+    format!("{missing}; free some{limit} and try again")
+}
+
+/// Whether there was no space on the disk, or within a quota of the system.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Follows whether one directory's file system has space.

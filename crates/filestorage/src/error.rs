@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use zodium_blobs::BlobError;
-use zodium_disk::{NoSpace, no_space_for};
+use zodium_disk::{NoSpace, is_full, no_space_for};
 use zodium_pickle::PickleError;
 use zodium_storage::StorageError;
 use zodium_types::{MetadataTooLong, Oid, Tid};
@@ -370,6 +370,7 @@ impl FileStorageError {
     pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> FileStorageError {
         FileStorageError::Io { path: path.to_owned(), operation, source }
     }
+
     /// As [`FileStorageError::io`], for operations that take space: a full disk has its own error.
     pub(crate) fn writing(
         path: &Path,
@@ -377,11 +378,9 @@ impl FileStorageError {
         bytes: u64,
         source: io::Error,
     ) -> FileStorageError {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                FileStorageError::Full { path: path.to_owned(), bytes }
-            }
-            _ => FileStorageError::io(path, operation, source),
+        match is_full(&source) {
+            true => FileStorageError::Full { path: path.to_owned(), bytes },
+            false => FileStorageError::io(path, operation, source),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thiserror::Error;
-use zodium_disk::{Disk, DiskFile, SpaceWatch};
+use zodium_disk::{Disk, DiskFile, SpaceWatch, is_full, no_space_for};
 
 use crate::StorageError;
 
@@ -135,13 +135,11 @@ fn failed(path: &Path, operation: &'static str, source: io::Error) -> StorageErr
 }
 
 fn writing_failed(path: &Path, bytes: u64, error: io::Error) -> StorageError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            let path = path.display();
-            let cause =
-                format!("{path}: no space left for {bytes} more bytes; free some and try again");
+    match is_full(&error) {
+        true => {
+            let cause = format!("{}: {}", path.display(), no_space_for(bytes));
             StorageError::Full { bytes, cause: cause.into() }
         }
-        _ => failed(path, "put a large transaction aside", error),
+        false => failed(path, "put a large transaction aside", error),
     }
 }
