@@ -3,7 +3,7 @@
 use zodium_types::Tid;
 
 use super::opened::Repository;
-use super::point::{Point, newest};
+use super::point::{Newest, Point, newest};
 use super::writer::{Source, Writer};
 use crate::BackupError;
 use crate::places::Claim;
@@ -19,7 +19,7 @@ pub struct Backup<'s> {
 }
 
 /// What a backup did.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct BackupSummary {
     /// The restore point.
     pub point: Point,
@@ -32,6 +32,8 @@ pub struct BackupSummary {
     /// Blobs that were not found or are damaged, of those that were looked for. The point lacks
     /// them.
     pub missing_blobs: u64,
+    /// What is wrong with the newest point that was there, if it is damaged.
+    pub damage: Option<BackupError>,
 }
 
 /// Backs a storage up as it is now.
@@ -54,10 +56,9 @@ pub(super) fn write<'r>(
 ) -> Result<(BackupSummary, Writer<'r>), BackupError> {
     let Backup { source, quick, seconds } = backup;
     let last = source.storage.last_tid();
-    let (newest, known) = match newest(repository)? {
-        Some((newest, known)) => (Some(newest), known),
-        None => (None, Vec::new()),
-    };
+    let Newest { point: newest, damage, next_number } = newest(repository)?;
+    let (newest, known) = newest.unzip();
+    let known = known.unwrap_or_default();
     let kept = match quick {
         true => Writer::agreed(repository.store(), source, &known)?,
         false => &[],
@@ -69,20 +70,21 @@ pub(super) fn write<'r>(
     let chunks = writer.all_chunks()?;
     repository.place().settle()?;
     claim.check()?;
+    let always = always || damage.is_some();
     let summary = |point, is_new, writer: &Writer<'_>| BackupSummary {
         point,
         is_new,
         new_transactions: writer.new_transactions,
         stored_bytes: writer.stored_bytes,
         missing_blobs: writer.missing_blobs,
+        damage,
     };
     let unchanged = newest.as_ref().filter(|point| point.is_complete() && chunks == known);
     if let Some(point) = unchanged.filter(|_| !always) {
         return Ok((summary(point.clone(), false, &writer), writer));
     }
-    let number = newest.map_or(1, |point| point.number + 1);
     let (store, python_2) = (repository.store(), source.storage.is_of_python_2());
-    let point = Point::complete(&store, number, *seconds, python_2, &chunks)?;
+    let point = Point::complete(&store, next_number, *seconds, python_2, &chunks)?;
     let point = point.prepare(repository)?;
     repository.place().settle()?;
     claim.confirm()?;

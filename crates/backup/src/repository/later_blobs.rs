@@ -10,7 +10,7 @@ use super::blobs::Blob;
 use super::chunk_store::tid_of;
 use super::items::{Item, Items};
 use super::opened::Repository;
-use super::point::{Chunk, Point, points};
+use super::point::{Chunk, Point, is_damaged, readable_points};
 use crate::BackupError;
 
 /// Blobs of later points, by transaction and object.
@@ -18,15 +18,20 @@ use crate::BackupError;
 pub(super) struct LaterBlobs(BTreeMap<(Tid, Oid), Blob>);
 
 impl LaterBlobs {
-    /// Those of all points after `point`, up to transaction `until`.
+    /// Those of all points after `point` that can be read, up to transaction `until`.
     pub(super) fn read(
         repository: &Repository,
         point: &Point,
         until: Tid,
     ) -> Result<LaterBlobs, BackupError> {
         let (store, mut blobs) = (repository.store(), BTreeMap::new());
-        for later in points(repository)?.iter().filter(|other| other.number > point.number) {
-            for blob in later.own_chunks(&store)?.into_iter().flat_map(|chunk| chunk.blobs) {
+        let points = readable_points(repository)?;
+        for later in points.iter().filter(|other| other.number > point.number) {
+            let chunks = later.own_chunks(&store);
+            if is_damaged(&chunks) {
+                continue;
+            }
+            for blob in chunks?.into_iter().flat_map(|chunk| chunk.blobs) {
                 let (oid, tid) = blob.place();
                 if tid <= until {
                     blobs.insert((tid, oid), blob);

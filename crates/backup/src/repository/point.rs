@@ -248,16 +248,59 @@ pub fn points(repository: &Repository) -> Result<Vec<Point>, BackupError> {
     numbers(repository)?.into_iter().map(|number| read(repository, number)).collect()
 }
 
-/// The newest point, and the chunks of the complete one that it continues.
-pub(super) fn newest(repository: &Repository) -> Result<Option<(Point, Vec<Chunk>)>, BackupError> {
-    let Some(last) = numbers(repository)?.pop() else { return Ok(None) };
-    let newest = read(repository, last)?;
-    let mut base = newest.clone();
+/// All restore points that can be read, the oldest first.
+pub(super) fn readable_points(repository: &Repository) -> Result<Vec<Point>, BackupError> {
+    let points = numbers(repository)?.into_iter().map(|number| read(repository, number));
+    points.filter(|point| !is_damaged(point)).collect()
+}
+
+/// Whether there is a result, but for damage.
+pub(super) fn is_damaged<T>(result: &Result<T, BackupError>) -> bool {
+    result.as_ref().is_err_and(BackupError::is_damage)
+}
+
+/// The newest restore point whose lists are whole.
+#[derive(Default)]
+pub(super) struct Newest {
+    /// The point, and the chunks of the complete one that it continues.
+    pub(super) point: Option<(Point, Vec<Chunk>)>,
+    /// What is wrong with the newest of all, if that is another one.
+    pub(super) damage: Option<BackupError>,
+    /// The number of the next point.
+    pub(super) next_number: u64,
+}
+
+/// Finds the newest restore point.
+pub(super) fn newest(repository: &Repository) -> Result<Newest, BackupError> {
+    let numbers = numbers(repository)?;
+    let next_number = numbers.last().map_or(1, |last| last + 1);
+    let mut newest = Newest { next_number, ..Newest::default() };
+    for number in numbers.into_iter().rev() {
+        match with_base_chunks(repository, number) {
+            Err(error) if error.is_damage() => {
+                newest.damage.get_or_insert(error);
+            }
+            point => {
+                newest.point = Some(point?);
+                break;
+            }
+        }
+    }
+    Ok(newest)
+}
+
+/// A point, and the chunks of the complete one that it continues.
+fn with_base_chunks(
+    repository: &Repository,
+    number: u64,
+) -> Result<(Point, Vec<Chunk>), BackupError> {
+    let point = read(repository, number)?;
+    let mut base = point.clone();
     while let Some(before) = before(repository, &base)? {
         base = before;
     }
     let chunks = base.own_chunks(&repository.store())?;
-    Ok(Some((newest, chunks)))
+    Ok((point, chunks))
 }
 
 /// All chunks of a point, in the order of their transactions.

@@ -8,7 +8,7 @@ use super::items::{Item, Items};
 use super::later_blobs::LaterBlobs;
 use super::moments::check_moment;
 use super::opened::Repository;
-use super::point::{Point, chunks_of, newest, points};
+use super::point::{Newest, Point, chunks_of, is_damaged, newest, readable_points};
 use crate::BackupError;
 
 /// Takes the transactions of a backup.
@@ -40,21 +40,38 @@ pub struct Restored {
 }
 
 /// The point that [`restore`] restores from: the first one that has transaction `at`, or else the
-/// last one.
+/// last one. Damaged points of others are no obstacle.
 ///
 /// # Errors
-/// `Refused` if there is no point, or none that has all that was there at `at`; those of the
-/// repository.
+/// `Refused` if there is no point, or none that has all that was there at `at`; `Damaged` if the
+/// last one is; those of the repository.
 pub fn restored_point(repository: &Repository, at: Option<Tid>) -> Result<Point, BackupError> {
-    let none = || BackupError::Refused(format!("{}: there is no restore point", repository.name()));
-    let Some(at) = at else {
-        return newest(repository)?.map(|(point, _)| point).ok_or_else(none);
-    };
-    let points = points(repository)?;
-    let covering = points.iter().find(|point| point.last() >= at);
-    let point = covering.or(points.last()).ok_or_else(none)?;
-    check_moment(repository, &points, point, at)?;
-    Ok(point.clone())
+    let Some(at) = at else { return last_point(repository) };
+    let points = readable_points(repository)?;
+    let covering = points.iter().filter(|point| point.last() >= at);
+    let covering = covering.map(|point| chunks_of(repository, point).map(|_| point.clone()));
+    let covering = covering.into_iter().find(|point| !is_damaged(point));
+    let point = covering.unwrap_or_else(|| last_point(repository))?;
+    check_moment(repository, &points, &point, at)?;
+    Ok(point)
+}
+
+/// The last point; if that is damaged, the error tells which one is not.
+fn last_point(repository: &Repository) -> Result<Point, BackupError> {
+    let Newest { point, damage, .. } = newest(repository)?;
+    match (point, damage) {
+        (Some((point, _)), None) => Ok(point),
+        (Some((point, _)), Some(BackupError::Damaged { path, what })) => {
+            let (number, last) = (point.number, point.last());
+            let advice = format!("the newest restore point before it is {number}: --at {last}");
+            Err(BackupError::damaged(path, format!("{what}; {advice}")))
+        }
+        (_, Some(damage)) => Err(damage),
+        (None, None) => {
+            let what = format!("{}: there is no restore point", repository.name());
+            Err(BackupError::Refused(what))
+        }
+    }
 }
 
 /// Restores what was there after transaction `at`, or else all of `point`, which is the

@@ -14,7 +14,7 @@ use zodium_types::{Oid, Tid, TransactionStatus};
 use crate::memory::{Memory, repository, restored_with, source, write};
 
 /// Each record is of a blob with the same data.
-struct SameData(&'static [u8]);
+pub(crate) struct SameData(pub(crate) &'static [u8]);
 
 impl BlobSource for SameData {
     fn is_blob(&self, _: &[u8]) -> bool {
@@ -59,7 +59,13 @@ fn a_lost_object_of_a_blob_is_found_beside_a_content_of_an_earlier_point() {
 
 /// The blobs that a restore has put.
 #[derive(Default)]
-struct Put(RefCell<Vec<(Oid, Tid, Vec<u8>)>>);
+pub(crate) struct Put(RefCell<Vec<(Oid, Tid, Vec<u8>)>>);
+
+impl Put {
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+}
 
 impl BlobTarget for Put {
     fn put(&self, oid: Oid, tid: Tid, read: &mut ReadBlob<'_>) -> Result<(), BackupError> {

@@ -4,6 +4,7 @@
 
 mod archives;
 mod blobs;
+mod damage;
 mod memory;
 mod moments;
 mod packs;

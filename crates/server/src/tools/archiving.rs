@@ -136,6 +136,7 @@ impl<'w> Watch<'w> {
         let backup = Backup { source, quick: true, seconds: now() };
         let started = self.insist(|watch| Ok(Archiver::start(watch.task.repository, &backup)?))?;
         let Some((archiver, summary)) = started else { return Ok(None) };
+        complain_of_point(&summary);
         let BackupSummary { point, new_transactions, stored_bytes, .. } = summary;
         complain!(
             "zodium: archiving {} from point {} on, at transaction {}; {} stored",
@@ -261,6 +262,17 @@ impl<'w> Watch<'w> {
         self.status.failed(&text);
         let pause = self.trouble.report(&text);
         self.waits(pause)
+    }
+}
+
+/// Tells of a restore point that is damaged, in whose place there is a new one.
+pub(super) fn complain_of_point(done: &BackupSummary) {
+    if let Some(damage) = &done.damage {
+        complain!(
+            "zodium: {damage}. Point {} is complete, and does not need it: docs/backup.md tells \
+             what to remove",
+            done.point.number
+        );
     }
 }
 

@@ -173,6 +173,7 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
             let (done, damaged_blobs) = own_backup(options, &name, &repository)?;
             print_own(options.json, &done, damaged_blobs, &mut output)?;
             output.flush()?;
+            archiving::complain_of_point(&done);
             if complain_of_blobs(done.missing_blobs, damaged_blobs) {
                 return Ok(ExitCode::from(DIFFERENT));
             }
