@@ -143,6 +143,9 @@ impl<'r> Archiver<'r> {
     /// Those of the storage and of the repository.
     pub fn reread(&mut self, source: &Source<'_>, seconds: i64) -> Result<bool, BackupError> {
         let Some(writer) = &mut self.rereading else { return Ok(true) };
+        if writer.next_tid().is_none() {
+            writer.forget_lost()?;
+        }
         // Not what the points do not have yet.
         let until = self.newest.last();
         let is_over = writer.read(source, writer.next_tid(), until)?;

@@ -64,6 +64,9 @@ pub(super) fn write<'r>(
         false => &[],
     };
     let mut writer = Writer::new(repository.store(), kept, &known);
+    if !quick {
+        writer.forget_lost()?;
+    }
     writer.archived = newest.as_ref().map_or(Tid::ZERO, Point::last);
     let start = writer.next_tid();
     writer.read(source, start, last)?;

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use zodium_types::Tid;
 use zstd::bulk::{Compressor, Decompressor};
@@ -90,8 +91,8 @@ impl<'r> ChunkStore<'r> {
         }
     }
 
-    /// Stores a content as its difference from others, unless that is there or saves little; the
-    /// bytes that were written.
+    /// Stores a content as its difference from others; the bytes that were written. `None` if the
+    /// content is there, if a difference would save little, or if one of the others is damaged.
     pub(super) fn put_delta(
         &self,
         content: &[u8],
@@ -109,7 +110,12 @@ impl<'r> ChunkStore<'r> {
         let failed = |error: std::io::Error| {
             BackupError::Refused(format!("{}: cannot compress: {error}", self.place.path(&object)))
         };
-        let stored = compress_with(&self.contents(bases)?, content).map_err(failed)?;
+        let dictionary = match self.contents(bases) {
+            // It would have to be mended before anything could be made from the difference.
+            Err(error) if error.is_damage() => return Ok(None),
+            contents => contents?,
+        };
+        let stored = compress_with(&dictionary, content).map_err(failed)?;
         if stored.len() > content.len() / DELTA_GAIN_MIN {
             return Ok(None);
         }
@@ -184,6 +190,12 @@ impl<'r> ChunkStore<'r> {
         self.place.has(&self.object(hash)?)
     }
 
+    /// The names of all objects.
+    pub(super) fn names(&self) -> Result<FxHashSet<Hash>, BackupError> {
+        let all = self.place.list(FOLDER)?;
+        Ok(all.iter().filter_map(|found| hash_of(&found.object)).collect())
+    }
+
     /// Removes all objects but some, as long as the claim holds; the bytes that this frees.
     pub(super) fn retain(
         &self,
@@ -212,7 +224,8 @@ impl<'r> ChunkStore<'r> {
 
     /// The whole name of an object, for messages.
     pub(super) fn path(&self, hash: &Hash) -> String {
-        self.place.path(&format!("{FOLDER}/{}", hash.as_str()))
+        let no_hash = |_| format!("{FOLDER}/{}", hash.as_str());
+        self.place.path(&self.object(hash).unwrap_or_else(no_hash))
     }
 
     fn object(&self, hash: &Hash) -> Result<String, BackupError> {

@@ -1,6 +1,6 @@
 //! The chunks of an earlier point, by content and by transactions.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zodium_types::Tid;
 
 use super::chunk_store::tid_of;
@@ -38,6 +38,12 @@ impl Known {
             by_hash: places.map(|(place, chunk)| (chunk.hash.clone(), place)).collect(),
             chunks: chunks.to_vec(),
         }
+    }
+
+    /// Forgets the chunks whose content is not all in these objects.
+    pub(super) fn forget_others(&mut self, objects: &FxHashSet<Hash>) {
+        self.chunks.retain(|chunk| chunk.content_objects().all(|hash| objects.contains(hash)));
+        *self = Known::new(&self.chunks);
     }
 
     /// The chunk with a content.

@@ -83,6 +83,14 @@ impl<'r> Writer<'r> {
         }
     }
 
+    /// Forgets what is not stored any more, so that it is stored again when it is read.
+    pub(super) fn forget_lost(&mut self) -> Result<(), BackupError> {
+        let there = self.store.names()?;
+        self.known.forget_others(&there);
+        self.known_blobs.retain(|_, blob| blob.pieces.iter().all(|hash| there.contains(hash)));
+        Ok(())
+    }
+
     /// The chunks that need not be read again. The last one of a point may go on; the one before it
     /// shows whether the storage still agrees.
     pub(super) fn agreed<'k>(

@@ -1,13 +1,19 @@
-//! Damaged repositories: damage keeps nothing sound from being restored.
+//! Damaged repositories: a backup stores again what is lost, and damage keeps nothing sound from
+//! being restored.
 
 use zodium_backup::BackupError;
 use zodium_backup::places::Place;
-use zodium_backup::repository::{Backup, Repository, Source, backup, restored_point, verify};
+use zodium_backup::repository::{
+    Archiver, Backup, KeepRules, Repository, Source, backup, prune, restored_point, verify,
+};
 use zodium_memorystorage::MemoryStorage;
 use zodium_types::{Oid, Tid, TransactionStatus};
 
 use crate::blobs::SameData;
-use crate::memory::{Memory, log, repository, restored, restored_with, source, write};
+use crate::memory::{Memory, log, plan, repository, restored, restored_with, source, write};
+
+/// Bytes of a record that is a chunk of its own.
+const ENDS_A_CHUNK: usize = 1 << 20;
 
 fn commit(storage: &MemoryStorage, tid: u64, data: &[u8]) -> Tid {
     let record = (Oid(1), data.to_vec());
@@ -31,9 +37,73 @@ fn flip(memory: &Memory, object: &str) {
     memory.put(object, bytes).unwrap();
 }
 
+/// Random bytes, of which no compression makes fewer.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
 fn check(repository: &Repository, storage: &MemoryStorage) {
     verify(repository, false).unwrap();
     assert_eq!(restored(repository, None), log(storage, Tid::MAX));
+}
+
+#[test]
+fn a_full_backup_stores_each_object_again_that_is_lost() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    for tid in 1..4 {
+        commit(&storage, tid, &noise(tid, ENDS_A_CHUNK));
+    }
+    backup(&repository, &full(&storage)).unwrap();
+    let lost = objects(&memory, "chunks");
+    // Three chunks and the rest of their transactions, a piece of all blobs, and a list of chunks.
+    assert!(lost.len() >= 6, "{lost:?}");
+    for object in lost {
+        memory.remove(&object).unwrap();
+        verify(&repository, true).unwrap_err();
+        backup(&repository, &full(&storage)).unwrap();
+        check(&repository, &storage);
+        assert_eq!(restored_with(&repository, None, None).blobs_left_out, 3);
+    }
+}
+
+#[test]
+fn a_second_reading_stores_again_what_is_lost() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    for tid in 1..4 {
+        commit(&storage, tid, &noise(tid, ENDS_A_CHUNK));
+    }
+    let (mut archiver, _) = Archiver::start(&repository, &plan(&storage)).unwrap();
+    let large = memory.list("chunks").unwrap().into_iter().max_by_key(|found| found.bytes);
+    memory.remove(&large.unwrap().object).unwrap();
+    archiver.begin_rereading();
+    while !archiver.reread(&source(&storage), 1).unwrap() {}
+    check(&repository, &storage);
+}
+
+/// A pack has chunks stored as differences from those of before.
+#[test]
+fn no_difference_is_made_from_what_is_damaged() {
+    let (memory, storage, packed) = (Memory::default(), MemoryStorage::new(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    let mut records: Vec<_> = (0..20).map(|oid| (Oid(oid), noise(oid, 10_000))).collect();
+    write(&storage, Tid(1 << 20), TransactionStatus::Normal, &records);
+    backup(&repository, &full(&storage)).unwrap();
+    let chunks = memory.list("chunks").unwrap();
+    let large = chunks.into_iter().max_by_key(|found| found.bytes).unwrap();
+    flip(&memory, &large.object);
+    records.truncate(15);
+    write(&packed, Tid(1 << 20), TransactionStatus::Packed, &records);
+    let stored = backup(&repository, &full(&packed)).unwrap().stored_bytes;
+    assert!(stored > 100_000, "{stored} bytes are a difference");
+    prune(&repository, &KeepRules { last: 1, ..KeepRules::default() }, 1, false).unwrap();
+    check(&repository, &packed);
 }
 
 /// The last transactions of three points, each of which is complete.

@@ -235,6 +235,9 @@ fn print_own(
             "damaged_blobs": damaged_blobs,
         })
         .to_string(),
+        (false, false) if *stored_bytes > 0 => {
+            format!("no changes; {} that were lost are stored again", ByteSize(*stored_bytes))
+        }
         (false, false) => "no changes".to_owned(),
         (false, true) => format!(
             "point {}: {} transactions ({}) up to {}; {} are new, with blobs, compressed",
