@@ -4,6 +4,7 @@ use std::io;
 
 use thiserror::Error;
 use zodium_storage::StorageError;
+use zodium_types::Tid;
 
 /// Why a tool ended early.
 #[derive(Debug, Error)]
@@ -25,6 +26,17 @@ pub enum ToolError {
         line: u64,
         /// What is wrong, and what was expected.
         what: String,
+    },
+    /// A transaction stands behind a later one, so that no storage takes them in this order.
+    #[error(
+        "transaction {tid} stands behind {last}, which is not earlier: `zodium recover` writes a \
+         file in which such transactions have later tids"
+    )]
+    NotLater {
+        /// The transaction.
+        tid: Tid,
+        /// The one before it.
+        last: Tid,
     },
     /// The request cannot be fulfilled with these data.
     #[error("{0}")]

@@ -170,6 +170,7 @@ impl<'r> Writer<'r> {
         match item {
             LogItem::Transaction { tid, .. } => {
                 self.end_transaction()?;
+                self.check_is_later(tid)?;
                 if self.fresh.as_ref().is_some_and(|fresh| fresh.content.len() >= FRESH_BYTES_MAX) {
                     return Ok(false);
                 }
@@ -189,6 +190,18 @@ impl<'r> Writer<'r> {
         }
         encode(item, is_copy, &mut self.current.content);
         Ok(true)
+    }
+
+    /// Refuses a transaction that no storage takes back: it stands behind a later one.
+    fn check_is_later(&self, tid: Tid) -> Result<(), BackupError> {
+        match self.next_tid().filter(|next| tid < *next) {
+            None => Ok(()),
+            Some(_) => Err(BackupError::Refused(format!(
+                "transaction {tid} stands behind one that is not earlier, and could not be \
+                 restored: back up with --format repozo, or first write a file with `zodium \
+                 recover`, in which such transactions have later tids"
+            ))),
+        }
     }
 
     fn take_blob(&mut self, source: &Source<'_>, oid: Oid, data: &[u8]) -> Result<(), BackupError> {

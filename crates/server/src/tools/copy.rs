@@ -23,6 +23,7 @@ use super::DIFFERENT;
 use super::blobs::{BlobFolder, Blobs};
 use super::open::{OpenArguments, Readable, StorageArguments, Writable};
 use super::output::Output;
+use super::part::remove_storage;
 use super::remote::ServerRestore;
 use super::storage_name::StorageName;
 use super::view::ViewArguments;
@@ -85,8 +86,9 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         );
         return Ok(ExitCode::from(DIFFERENT));
     }
+    let is_new = to.is_absent();
     to.begin_like(&from)?;
-    if to.is_absent() && source.is_of_python_2() {
+    if is_new && source.is_of_python_2() {
         to.begin_for_python_2()?;
     }
     let missing_before = match &blobs {
@@ -94,12 +96,21 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         _ => 0,
     };
     let range = TidRange { min: Some(there.next()), max: Some(last) };
-    let mut copied = copy(how, &to, &*source, range, blobs.as_ref())?;
+    let copied = copy(how, &to, &*source, range, blobs.as_ref());
+    if is_new && copied.as_ref().is_err_and(is_in_vain) {
+        to.path().into_iter().for_each(remove_storage);
+    }
+    let mut copied = copied?;
     copied.missing_blobs += missing_before;
     copied.damaged_blobs = blobs.as_ref().map_or(0, |blobs| blobs.from.damaged_count());
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };
     let is_equal = options.no_verify || is_prefix(how, &to, &*source, range)?;
     report(options, last, &copied, is_equal)
+}
+
+/// Whether no later copy can go on from what was copied before an error.
+fn is_in_vain(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ToolError::NotLater { .. }))
 }
 
 /// Prints what was copied.
@@ -290,6 +301,9 @@ fn copy_into(
     let copied = walk(source, range, &mut |item| {
         match item {
             LogItem::Transaction { tid, .. } => {
+                if done.transactions > 0 && tid <= current {
+                    return Err(ToolError::NotLater { tid, last: current });
+                }
                 done.transactions += 1;
                 current = tid;
             }

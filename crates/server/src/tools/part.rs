@@ -92,12 +92,16 @@ impl Part {
 
     /// Removes it.
     pub(crate) fn discard(self) {
-        // What is left of it does no harm.
-        let _ = fs::remove_file(&self.written);
-        for side in sides(&self.written).unwrap_or_default() {
-            let _ = fs::remove_file(side);
-        }
+        remove_storage(&self.written);
         let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+/// Removes a storage that is of no use, and the files beside it. What is left of it does no harm.
+pub(crate) fn remove_storage(path: &Path) {
+    let _ = fs::remove_file(path);
+    for side in sides(path).unwrap_or_default() {
+        let _ = fs::remove_file(side);
     }
 }
 

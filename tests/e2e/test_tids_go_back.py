@@ -1,0 +1,60 @@
+"""Data files whose tids go back once: copyTransactionsFrom has copied two storages there."""
+
+import pytest
+from harness.files import read, tids_of
+from ZODB.Connection import TransactionMetaData
+from ZODB.FileStorage import FileStorage
+from ZODB.tests.MinPO import MinPO
+from ZODB.tests.StorageTestBase import zodb_pickle
+from ZODB.utils import p64
+
+pytestmark = pytest.mark.zodium
+RUN_SECONDS = 60
+
+TIDS = [p64((1 << 56) + (number << 32)) for number in (1, 3, 5, 7, 2, 4, 6, 8)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Each transaction writes the same objects."""
+    path = tmp_path / "Data.fs"
+    storage = FileStorage(str(path))
+    for number, tid in enumerate(TIDS):
+        transaction = TransactionMetaData()
+        storage.tpc_begin(transaction, tid, " ")
+        for oid in range(2):
+            storage.restore(p64(oid), tid, zodb_pickle(MinPO(number)), "", None, transaction)
+        storage.tpc_vote(transaction)
+        storage.tpc_finish(transaction)
+    storage.close()
+    return path
+
+
+def test_a_backup_that_could_not_be_restored_is_refused(run, path, tmp_path):
+    code, _, said = run("backup", path, tmp_path / "backups")
+    assert code == 2
+    assert f"{TIDS[4].hex()} stands behind" in said and "--format repozo" in said
+    assert not list(tmp_path.glob("backups/points/*"))
+
+
+def test_a_copy_that_cannot_go_on_leaves_no_file(run, path, tmp_path):
+    before = {found.name for found in tmp_path.iterdir()}
+    code, _, said = run("copy", path, tmp_path / "copy.fs")
+    assert code == 2
+    assert f"{TIDS[4].hex()} stands behind {TIDS[3].hex()}" in said and "zodium recover" in said
+    assert {found.name for found in tmp_path.iterdir()} == before
+
+
+def test_a_recovered_file_is_backed_up_restored_and_copied(run, path, tmp_path):
+    recovered, restored, copied = (tmp_path / name for name in ("new.fs", "out.fs", "copy.fs"))
+    assert run("recover", path, recovered)[0] == 1
+    for arguments in [
+        ("backup", recovered, tmp_path / "backups"),
+        ("restore", tmp_path / "backups", restored),
+        ("copy", recovered, copied),
+    ]:
+        code, _, said = run(*arguments)
+        assert (code, said) == (0, "")
+    assert tids_of(recovered) == sorted(tids_of(recovered))
+    assert read(restored) == read(copied) == read(recovered)
+    assert len(read(recovered)) == len(TIDS)
