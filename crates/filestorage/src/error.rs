@@ -257,6 +257,19 @@ pub enum FileStorageError {
         /// The object.
         oid: Oid,
     },
+    /// A transaction that is later than the pack time stands before one that is not: a pack would
+    /// drop its history too.
+    #[error(
+        "{path}: not packed, since transaction {tid}, which is later than the pack time, stands \
+         before one that is not. `zodium recover` writes a file in which the tids ascend",
+        path = path.display()
+    )]
+    PackDisordered {
+        /// The data file.
+        path: PathBuf,
+        /// The transaction that is later.
+        tid: Tid,
+    },
     /// There are objects but no root object, so all of them would be garbage.
     #[error(
         "{path}: no root object (oid 0) at the pack time, so everything would be garbage; \

@@ -127,13 +127,22 @@ impl PackedLog {
         }
     }
 
-    /// Copies what is kept of the transactions up to the pack time.
-    pub(super) fn copy_kept(&mut self, watch: &Watch<'_>) -> Result<(), FileStorageError> {
+    /// Copies what is kept of the transactions up to the pack time. Fails where tids go back, if
+    /// a later one stands among them: what is not kept of that one would be lost.
+    pub(super) fn copy_kept(
+        &mut self,
+        pack_tid: Tid,
+        watch: &Watch<'_>,
+    ) -> Result<(), FileStorageError> {
         let source = Arc::clone(&self.source);
         let end = self.reachable.pack_end();
         let mut scan = source.scan_to(end, WINDOW_BYTES);
         let mut report_at = PROGRESS_BYTES;
         while let Step::Transaction(entry) = scan.transaction(self.copied)? {
+            if entry.tid() > pack_tid {
+                let (path, tid) = (source.path.clone(), entry.tid());
+                return Err(FileStorageError::PackDisordered { path, tid });
+            }
             self.copy_kept_of(&mut scan, &entry)?;
             self.copied = entry.next_position();
             if self.copied >= report_at {

@@ -146,7 +146,7 @@ impl Packer<'_> {
         let sums = self.sums_of_copy(&source, &place, output.file().as_ref());
         let (kept, output) = ((reachable, Arc::new(lost)), (output, sums));
         let mut log = PackedLog::new(source, kept, output, self.blobs.is_some(), options.cancelled);
-        log.copy_kept(&watch)?;
+        log.copy_kept(pack_tid, &watch)?;
         if is_whole && log.output().position() >= pack_end {
             return Ok(None);
         }

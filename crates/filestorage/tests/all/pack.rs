@@ -323,6 +323,32 @@ fn a_pack_frees_what_stands_before_transactions_of_a_packed_storage() {
     assert_eq!(read(&storage).iter().map(|t| t.tid).collect::<Vec<_>>(), [Tid(2), Tid(3)]);
 }
 
+/// As copyTransactionsFrom makes it of two storages, one after the other.
+#[test]
+fn a_pack_where_tids_go_back_drops_nothing_that_is_later() {
+    let tids = [10, 20, 30, 40, 15, 25, 35, 45].map(Tid);
+    let mut refused = Vec::new();
+    for pack_tid in (9..46).map(Tid) {
+        let disk = MemoryDisk::new();
+        let storage = open(&disk);
+        tids.into_iter().for_each(|tid| commit(&storage, tid).unwrap());
+        let before = disk.bytes(Path::new(PATH));
+        let packed = pack(&storage, pack_tid, false);
+        let left: Vec<_> = read(&storage).into_iter().map(|transaction| transaction.tid).collect();
+        let is_later = |tid: &&Tid| **tid > pack_tid;
+        let later: Vec<_> = left.iter().filter(is_later).collect();
+        assert_eq!(later, tids.iter().filter(is_later).collect::<Vec<_>>(), "{pack_tid}");
+        if let Err(error) = packed {
+            assert!(matches!(error, FileStorageError::PackDisordered { .. }), "{error}");
+            assert_eq!(disk.bytes(Path::new(PATH)), before);
+            assert_eq!(disk.bytes(Path::new("Data.fs.pack")), None);
+            refused.push(pack_tid.0);
+        }
+    }
+    assert!(refused.contains(&30), "{refused:?}");
+    assert!(!refused.contains(&45), "{refused:?}");
+}
+
 #[test]
 fn an_undo_that_was_prepared_before_the_pack_finds_its_records_again() {
     let (_, storage, mut history) = storage_with_history(0, 0);
