@@ -31,6 +31,12 @@ impl BlobDirectory {
     ) -> Result<T, BlobError> {
         let mut durable = self.folders.durable.lock();
         let folder = self.layout().folder_of(oid);
+        // A program that cleans up beside the server may have removed folders that were empty.
+        let leaf = self.path().join(&folder);
+        let found = self.disk.kind(&leaf);
+        if found.map_err(|error| BlobError::io(&leaf, "look at", error))?.is_none() {
+            durable.clear();
+        }
         let mut path = self.path().to_owned();
         for part in folder.components() {
             path.push(part);

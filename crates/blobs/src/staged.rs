@@ -316,4 +316,21 @@ mod tests {
         assert_eq!(std::fs::read(&copy).unwrap(), b"content");
         assert!(std::fs::symlink_metadata(&copy).unwrap().is_file());
     }
+
+    #[test]
+    fn folders_that_were_removed_beside_the_server_are_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("blobs");
+        let directory = BlobDirectory::open(Arc::new(RealDisk), &path, false).unwrap();
+        let oid = Oid(1);
+        for tid in [Tid(1), Tid(2)] {
+            let mut sent = directory.temporary().unwrap();
+            sent.append(b"content").unwrap();
+            let mut staged = directory.stage(Tid(0), &[(oid, NewBlob::Sent(&sent))]).unwrap();
+            staged.commit(tid).unwrap();
+            staged.keep();
+            assert_eq!(std::fs::read(directory.path_of(oid, tid)).unwrap(), b"content");
+            std::fs::remove_dir_all(path.join("0x00")).unwrap();
+        }
+    }
 }
