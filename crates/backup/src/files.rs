@@ -98,8 +98,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
 
 /// Makes the names in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), BackupError> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(BackupError::io("sync it", folder))
+    zodium_disk::sync_folder(folder).map_err(BackupError::io("sync it", folder))
 }
 
 /// Locks a folder against other backups, until the file is dropped.

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::boot;
 use crate::denied::explain_denied;
+use crate::folder_sync::sync_folder;
 use crate::transfer::{until_answered, write_all};
 use crate::{
     ColdBytes, Disk, DiskFile, Entry, EntryKind, FileIdentity, FileLock, FileStatus, LockError,
@@ -186,7 +187,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
-        File::open(folder_of(path))?.sync_all()
+        sync_folder(folder_of(path))
     }
 
     fn lock(&self, path: &Path) -> Result<FileLock, LockError> {

@@ -158,7 +158,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
     // Works over the traits of a storage: it knows no kind of one, and no server.
     ("zodium-tools", &["zodium-types", "zodium-pickle", "zodium-storage", "zodium-resolution"]),
     // So do backups.
-    ("zodium-backup", &["zodium-types", "zodium-storage"]),
+    ("zodium-backup", &["zodium-types", "zodium-disk", "zodium-storage"]),
     // Everything that a server is made of, but for threads and sockets. No server uses it.
     (
         "zodium-simulation",

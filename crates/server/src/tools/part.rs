@@ -8,7 +8,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use zodium_disk::{folder_of, with_suffix};
+use zodium_disk::{folder_of, sync_folder, with_suffix};
 
 use super::storage_name::StorageName;
 
@@ -116,7 +116,7 @@ fn require_new(output: &Path) -> Result<()> {
 /// Renames a file, durably.
 fn rename(from: &Path, to: &Path) -> Result<()> {
     let folder = folder_of(to);
-    let renamed = fs::rename(from, to).and_then(|()| File::open(folder)?.sync_all());
+    let renamed = fs::rename(from, to).and_then(|()| sync_folder(folder));
     renamed.with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
 }
 
