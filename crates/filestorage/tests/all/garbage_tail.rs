@@ -8,12 +8,12 @@
 
 use crate::support::{
     self, History, Model, checked, commit, companion, count_warnings, data_file, data_of, disk_of,
-    open, same_answers, stores, try_open,
+    open, open_summed, same_answers, stores, transaction, try_open,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::IndexVerdict;
+use zodium_filestorage::{ChecksumMode, IndexVerdict};
 use zodium_types::Tid;
 
 #[test]
@@ -112,6 +112,29 @@ fn transaction_that_is_not_later_is_kept_unless_it_is_left_over_at_the_end() {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert_eq!(data_of(&disk), bytes);
     }
+}
+
+/// As copyTransactionsFrom makes it of two storages, one after the other.
+#[test]
+fn transaction_without_records_is_read_where_tids_go_back() {
+    let tids = [10, 20, 30, 15, 17, 40].map(Tid);
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for tid in tids {
+        match tid {
+            Tid(15) => commit(&storage, (tid, transaction(vec![]))).unwrap(),
+            _ => commit(&storage, stores(tid, &[(tid.0, b"data")])).unwrap(),
+        }
+    }
+    drop(storage);
+    let storage = open_summed(&disk, ChecksumMode::Full);
+    let mut log = storage.reader().iterate(None, None).unwrap();
+    let mut found = Vec::new();
+    while let Some(transaction) = log.step().unwrap() {
+        found.push(transaction.tid);
+    }
+    assert_eq!(found, tids);
+    assert_eq!(storage.damaged_places(), 0);
 }
 
 #[derive(Clone, Copy, Debug)]
