@@ -22,6 +22,8 @@ pub struct LogTail {
     identity: FileIdentity,
     /// Where the next transaction begins.
     position: u64,
+    /// The transaction that ends there.
+    tid_before: Tid,
     last_tid: Tid,
 }
 
@@ -34,7 +36,7 @@ impl LogTail {
         last_tid: Tid,
     ) -> Result<LogTail, FileStorageError> {
         let identity = identity_of(&file, log.as_ref())?;
-        Ok(LogTail { file, log, identity, position, last_tid })
+        Ok(LogTail { file, log, identity, position, tid_before: last_tid, last_tid })
     }
 
     /// The last transaction that was returned, or was there at the start.
@@ -69,10 +71,13 @@ impl LogTail {
         let path = &self.file.path;
         let length = self.log.length();
         let length = length.map_err(|error| FileStorageError::io(path, "look at", error))?;
-        if length <= self.position {
+        if length == self.position {
             return Ok(None);
         }
         let mut scan = Scan::with_window(path, Arc::clone(&self.log), length, WINDOW_BYTES);
+        if length < self.position || !self.is_continued(&mut scan)? {
+            self.position = MAGIC_BYTES;
+        }
         while let Step::Transaction(entry) = scan.transaction(self.position)? {
             let is_new = entry.tid() > self.last_tid;
             let counts = entry.status() != Some(TransactionStatus::Undone);
@@ -81,12 +86,22 @@ impl LogTail {
                 scan.each_record(&entry, |record| oids.push(record.header.oid))?;
             }
             self.position = entry.next_position();
+            self.tid_before = entry.tid();
             if is_new {
                 self.last_tid = entry.tid();
                 return Ok(Some((entry.tid(), oids)));
             }
         }
         Ok(None)
+    }
+
+    /// Whether what was read is still there. A copy may have been written over the file.
+    fn is_continued(&self, scan: &mut Scan<'_>) -> Result<bool, FileStorageError> {
+        match scan.transaction_before(self.position) {
+            Ok(before) => Ok(before.is_none_or(|before| before.tid() == self.tid_before)),
+            Err(FileStorageError::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 

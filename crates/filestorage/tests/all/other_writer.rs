@@ -139,6 +139,38 @@ fn a_tail_goes_on_in_the_file_that_a_pack_has_put_there() {
     assert_eq!(told(&mut tail), []);
 }
 
+#[test]
+fn a_tail_goes_on_in_an_older_copy_that_was_written_over_the_file() {
+    // Where the tail has read to, the copy has the end of another transaction, or none.
+    for data in [&b"b"[..], b"longer data"] {
+        let (disk, writer, reader) = both();
+        let older = data_of(&disk);
+        let mut tail = reader.follow().unwrap();
+        commit(&writer, stores(tid(2), &[(1, b"b")])).unwrap();
+        assert_eq!(told(&mut tail), [(tid(2), vec![1])]);
+        drop((writer, reader));
+        overwrite(&disk, data_file(), &older);
+        let writer = open(disk.clone());
+        commit(&writer, stores(tid(3), &[(1, data)])).unwrap();
+        commit(&writer, stores(tid(4), &[(1, data)])).unwrap();
+        assert_eq!(told(&mut tail), [(tid(3), vec![1]), (tid(4), vec![1])]);
+    }
+}
+
+#[test]
+fn a_tail_goes_on_in_a_shorter_copy_that_was_written_over_the_file() {
+    let (disk, writer, reader) = both();
+    let older = data_of(&disk);
+    let mut tail = reader.follow().unwrap();
+    commit(&writer, stores(tid(2), &[(1, &[7; 1000])])).unwrap();
+    assert_eq!(told(&mut tail), [(tid(2), vec![1])]);
+    drop((writer, reader));
+    overwrite(&disk, data_file(), &older);
+    let writer = open(disk.clone());
+    commit(&writer, stores(tid(3), &[(1, b"c")])).unwrap();
+    assert_eq!(told(&mut tail), [(tid(3), vec![1])]);
+}
+
 /// Old versions of ZODB marked transactions as undone in their place.
 #[test]
 fn a_tail_tells_of_no_objects_of_a_transaction_that_counts_as_undone() {
