@@ -245,13 +245,19 @@ impl Unwritten {
 /// # Errors
 /// `Damaged`.
 pub fn points(repository: &Repository) -> Result<Vec<Point>, BackupError> {
-    numbers(repository)?.into_iter().map(|number| read(repository, number)).collect()
+    read_all(repository)?.into_iter().collect()
+}
+
+/// All restore points, the oldest first, each as far as it can be read.
+pub(super) fn read_all(
+    repository: &Repository,
+) -> Result<Vec<Result<Point, BackupError>>, BackupError> {
+    Ok(numbers(repository)?.into_iter().map(|number| read(repository, number)).collect())
 }
 
 /// All restore points that can be read, the oldest first.
 pub(super) fn readable_points(repository: &Repository) -> Result<Vec<Point>, BackupError> {
-    let points = numbers(repository)?.into_iter().map(|number| read(repository, number));
-    points.filter(|point| !is_damaged(point)).collect()
+    read_all(repository)?.into_iter().filter(|point| !is_damaged(point)).collect()
 }
 
 /// Whether there is a result, but for damage.

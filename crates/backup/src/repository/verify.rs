@@ -7,7 +7,7 @@ use super::chunk_store::{ChunkStore, Delta, hash_of};
 use super::hash::Hash;
 use super::items::Items;
 use super::opened::Repository;
-use super::point::{Chunk, Point, points};
+use super::point::{Chunk, Point, read_all};
 use super::sealing::has_its_sum;
 use crate::BackupError;
 
@@ -37,43 +37,93 @@ struct Seen {
 /// is what was backed up.
 ///
 /// # Errors
-/// `Damaged`.
+/// `Damaged`: the first damage.
 pub fn verify(repository: &Repository, quick: bool) -> Result<Verified, BackupError> {
-    let store = repository.store();
-    let (mut verified, mut seen) = (Verified::default(), Seen::default());
-    let mut needed = FxHashSet::default();
+    let mut damages = Vec::new();
+    let verified = find_damage(repository, quick, &mut |damage| damages.push(damage))?;
+    damages.into_iter().next().map_or(Ok(verified), Err)
+}
+
+/// As [`verify`], but goes on after damage: `report` is told of each.
+///
+/// # Errors
+/// Those of the repository, but for damage.
+pub fn find_damage(
+    repository: &Repository,
+    quick: bool,
+    report: &mut dyn FnMut(BackupError),
+) -> Result<Verified, BackupError> {
+    let (store, mut seen) = (repository.store(), Seen::default());
+    let mut finder = Finder { store: &store, quick, report, verified: Verified::default() };
+    let (mut needed, mut are_lists_whole) = (FxHashSet::default(), true);
     let mut before: Option<Point> = None;
-    for point in points(repository)? {
-        verified.points += 1;
+    for point in read_all(repository)? {
+        finder.verified.points += 1;
+        let Some(point) = finder.sound(point)? else {
+            (before, are_lists_whole) = (None, false);
+            continue;
+        };
         let continues = before.as_ref().is_some_and(|before| point.is_after(before));
         if !point.is_complete() && !continues {
             let what =
                 format!("restore point {} does not continue the one before it", point.number);
-            return Err(BackupError::damaged(repository.name(), what));
+            (finder.report)(BackupError::damaged(repository.name(), what));
         }
-        for chunk in point.own_chunks(&store)? {
-            needed.extend(chunk.objects().cloned());
+        needed.extend(point.pages().cloned());
+        match finder.sound(point.own_chunks(&store))? {
+            Some(chunks) => {
+                needed.extend(chunks.iter().flat_map(Chunk::objects).cloned());
+                finder.verify_chunks(chunks, &mut seen)?;
+            }
+            None => are_lists_whole = false,
+        }
+        before = Some(point);
+    }
+    // What lists are of that cannot be read is needed too.
+    if !quick && are_lists_whole {
+        finder.sound(verify_others(repository, &needed))?;
+    }
+    Ok(finder.verified)
+}
+
+/// Looks for damage, and tells of it.
+struct Finder<'f> {
+    store: &'f ChunkStore<'f>,
+    quick: bool,
+    report: &'f mut dyn FnMut(BackupError),
+    verified: Verified,
+}
+
+impl Finder<'_> {
+    /// What is there; `None` if it is damaged, which is told.
+    fn sound<T>(&mut self, found: Result<T, BackupError>) -> Result<Option<T>, BackupError> {
+        match found {
+            Err(error) if error.is_damage() => {
+                (self.report)(error);
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    fn verify_chunks(&mut self, chunks: Vec<Chunk>, seen: &mut Seen) -> Result<(), BackupError> {
+        for chunk in chunks {
             if seen.contents.insert((chunk.hash.clone(), chunk.delta.clone())) {
-                verify_content(&store, &chunk, quick)?;
-                verified.chunks += 1;
-                verified.bytes += chunk.bytes;
+                self.sound(verify_content(self.store, &chunk, self.quick))?;
+                self.verified.chunks += 1;
+                self.verified.bytes += chunk.bytes;
             }
             for blob in chunk.blobs {
                 if !seen.blobs.contains(&blob) {
-                    verify_blob(&store, &blob, quick)?;
-                    verified.blobs += 1;
-                    verified.bytes += blob.bytes;
+                    self.sound(verify_blob(self.store, &blob, self.quick))?;
+                    self.verified.blobs += 1;
+                    self.verified.bytes += blob.bytes;
                     seen.blobs.insert(blob);
                 }
             }
         }
-        needed.extend(point.pages().cloned());
-        before = Some(point);
+        Ok(())
     }
-    if !quick {
-        verify_others(repository, &needed)?;
-    }
-    Ok(verified)
 }
 
 /// Holds the objects that no point needs against their checksums: the next backup may find that it

@@ -1,10 +1,13 @@
 //! Damaged repositories: a backup stores again what is lost, and damage keeps nothing sound from
 //! being restored.
 
+use std::collections::BTreeSet;
+
 use zodium_backup::BackupError;
 use zodium_backup::places::Place;
 use zodium_backup::repository::{
-    Archiver, Backup, KeepRules, Repository, Source, backup, prune, restored_point, verify,
+    Archiver, Backup, KeepRules, Repository, Source, backup, find_damage, prune, restored_point,
+    verify,
 };
 use zodium_memorystorage::MemoryStorage;
 use zodium_types::{Oid, Tid, TransactionStatus};
@@ -162,6 +165,29 @@ fn lists_of_chunks_that_are_lost_keep_no_other_point_from_being_restored() {
         restored_with(&repository, Some(tids[0]), Some(&put));
         assert_eq!(put.len(), 1);
     }
+}
+
+#[test]
+fn each_damage_is_found() {
+    let (memory, storage) = (Memory::default(), MemoryStorage::new());
+    let repository = repository(&memory, None);
+    three_points(&repository, &storage);
+    let points = objects(&memory, "points");
+    let texts = points.iter().map(|point| memory.get(point).unwrap().unwrap());
+    let texts = String::from_utf8(texts.flatten().collect()).unwrap();
+    let is_list = |object: &String| texts.contains(object.rsplit('/').next().unwrap());
+    let contents = objects(&memory, "chunks").into_iter().filter(|object| !is_list(object));
+    for object in contents.chain([points[1].clone()]) {
+        flip(&memory, &object);
+    }
+    let mut found = BTreeSet::new();
+    let mut note = |damage: BackupError| {
+        found.insert(damage.to_string());
+    };
+    find_damage(&repository, false, &mut note).unwrap();
+    assert!(found.iter().any(|damage| damage.contains(&points[1])), "{found:?}");
+    // A chunk of the first point, one of the last, and the piece of all blobs.
+    assert_eq!(found.len(), 4, "{found:?}");
 }
 
 #[test]

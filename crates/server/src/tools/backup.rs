@@ -1,5 +1,6 @@
 //! `zodium backup`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -319,7 +320,19 @@ fn verify(options: &BackupOptions) -> Result<ExitCode> {
         let found = repository::list(&*options.repository.place(name)?, options.quick)?;
         print_listing(options, &found, &mut output)?;
     } else {
-        let found = repository::verify(&options.repository.open(name)?, options.quick)?;
+        let mut damages = BTreeSet::new();
+        let mut report = |damage: BackupError| {
+            let text = damage.to_string();
+            // An object may be needed more than once.
+            if damages.insert(text.clone()) {
+                complain!("zodium: {text}");
+            }
+        };
+        let opened = options.repository.open(name)?;
+        let found = repository::find_damage(&opened, options.quick, &mut report)?;
+        if !damages.is_empty() {
+            return Ok(ExitCode::from(DIFFERENT));
+        }
         print_verified(options.json, &found, &mut output)?;
     }
     output.flush()?;
