@@ -133,6 +133,16 @@ def either_server(request, tmp_path, start_server, encoding):
 
 
 @pytest.fixture
+def logged():
+    """What the package logs, from now on."""
+    records, handler, logger = [], logging.Handler(), logging.getLogger("zodium")
+    handler.emit = records.append
+    logger.addHandler(handler)
+    yield records
+    logger.removeHandler(handler)
+
+
+@pytest.fixture
 def open_native():
     """open_native(address): a zodium.ClientStorage; closed with the test."""
     package.use()

@@ -46,16 +46,6 @@ def storage(server, open_native, cache):
     return open_native(server.address, blob_dir=str(cache))
 
 
-@pytest.fixture
-def logged():
-    """What the package logs, from now on."""
-    records, handler, logger = [], logging.Handler(), logging.getLogger("zodium")
-    handler.emit = records.append
-    logger.addHandler(handler)
-    yield records
-    logger.removeHandler(handler)
-
-
 def begin_blob(storage, tmp_path, content):
     """A transaction with a blob, voted, and the blob's oid."""
     txn, oid, path = TransactionMetaData(), storage.new_oid(), tmp_path / "content"
