@@ -80,6 +80,8 @@ class BlobFiles:
 
         A blob that cannot be added is removed: it is loaded from the server when needed.
         """
+        # In the order of the stores: of several for one object, the server keeps the last one.
+        blobs.reverse()
         while blobs:
             oid, file_name = blobs[-1]
             try:

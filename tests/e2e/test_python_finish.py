@@ -56,6 +56,21 @@ def begin_blob(storage, tmp_path, content):
     return txn, oid
 
 
+def test_of_several_blobs_for_one_object_the_last_one_is_committed_and_cached(
+    server, storage, open_native, tmp_path
+):
+    txn, oid, path = TransactionMetaData(), storage.new_oid(), tmp_path / "content"
+    storage.tpc_begin(txn)
+    for content in (b"first", b"second"):
+        path.write_bytes(content)
+        storage.storeBlob(oid, z64, RECORD, str(path), "", txn)
+    storage.tpc_vote(txn)
+    tid = storage.tpc_finish(txn)
+    for each in (storage, open_native(server.address, blob_dir=str(tmp_path / "other"))):
+        with open(each.loadBlob(oid, tid), "rb") as file:
+            assert file.read() == b"second"
+
+
 def files_in(cache):
     """What is in a blob cache beside its own files."""
     own = {".layout", ".lock"}
