@@ -12,6 +12,7 @@ from harness import package
 from harness.process import HOST, free_port
 from harness.resp import RespServer
 from persistent.mapping import PersistentMapping
+from ZODB.DemoStorage import DemoStorage
 
 package.use()
 
@@ -96,6 +97,26 @@ def test_a_view_is_known_after_a_savepoint_and_of_the_past(database, keys):
     assert not zodium.redis.set_tied(keys, "other", "3", past.root()["a"])
     past.close()
     connection.close()
+
+
+def test_no_value_is_tied_to_objects_of_a_demo_storage(database, keys, start_server, open_native):
+    """The server never hears of its commits."""
+    for wrapped in (lambda storage: storage, Around):
+        storage = wrapped(DemoStorage(base=open_native(start_server.servers[0].address)))
+        with ZODB.DB(storage).transaction() as connection:
+            assert not zodium.redis.set_tied(keys, "key", "1", connection.root()["a"])
+    with database.transaction() as connection:
+        assert zodium.redis.set_tied(keys, "key", "1", connection.root()["a"])
+
+
+class Around:
+    """A wrapper of a storage."""
+
+    def __init__(self, base):
+        self.base = base
+
+    def __getattr__(self, name):
+        return getattr(self.base, name)
 
 
 def test_a_value_depends_on_what_it_was_computed_from(database, keys):

@@ -7,6 +7,7 @@ computation never puts an old value back.
 
 import weakref
 
+from ZODB.DemoStorage import DemoStorage
 from ZODB.utils import p64, u64
 
 
@@ -22,6 +23,15 @@ def view(connection):
             storage.poll_invalidations()
         start = storage._start
     return p64(u64(start) - 1)
+
+
+def is_demo(connection):
+    """Whether a connection shows what only a DemoStorage has, of which the server knows nothing."""
+    storage = connection._normal_storage._storage
+    while storage is not None and not isinstance(storage, DemoStorage):
+        # What a wrapper is around.
+        storage = getattr(storage, "base", None)
+    return storage is not None
 
 
 class Ties:
@@ -44,6 +54,8 @@ class Ties:
                 # It is not stored yet, so that nothing could tell of its changes.
                 self.is_usable = False
                 continue
+            if is_demo(connection):
+                self.is_usable = False
             seen = view(connection)
             if self.view not in (None, seen):
                 raise ValueError("a value is tied to objects of one connection and transaction")
