@@ -227,16 +227,26 @@ impl NativeClient {
     /// default: the child would share its parent's connection, and wait for a thread that it does
     /// not have.
     pub(crate) fn here(&self, py: Python<'_>) -> PyResult<&dyn Backend> {
-        if ![process::id(), NO_PROCESS].contains(&self.process.load(Ordering::Relaxed)) {
+        if self.is_parents() {
             self.after_fork_in_child(py)?;
         }
         Ok(&*self.backend)
     }
+
+    /// Whether the open backend is another process's.
+    fn is_parents(&self) -> bool {
+        ![process::id(), NO_PROCESS].contains(&self.process.load(Ordering::Relaxed))
+    }
 }
 
 impl Drop for NativeClient {
-    /// Releases the GIL: closing waits for a thread that may be calling Python.
+    /// Releases the GIL: closing waits for a thread that may be calling Python. A forked child that
+    /// has not begun anew leaves the backend alone: its connection is the parent's.
     fn drop(&mut self) {
+        if self.is_parents() {
+            std::mem::forget(Arc::clone(&self.backend));
+            return;
+        }
         let _ = Python::try_attach(|py| released_in_drop(py, || self.backend.close()));
     }
 }

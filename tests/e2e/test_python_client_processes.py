@@ -130,6 +130,25 @@ def test_parent_and_children_read_and_commit(either_server, open_native, forks):
     assert found == dict.fromkeys(names, rounds)
 
 
+def test_a_child_that_c_code_forks_may_drop_the_storage(either_server, open_native):
+    storage = open_native(either_server.address)
+    losses = []
+    storage.notify_disconnected = lambda: losses.append("lost")
+    oid, txn = storage.new_oid(), TransactionMetaData()
+    storage.tpc_begin(txn)
+    storage.store(oid, z64, b"cpersistent.mapping\nPersistentMapping\n.}.", "", txn)
+    storage.tpc_vote(txn)
+    child = fork_without_hooks()
+    if child == 0:
+        signal.alarm(PATIENCE)
+        # All references to the native client.
+        del storage._client, storage.loadBefore
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    tid = storage.tpc_finish(txn)
+    assert (storage.load(oid)[1], losses) == (tid, [])
+
+
 def test_a_storage_is_closed_by_an_interpreter_that_ends_after_its_thread(tmp_path, start_server):
     server = start_server(tmp_path / "Data.fs")
     # As uWSGI does.
