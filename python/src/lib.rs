@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attach;
 mod backend;
 mod call;
 mod client;
@@ -23,6 +24,8 @@ mod watcher;
 /// The native module; only the package's own modules import it.
 #[pyo3::pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::attach::{after_fork_in_child, after_fork_in_parent, before_fork};
     #[pymodule_export]
     use crate::client::NativeClient;
     #[pymodule_export]

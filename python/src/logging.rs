@@ -7,6 +7,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
 
 use crate::interrupt::{aside, keep_for_call};
+use crate::attach::attached;
 
 /// The targets of the clients' log messages.
 const SOURCES: [&str; 2] = ["zodium_client", "zodium_neo_client"];
@@ -31,7 +32,7 @@ impl Log for PythonLog {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let text = record.args().to_string();
-            Python::try_attach(|py| {
+            attached(|py| {
                 let told = aside(py, || tell(py, level(record.level()), &text));
                 // If logging fails, there is no way to report it.
                 let _ = told.or_else(|error| keep_for_call(py, error));

@@ -7,6 +7,7 @@ use pyo3::types::PyBytes;
 use zodium_engine::{Merge, Resolver};
 use zodium_storage::Access;
 
+use crate::attach::attached;
 use crate::interrupt::{aside, keep_for_call};
 
 /// Calls a function of Python with three records.
@@ -26,7 +27,7 @@ impl Resolver for PythonResolver {
         if access == Access::NonBlocking {
             return Merge::WouldBlock;
         }
-        let merged = Python::try_attach(|py| {
+        let merged = attached(|py| {
             let [old, committed, new] = [old, committed, new].map(|one| PyBytes::new(py, one));
             let merged = aside(py, || self.resolve.call1(py, (old, committed, new)));
             let merged = merged.and_then(|merged| merged.extract::<Option<Vec<u8>>>(py));

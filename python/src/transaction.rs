@@ -15,6 +15,7 @@ use zodium_client::{ClientError, TransactionOptions};
 use zodium_pickle::Value;
 use zodium_types::Tid;
 
+use crate::attach::attached;
 use crate::backend::OpenTransaction;
 use crate::call::{ended, released_in_drop};
 use crate::error::{disconnected, raised};
@@ -173,7 +174,7 @@ impl NativeTransaction {
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let called = move |tid: Tid| {
-            let told = Python::try_attach(|py| {
+            let told = attached(|py| {
                 let tid = PyBytes::new(py, &tid.to_bytes());
                 let Err(error) = aside(py, || then.call1(py, (tid,))) else { return Ok(()) };
                 *noted.lock() = keep_for_call(py, error).err();

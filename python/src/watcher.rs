@@ -6,6 +6,7 @@ use zodium_client::{ClientError, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
+use crate::attach::attached;
 use crate::interrupt::{aside, keep_for_call, run_handlers};
 use crate::value::to_python;
 
@@ -35,7 +36,7 @@ impl PythonWatcher {
         &self,
         with: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<()>,
     ) -> bool {
-        let told = Python::try_attach(|py| {
+        let told = attached(|py| {
             // Otherwise Python runs them within the call, and their exceptions end it.
             run_handlers(py);
             let told = aside(py, || {

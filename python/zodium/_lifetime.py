@@ -5,6 +5,8 @@ import os
 import sys
 import weakref
 
+from . import _native
+
 _open = weakref.WeakSet()
 
 
@@ -48,4 +50,12 @@ def after_fork_in_child():
 
 atexit.register(close_all)
 if hasattr(os, "register_at_fork"):
+    if sys.version_info < (3, 12):
+        # Native threads take a lock of the interpreter that only later versions make anew.
+        os.register_at_fork(
+            before=_native.before_fork,
+            after_in_parent=_native.after_fork_in_parent,
+            after_in_child=_native.after_fork_in_child,
+        )
+    # Behind the hook above: it begins threads that attach.
     os.register_at_fork(after_in_child=after_fork_in_child)

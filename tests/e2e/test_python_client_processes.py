@@ -232,6 +232,35 @@ def test_the_blobs_of_a_transaction_that_was_open_stay_the_parents(
     assert open(in_cache, "rb").read() == b"content"
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python makes the lock anew")
+def test_no_native_thread_is_at_a_lock_of_the_interpreter_when_python_forks(
+    either_server, open_native
+):
+    storage, told = open_native(either_server.address), []
+    # Either may come first.
+    storage.invalidateTransaction = lambda tid, oids: told.append(tid)
+    storage.info = told.append
+    # Behind what the client logs of its connection.
+    commit_one(open_native(either_server.address))
+    wait_for(lambda: told, "the news of a commit", PATIENCE)
+    holding_the_gil = ctypes.PyDLL(None)
+    interval = sys.getswitchinterval()
+    writer = os.fork()
+    if writer == 0:
+        signal.alarm(PATIENCE)
+        commit_one(storage)
+        os._exit(0)
+    try:
+        # No other thread gets the GIL: the native one that hears of the commit waits for it.
+        sys.setswitchinterval(1000)
+        count = len(told)
+        holding_the_gil.waitpid(writer, None, 0)
+        holding_the_gil.usleep(1_000_000)
+        in_child(lambda: told[count])
+    finally:
+        sys.setswitchinterval(interval)
+
+
 def test_the_first_transaction_of_a_child_waits_for_its_connection(either_server, open_native):
     database = ZODB.DB(open_native(either_server.address))
     with database.transaction() as connection:
