@@ -5,9 +5,10 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::interrupt::{aside, keep_for_call};
 use crate::attach::attached;
+use crate::interrupt::{aside, keep_for_call};
 
 /// The targets of the clients' log messages.
 const SOURCES: [&str; 2] = ["zodium_client", "zodium_neo_client"];
@@ -44,8 +45,25 @@ impl Log for PythonLog {
 }
 
 fn tell(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
-    let logger = py.import("logging")?.call_method1("getLogger", (LOGGER,))?;
-    logger.call_method1("log", (level, "%s", text)).map(drop)
+    logger(py)?.call_method1("log", (level, "%s", text)).map(drop)
+}
+
+fn logger(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("logging")?.call_method1("getLogger", (LOGGER,))
+}
+
+/// Logs an exception that no caller of Python gets; `text` says what has failed.
+pub(crate) fn report(py: Python<'_>, text: &str, error: PyErr) {
+    let logged = aside(py, || {
+        let options = PyDict::new(py);
+        options.set_item("exc_info", error.value(py))?;
+        logger(py)?.call_method("error", ("%s", text), Some(&options)).map(drop)
+    });
+    if let Err(failure) = logged {
+        // This thread may be near Python's limit of recursion.
+        error.write_unraisable(py, None);
+        let _ = keep_for_call(py, failure);
+    }
 }
 
 /// Converts a level to Python's numbers.

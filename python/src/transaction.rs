@@ -21,6 +21,7 @@ use crate::call::{ended, released_in_drop};
 use crate::error::{disconnected, raised};
 use crate::ids::{DataArgument, OidArgument, TidArgument};
 use crate::interrupt::{aside, keep_for_call, take_raised};
+use crate::logging::report;
 use crate::value::owned;
 use crate::watcher::insist;
 
@@ -221,7 +222,7 @@ impl Drop for NativeTransaction {
 fn repaired(py: Python<'_>, otherwise: &Py<PyAny>) -> bool {
     let Err(error) = aside(py, || otherwise.call0(py)) else { return true };
     if let Err(error) = keep_for_call(py, error) {
-        error.write_unraisable(py, Some(otherwise.bind(py)));
+        report(py, "the connections could not be told of a commit", error);
     }
     false
 }

@@ -8,6 +8,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::attach::attached;
 use crate::interrupt::{aside, keep_for_call, run_handlers};
+use crate::logging::report;
 use crate::value::to_python;
 
 /// How often something is told that must not be missed.
@@ -30,7 +31,7 @@ impl PythonWatcher {
     }
 
     /// Calls a function with the storage, unless it or the interpreter no longer exists. Exceptions
-    /// of signal handlers are kept for the call that this thread makes, others are reported.
+    /// of signal handlers are kept for the call that this thread makes, others are logged.
     /// `false` after an exception.
     fn tell(
         &self,
@@ -45,7 +46,7 @@ impl PythonWatcher {
             });
             let Err(error) = told else { return true };
             if let Err(error) = keep_for_call(py, error) {
-                error.write_unraisable(py, Some(self.storage.bind(py)));
+                report(py, "the storage failed at news of its server", error);
             }
             false
         });

@@ -92,3 +92,18 @@ def test_a_commit_that_connections_could_not_be_told_of_is_told_again(storage, o
     tid = storage.tpc_finish(voted(storage, one._p_oid, serial, data), fail)
     wait_for(lambda: storage.lastTransaction() == tid, "the commit is told")
     assert told == [(tid, [one._p_oid])]
+
+
+def test_a_storage_that_fails_at_news_of_a_commit_is_logged(
+    either_server, storage, one, open_native, logged
+):
+    """A wrapper may be written for other versions of ZODB."""
+    storage.invalidateTransaction = lambda: None
+    (data, serial), other = storage.load(one._p_oid), open_native(either_server.address)
+    other.tpc_finish(voted(other, one._p_oid, serial, data.replace(b"old", b"new")))
+    storage.ping()
+    [found] = [record for record in logged if record.exc_info]
+    assert (found.name, found.levelname) == ("zodium.client", "ERROR")
+    assert found.exc_info[0] is TypeError and "news of its server" in found.getMessage()
+    one._p_jar.transaction_manager.begin()
+    assert one["value"] == "new"
