@@ -4,7 +4,9 @@ A proxy sees what is asked of the server: loads, and what has changed since.
 """
 
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -94,6 +96,23 @@ def test_two_processes_do_not_share_a_file(tmp_path, proxy, database, read, open
     assert (total, loads) == (OBJECTS, OBJECTS + 1)
     assert f"in use by process {os.getpid()}" in noted
     ours.close()
+
+
+def test_a_closed_storage_leaves_its_file_though_a_forked_child_lives(
+    tmp_path, proxy, database, open_native, logged
+):
+    options = {"cache": str(tmp_path / "kept")}
+    ours = open_native(proxy.address, **options)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        ours.close()
+        open_native(proxy.address, **options)
+        assert [record for record in logged if record.levelno >= logging.WARNING] == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_another_address_of_the_same_data_keeps_the_cache(

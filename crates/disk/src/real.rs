@@ -198,7 +198,8 @@ impl Disk for RealDisk {
             }
             if is_named(&file, path).map_err(LockError::Io)? {
                 take_over(&mut file).map_err(LockError::Io)?;
-                return Ok(FileLock { _held: Box::new(file) });
+                let held = Box::new(RealLock(Arc::new(file)));
+                return Ok(FileLock { _held: held });
             }
         }
         Err(LockError::Io(io::Error::other("the lock file was replaced each time it was locked")))
@@ -219,7 +220,8 @@ impl RealFile {
     }
 }
 
-/// The lock on an open file, released when dropped; the file may stay open.
+/// The lock on an open file, released when dropped. The file may stay open: here, or in a forked
+/// child.
 #[derive(Debug)]
 struct RealLock(Arc<File>);
 
