@@ -80,9 +80,19 @@ pub fn decode_record_to_show<'a>(
     record: &'a [u8],
     limits: &Limits,
 ) -> Result<(Value<'a>, Value<'a>), PickleError> {
+    if is_compressed(record) {
+        return Err(PickleError::Compressed);
+    }
     let mut machine = Machine::new(record, limits);
     let metadata = machine.value()?;
     Ok((metadata, machine.value()?))
+}
+
+/// Whether an application's zc.zlibstorage has compressed the data of a record. They begin with the
+/// operation that ends a pickle, as no pickle does.
+#[must_use]
+pub fn is_compressed(data: &[u8]) -> bool {
+    data.starts_with(b".z")
 }
 
 #[cfg(test)]
@@ -267,6 +277,8 @@ mod tests {
         assert_eq!(class.as_global().unwrap().to_string(), "m.C");
         let empty = || Value::List(Vec::new());
         assert_eq!(state, Value::tuple([empty(), empty(), Value::from(b"a")]));
+        let compressed = decode_record_to_show(b".zx\x9c", &Limits::OBJECTS);
+        assert_eq!(compressed, Err(PickleError::Compressed));
         // A list within itself ends at the limit of the nesting.
         assert!(decode_record_to_show(b"cm\nC\n.]q\x05h\x05a.", &Limits::OBJECTS).is_err());
     }

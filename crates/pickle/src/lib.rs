@@ -28,15 +28,16 @@ mod text;
 mod tree;
 mod value;
 
-pub use decode::{Limits, Objects, decode, decode_extension, decode_record, decode_record_to_show};
+pub use decode::{
+    Limits, Objects, decode, decode_extension, decode_record, decode_record_to_show, is_compressed,
+};
 pub use disassemble::{Argument, Disassembler, Instruction};
 pub use encode::{
     BATCH_LENGTH, encode, encode_body, encode_bytes, encode_bytes_header, encode_int, encode_str,
 };
 pub use error::PickleError;
 pub use record::{
-    ClassName, Reference, class_of_record, is_compressed, is_whole_pickle, is_whole_record,
-    references_of_record,
+    ClassName, Reference, class_of_record, is_whole_pickle, is_whole_record, references_of_record,
 };
 pub use value::{Construction, Global, Object, Value};
 

@@ -12,7 +12,7 @@ use zodium_types::Oid;
 
 use crate::memo::Memo;
 use crate::operation::{Operation, Reader};
-use crate::{Limits, PickleError, Value, decode};
+use crate::{Limits, PickleError, Value, decode, is_compressed};
 
 /// More stack items, or marks, than any real record needs.
 const STACK_LENGTH_MAX: usize = 1 << 24;
@@ -97,13 +97,6 @@ pub fn references_of_record<'a>(
     let mut scanner = Scanner::new(data);
     scanner.run(found)?;
     scanner.run(found)
-}
-
-/// Whether an application's zc.zlibstorage has compressed the data of a record. They begin with the
-/// operation that ends a pickle, as no pickle does.
-#[must_use]
-pub fn is_compressed(data: &[u8]) -> bool {
-    data.starts_with(b".z")
 }
 
 /// Whether `data` are exactly the two complete pickles of a record.
