@@ -25,8 +25,10 @@ use crate::{ClientError, Revision};
 const PREFETCHED_MAX: usize = 4096;
 /// Loads sent with one write.
 const BATCH_LOADS: usize = 1000;
-/// Longest wait for the connector thread while it is connecting.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
+/// Longest wait of a close for the connector thread.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// The same while it is connecting.
+const CLOSE_PATIENCE_CONNECTING: Duration = Duration::from_millis(500);
 const CLOSE_POLL: Duration = Duration::from_micros(200);
 /// How often a load is retried on another connection.
 const ATTEMPTS: usize = 3;
@@ -281,8 +283,8 @@ impl Client {
 
     /// Closes the connection and fails all pending requests. Dropping the client does so too.
     ///
-    /// Waits until the watcher has returned, if it is being called by another thread. So the caller
-    /// must hold no lock that the watcher takes.
+    /// Waits until the watcher has returned, if it is being called by another thread, but 5 seconds
+    /// at most: the caller may hold a lock that the watcher takes.
     pub fn close(&self) {
         let shared = self.shared();
         shared.close();
@@ -301,11 +303,16 @@ impl Client {
             return;
         };
         connector.thread().unpark();
-        let patience = Instant::now() + CLOSE_PATIENCE;
+        let begun = Instant::now();
         while !connector.is_finished() {
-            if shared.standing.is_handshaking() && Instant::now() >= patience {
-                // The connector is waiting for an unresponsive server; it will end after its
-                // timeout. The next client may use the files now.
+            let patience = match shared.standing.is_handshaking() {
+                true => CLOSE_PATIENCE_CONNECTING,
+                false => CLOSE_PATIENCE,
+            };
+            if begun.elapsed() >= patience {
+                // The connector is waiting for an unresponsive server, and will end after its
+                // timeout; or for a lock that this thread holds. The next client may use the files
+                // now.
                 return shared.close_files();
             }
             thread::sleep(CLOSE_POLL);

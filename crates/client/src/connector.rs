@@ -160,9 +160,14 @@ fn end(shared: &Shared, current: &Established) {
     shared.oids.lock().clear();
     if let Some(reason) = current.connection.end_reason() {
         shared.standing.enter(Phase::Connecting(reason.to_string().into()));
-        if !shared.standing.is_closed() {
-            warn!(%reason, "disconnected");
-        }
+    }
+    // The thread that closes the client waits for this one, and may hold a lock that the watcher
+    // or a logger takes: a signal handler runs wherever its thread is.
+    if shared.standing.is_closed() {
+        return;
+    }
+    if let Some(reason) = current.connection.end_reason() {
+        warn!(%reason, "disconnected");
     }
     if let Some(watcher) = &shared.options.watcher {
         outlived(|| watcher.disconnected());

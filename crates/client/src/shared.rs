@@ -121,19 +121,19 @@ impl Shared {
     /// Saves the cache and the warm-up list to their files if a save is due.
     pub(crate) fn save_if_due(&self) {
         self.warm_up.save_if_due(&self.source(), Instant::now());
-        if let Some(file) = &*self.cache_file.lock() {
-            let saved = file.save_if_due(&self.cache);
-            saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
-        }
+        let file = self.cache_file.lock();
+        let saved = file.as_ref().map_or(Ok(()), |file| file.save_if_due(&self.cache));
+        // A logger may wait for a lock of the thread that closes the client, which waits for this.
+        drop(file);
+        saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
     }
 
     /// Saves the warm-up list and the cache, and releases the cache's file.
     pub(crate) fn close_files(&self) {
         self.warm_up.save(&self.source());
-        if let Some(file) = self.cache_file.lock().take() {
-            let saved = file.save(&self.cache);
-            saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
-        }
+        let file = self.cache_file.lock().take();
+        let saved = file.map_or(Ok(()), |file| file.save(&self.cache));
+        saved.unwrap_or_else(|error| warn!(%error, "cannot save the cache"));
     }
 
     /// Identifies the storage and its servers of now.

@@ -32,7 +32,7 @@ pub trait Watcher: Send + Sync {
         Ok(())
     }
 
-    /// The connection is lost; the client tries to connect again.
+    /// The connection is lost; the client tries to connect again. Not called by a close.
     fn disconnected(&self) {}
 
     /// The server sent new statistics: a dict with `length` (objects) and `size` (bytes).

@@ -200,6 +200,71 @@ fn a_close_within_a_watcher_does_not_wait_for_its_own_thread() {
     assert_eq!(answers.len(), 1);
 }
 
+/// Takes a lock whenever it is told something.
+#[derive(Default)]
+struct Locking {
+    lock: Mutex<()>,
+    told: Mutex<Vec<&'static str>>,
+}
+
+impl Locking {
+    fn take(&self, told: &'static str) {
+        self.told.lock().push(told);
+        drop(self.lock.lock());
+    }
+}
+
+impl Watcher for Locking {
+    fn invalidated(&self, _: Tid, _: &[Oid]) -> Result<(), ClientError> {
+        self.take("invalidated");
+        Ok(())
+    }
+
+    fn disconnected(&self) {
+        self.take("disconnected");
+    }
+}
+
+/// What the watcher has been told by the end of a close, whose thread holds the watcher's lock: a
+/// signal handler runs wherever its thread is.
+fn told_when_closed_with_its_lock(
+    script: impl FnOnce(&mut Peer) + Send,
+    before: &[&str],
+) -> Vec<&'static str> {
+    let locking = Arc::new(Locking::default());
+    let watcher: Arc<dyn Watcher> = Arc::<Locking>::clone(&locking) as _;
+    let held = locking.lock.lock();
+    play_with(
+        |options| Options { watcher: Some(watcher), ..options },
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            // From now on its connector reads.
+            peer.expect("ping");
+            script(&mut peer);
+            peer.expect_end();
+        },
+        |client, _| {
+            client.cast("ping", &Value::tuple([])).unwrap();
+            wait_until(|| *locking.told.lock() == before);
+            client.close();
+        },
+    );
+    drop(held);
+    std::mem::take(&mut *locking.told.lock())
+}
+
+#[test]
+fn a_close_tells_the_watcher_of_no_lost_connection() {
+    assert!(told_when_closed_with_its_lock(|_| (), &[]).is_empty());
+}
+
+#[test]
+fn a_close_does_not_wait_for_ever_for_a_watcher_that_waits_for_its_thread() {
+    let commits = |peer: &mut Peer| peer.invalidate(Tid(11), &[Oid(1)]);
+    let told = told_when_closed_with_its_lock(commits, &["invalidated"]);
+    assert_eq!(told, ["invalidated"]);
+}
+
 #[test]
 fn a_load_without_a_server_waits_as_long_as_any_call() {
     let address = Address::Unix("/no/such/server".into());
