@@ -77,6 +77,8 @@ impl Session {
              SESSION completion_type = 'NO_CHAIN', \
              SESSION sql_mode = 'TRADITIONAL,NO_ENGINE_SUBSTITUTION'"
         ))?;
+        // The server converts values from one character set to another if they differ, also data.
+        conn.query_drop("SET NAMES binary")?;
         conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")?;
         let is_clustered = is_clustered(&mut conn)?;
         if is_clustered {

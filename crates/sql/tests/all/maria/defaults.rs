@@ -1,12 +1,14 @@
 //! Defaults of a server that make no difference.
 
+use bytes::Bytes;
 use mysql::prelude::Queryable;
 use zodium_sql::SqlStorage;
-use zodium_storage::Read;
+use zodium_storage::{Access, Load, NewBody, Read};
 use zodium_storage_kit::packs::referring;
-use zodium_types::Oid;
+use zodium_types::{Oid, Tid};
 
 use super::server::{Server, is_installed};
+use super::waits::create_user;
 use crate::support;
 
 /// More objects than a query gives by default.
@@ -31,4 +33,26 @@ fn objects_beyond_a_limit_of_queries_are_in_use() {
     let is_kept = |oid: &u64| storage.current_serial(Oid(*oid)).unwrap().is_some();
     let kept = (0..=OBJECTS).filter(is_kept).count();
     assert_eq!(kept as u64, OBJECTS + 1);
+}
+
+#[test]
+fn data_are_stored_as_they_are_whatever_the_character_set() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::new();
+    // No text in UTF-8.
+    let data: Vec<u8> = (0..=u8::MAX).rev().collect();
+    for set in ["SET collation_connection = utf8_unicode_ci", "SET character_set_client = latin1"] {
+        let database = server.database();
+        create_user(&database, 10);
+        let set = format!("SET GLOBAL init_connect = '{set}'");
+        database.connect().query_drop(set).unwrap();
+        let options = database.options_of("few", &database.socket(), 1);
+        let storage = SqlStorage::open(&options).unwrap();
+        let body = NewBody::Data(Bytes::from(data.clone()));
+        support::commit(&storage, vec![support::record(1, body)]);
+        let found = storage.load_before(Oid(1), Tid::MAX, Access::Blocking).unwrap();
+        assert!(matches!(found, Load::Revision(found) if found.data == data));
+    }
 }

@@ -18,12 +18,11 @@ const READERS: u32 = 8;
 const LOADS: u32 = 40;
 
 /// Creates a user `few` with so many connections, of which one writes.
-fn create_user(database: &Database, connections: u32) {
+pub(super) fn create_user(database: &Database, connections: u32) {
     let mut connection = database.connect();
     for statement in [
         &format!("CREATE OR REPLACE USER few@localhost WITH MAX_USER_CONNECTIONS {connections}"),
-        "GRANT ALL ON *.* TO few@localhost",
-        "REVOKE SUPER ON *.* FROM few@localhost",
+        &format!("GRANT ALL ON {}.* TO few@localhost", database.name()),
     ] {
         connection.query_drop(statement).unwrap();
     }
