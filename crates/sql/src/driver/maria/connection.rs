@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::failure::{self, Failure};
 use super::fence::{self, Fence};
+use super::server::Current;
 use super::session::{Former, Session};
 use super::transaction::Transaction;
 use super::{MariaPurpose, MariaServer, Translated};
@@ -39,6 +40,8 @@ pub(crate) struct MariaConnection {
 #[derive(Debug)]
 struct State {
     session: Option<Session>,
+    /// The host of the session.
+    host: usize,
     /// The host and the number of the last session that had the lock.
     former: Option<(usize, u32)>,
     epoch: u64,
@@ -66,6 +69,7 @@ impl MariaConnection {
         let current = server.current();
         let state = State {
             session: None,
+            host: current.host,
             former: None,
             epoch: current.epoch,
             translated: FxHashMap::default(),
@@ -145,6 +149,7 @@ impl MariaConnection {
         state.transaction = None;
         if let Some(fence) = &mut state.fence {
             fence.serial += 1;
+            self.server.note_written(fence);
         }
         Ok(())
     }
@@ -176,6 +181,7 @@ impl MariaConnection {
         let fence = Fence::after(found.as_deref(), owner);
         let set = Arc::new(Translated::new("REPLACE INTO config (name, value) VALUES (?1, ?2)"));
         self.change(&set, vec![Value::from(fence::NAME), Value::from(fence.value(0))])?;
+        self.server.note_written(&fence);
         self.state.borrow_mut().fence = Some(fence);
         Ok(())
     }
@@ -186,7 +192,7 @@ impl MariaConnection {
         let started = Instant::now();
         let mut pause = PAUSE;
         loop {
-            let failed = match state.pass() {
+            let failed = match state.pass(&self.server) {
                 Ok(()) => return Ok(()),
                 Err(failed) => failed,
             };
@@ -199,12 +205,7 @@ impl MariaConnection {
     /// Runs a statement; again if that may help.
     fn run<T>(&self, run: impl Fn(&mut Session) -> Result<T>) -> Result<T> {
         let state = &mut *self.state.borrow_mut();
-        if self.purpose == MariaPurpose::Read
-            && !state.is_snapshot
-            && state.epoch != self.server.current().epoch
-        {
-            state.session = None;
-        }
+        self.leave(state);
         let started = Instant::now();
         let mut pause = PAUSE;
         loop {
@@ -216,6 +217,46 @@ impl MariaConnection {
                 Err(failed) => failed,
             };
             self.recover(state, failed, (started, &mut pause))?;
+        }
+    }
+
+    /// Leaves a host that must not be read from any more.
+    fn leave(&self, state: &mut State) {
+        let current = self.server.current();
+        if self.purpose != MariaPurpose::Read || state.is_snapshot {
+            return;
+        }
+        let index = state.host;
+        let is_usable = state.epoch == current.epoch
+            && state
+                .session()
+                .is_ok_and(|session| self.check(current, None, session, index).is_ok());
+        if !is_usable {
+            state.session = None;
+        }
+    }
+
+    /// Refuses another server than the one with the writing connection that lacks commits.
+    /// `fence` is what this connection has written. A node of a cluster waits until it has all.
+    fn check(
+        &self,
+        current: Current,
+        fence: Option<&Fence>,
+        session: &mut Session,
+        index: usize,
+    ) -> Result<()> {
+        if !current.is_written || current.host == index || session.is_clustered {
+            return Ok(());
+        }
+        let row = session.owner()?;
+        if row.as_ref().is_some_and(|row| fence.is_some_and(|fence| fence.is_overtaken(row))) {
+            return Err(Error::TakenOver);
+        }
+        // A COMMIT whose answer was lost may have happened.
+        let is_next = fence.is_some_and(|fence| row == Some(fence.value(fence.serial + 1)));
+        match is_next || self.server.is_whole(row) {
+            true => Ok(()),
+            false => Err(failure::behind()),
         }
     }
 
@@ -284,25 +325,20 @@ impl MariaConnection {
         let (started, mut pause) = (Instant::now(), PAUSE);
         loop {
             let (current, mut failed) = (self.server.current(), None);
-            let mut is_current_up = false;
             for index in (0..hosts.len()).map(|step| (current.host + step) % hosts.len()) {
                 let host = &hosts[index];
                 let former = state.former.filter(|(host, _)| *host == index);
                 let former = former.zip(state.fence.as_ref());
                 let former = former.map(|((_, number), fence)| Former { number, fence });
                 let address = self.server.address();
-                match Session::open(address, host, self.purpose, is_again, former) {
-                    // Another server may not have yet what was committed, unless it is a node.
+                let opened = Session::open(address, host, self.purpose, is_again, former);
+                let checked = opened.and_then(|mut session| {
+                    self.check(current, state.fence.as_ref(), &mut session, index)?;
                     Ok(session)
-                        if self.purpose == MariaPurpose::Read
-                            && current.is_written
-                            && is_current_up
-                            && !session.is_clustered => {}
+                });
+                match checked {
                     Ok(session) => return self.connected(state, session, index),
-                    Err(error) => {
-                        is_current_up |= index == current.host && failure::is_answer(&error);
-                        failed = Some(error);
-                    }
+                    Err(error) => failed = Some(error),
                 }
             }
             let failed = failed.unwrap_or_else(lost);
@@ -333,7 +369,7 @@ impl MariaConnection {
         } else if current.host != index {
             session.wait_for_cluster(true)?;
         }
-        (state.session, state.epoch) = (Some(session), current.epoch);
+        (state.session, state.host, state.epoch) = (Some(session), index, current.epoch);
         Ok(())
     }
 }
@@ -344,7 +380,7 @@ impl State {
     }
 
     /// Notes the transaction in the row, if it is still this process that writes.
-    fn pass(&mut self) -> Result<()> {
+    fn pass(&mut self, server: &MariaServer) -> Result<()> {
         let State { session, fence: Some(fence), .. } = self else { return Ok(()) };
         let session = session.as_mut().ok_or_else(lost)?;
         let passed = session.pass(fence);
@@ -355,6 +391,7 @@ impl State {
         }
         // The COMMIT before this one has happened, though it was given up.
         fence.serial += 1;
+        server.note_written(fence);
         session.pass(fence)
     }
 }
@@ -377,7 +414,15 @@ impl Session {
 
     /// The row that says which process writes, locked.
     fn fence(&mut self) -> Result<Option<String>> {
-        let find = "SELECT value FROM config WHERE name = ? FOR UPDATE";
+        self.row("SELECT value FROM config WHERE name = ? FOR UPDATE")
+    }
+
+    /// The same, as it is now.
+    fn owner(&mut self) -> Result<Option<String>> {
+        self.row("SELECT value FROM config WHERE name = ?")
+    }
+
+    fn row(&mut self, find: &str) -> Result<Option<String>> {
         let found: Option<Vec<u8>> = self.conn.exec_first(find, (fence::NAME,))?;
         Ok(found.and_then(|text| String::from_utf8(text).ok()))
     }

@@ -37,14 +37,18 @@ pub(in crate::driver) fn may_pass(error: &Error) -> bool {
     of(error) != Failure::Lasting
 }
 
-/// Whether an error comes from a server that is there.
-pub(super) fn is_answer(error: &Error) -> bool {
-    matches!(error, Error::Server(error) if matches!(**error, ServerError::MySqlError(_)))
-}
-
 /// The error of a node that is not part of its cluster.
 pub(super) fn not_ready() -> Error {
-    let message = "the node has not joined its cluster".to_owned();
+    unusable("the node has not joined its cluster")
+}
+
+/// The error of another server that lacks commits.
+pub(super) fn behind() -> Error {
+    unusable("the host does not have all that was committed; is it a replica that lags?")
+}
+
+fn unusable(message: &str) -> Error {
+    let message = message.to_owned();
     let error = mysql::MySqlError { state: "08S01".to_owned(), message, code: UNKNOWN_COMMAND };
     ServerError::MySqlError(error).into()
 }

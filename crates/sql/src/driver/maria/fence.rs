@@ -20,8 +20,7 @@ pub(super) struct Fence {
 impl Fence {
     /// The row after a take-over: `found` is what was there.
     pub(super) fn after(found: Option<&str>, owner: u64) -> Fence {
-        let term = found.and_then(|text| text.split(' ').nth(1)?.parse().ok());
-        let term: u64 = term.unwrap_or(0);
+        let term = found.and_then(term_of).unwrap_or(0);
         Fence { owner, term: term.saturating_add(1), serial: 0 }
     }
 
@@ -35,9 +34,18 @@ impl Fence {
         value.starts_with(self.of_owner().as_bytes())
     }
 
+    /// Whether a value of the row is of a process that came later.
+    pub(super) fn is_overtaken(&self, value: &str) -> bool {
+        term_of(value).is_some_and(|term| term > self.term)
+    }
+
     fn of_owner(&self) -> String {
         format!("{:016x} {} ", self.owner, self.term)
     }
+}
+
+fn term_of(value: &str) -> Option<u64> {
+    value.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -53,6 +61,8 @@ mod tests {
         assert!(
             second.is_owner(b"0000000000000002 2 7") && !second.is_owner(b"0000000000000001 1 7")
         );
+        assert!(first.is_overtaken(&second.value(0)) && !first.is_overtaken(&first.value(9)));
+        assert!(!second.is_overtaken(&first.value(9)) && !first.is_overtaken("odd"));
         assert_eq!(Fence::after(Some("odd"), 3).value(0), "0000000000000003 1 0");
     }
 }

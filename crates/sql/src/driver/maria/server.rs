@@ -5,6 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::MariaAddress;
+use super::fence::Fence;
 
 /// How long a connection that is lost is tried to be made again.
 const RECONNECTING: Duration = Duration::from_secs(60);
@@ -14,6 +15,8 @@ const RECONNECTING: Duration = Duration::from_secs(60);
 pub(crate) struct MariaServer {
     pub(super) address: MariaAddress,
     current: Mutex<Current>,
+    /// The row of this process after its last commit.
+    written: Mutex<Option<String>>,
 }
 
 /// The host in use.
@@ -29,7 +32,7 @@ pub(super) struct Current {
 
 impl MariaServer {
     pub(crate) fn new(address: MariaAddress) -> MariaServer {
-        MariaServer { address, current: Mutex::default() }
+        MariaServer { address, current: Mutex::default(), written: Mutex::default() }
     }
 
     pub(crate) fn address(&self) -> &MariaAddress {
@@ -48,6 +51,16 @@ impl MariaServer {
         }
         current.is_written = true;
         *current
+    }
+
+    /// Notes a commit of the writing connection, before it is acknowledged.
+    pub(super) fn note_written(&self, fence: &Fence) {
+        *self.written.lock() = Some(fence.value(fence.serial));
+    }
+
+    /// Whether a host with this row has all that was acknowledged.
+    pub(super) fn is_whole(&self, row: Option<String>) -> bool {
+        *self.written.lock() == row
     }
 
     /// How long a lost connection is tried to be made again.

@@ -1,5 +1,6 @@
 //! Readers wait for a server that takes no connection now.
 
+use std::io::ErrorKind;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
@@ -88,7 +89,19 @@ struct Relay {
 
 impl Relay {
     fn to(port: u16) -> Relay {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Relay::between(0, port)
+    }
+
+    /// At a port of its own, which an ended relay may have left just now.
+    fn between(own: u16, port: u16) -> Relay {
+        let listener = loop {
+            match TcpListener::bind(("127.0.0.1", own)) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    sleep(Duration::from_millis(10));
+                }
+                bound => break bound.unwrap(),
+            }
+        };
         let own = listener.local_addr().unwrap().port();
         let streams = Arc::new(Mutex::new(Some(Vec::new())));
         let shared = Arc::clone(&streams);
@@ -164,4 +177,50 @@ fn a_load_without_an_idle_connection_waits_for_a_server_that_is_away() {
         });
         assert_eq!(support::current(&storage, 1).as_deref(), Some("one"));
     });
+}
+
+/// The row of `config` that says how much of which process is in a database.
+fn owner(database: &Database) -> Option<String> {
+    let find = "SELECT value FROM config WHERE name = 'zodium'";
+    database.connect().query_first(find).unwrap()
+}
+
+#[test]
+fn loads_go_to_another_server_only_while_it_has_all_commits() {
+    if !is_installed() {
+        return;
+    }
+    let [port, other_port] = free_ports();
+    let (server, other) = (Server::listening(port), Server::listening(other_port));
+    let (database, copy) = (server.database(), other.database());
+    create_user(&database, 100);
+    create_user(&copy, 100);
+    let replica = SqlStorage::open(&copy.options(1)).unwrap();
+    support::commit(&replica, vec![support::data(1, "old")]);
+    drop(replica);
+    let relay = Relay::to(port);
+    let (own, name) = (relay.port, database.name());
+    let url = format!("mysql://few@127.0.0.1:{own},127.0.0.1:{other_port}/{name}");
+    let location = Location::Maria(MariaAddress::of_url(&url).unwrap());
+    let storage = SqlStorage::open(&SqlOptions { location, ..database.options(1) }).unwrap();
+    support::commit(&storage, vec![support::data(1, "old")]);
+    let set = "UPDATE config SET value = ? WHERE name = 'zodium'";
+    copy.connect().exec_drop(set, (owner(&database),)).unwrap();
+    drop(relay);
+    load_at_once(&storage, "old");
+    let relay = Relay::between(own, port);
+    let tid = support::commit(&storage, vec![support::data(1, "new")]);
+    load_at_once(&storage, "new");
+    drop(relay);
+    std::thread::scope(|scope| {
+        let relay = scope.spawn(|| {
+            sleep(Duration::from_millis(500));
+            Relay::between(own, port)
+        });
+        // The replica would refuse it, as the commit before is not there.
+        support::commit(&storage, vec![support::data(2, "two")]);
+        assert_eq!(support::current(&storage, 1).as_deref(), Some("new"));
+        drop(relay.join().unwrap());
+    });
+    assert!(storage.last_tid() > tid);
 }
