@@ -324,7 +324,7 @@ pub enum SqlError {
         /// The log.
         path: PathBuf,
     },
-    /// On a server, a process that came later writes to it now.
+    /// A process that came later writes to it now.
     #[error(
         "{path}: another process has taken the database over, and this one must not write any \
          more: end it, as it shows old data; have one process for a database",

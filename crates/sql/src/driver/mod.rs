@@ -124,6 +124,13 @@ impl Connection {
         Ok(found)
     }
 
+    /// A number that changes when another connection writes to the file. A server has none.
+    pub(crate) fn data_version(&self) -> Result<Option<i64>> {
+        let Connection::Sqlite(connection) = self else { return Ok(None) };
+        let mut find = connection.prepare_cached("PRAGMA data_version")?;
+        Ok(Some(find.query_row([], |row| row.get(0))?))
+    }
+
     /// Has commits of this connection synced, or come with the next synced one. A server decides
     /// that for itself.
     pub(crate) fn set_durable(&self, is_durable: bool) -> Result<()> {

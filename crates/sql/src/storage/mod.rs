@@ -14,7 +14,7 @@ mod view;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use parking_lot::Mutex;
 use zodium_disk::SpaceWatch;
@@ -55,6 +55,8 @@ pub struct SqlStorage {
     bytes: AtomicU64,
     /// Set by a failed commit, until it is reopened.
     is_failed: AtomicBool,
+    /// That of SQLite when this process was last known to be the only one that writes.
+    data_version: AtomicI64,
     freshness: Freshness,
     views: Views,
     room: Room,

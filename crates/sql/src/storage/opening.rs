@@ -1,7 +1,7 @@
 //! Opens a storage, and reads what is kept in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use zodium_storage::Freshness;
 use zodium_types::{Oid, Tid};
@@ -42,6 +42,7 @@ impl SqlStorage {
             objects: AtomicU64::new(totals.objects),
             bytes: AtomicU64::new(totals.bytes),
             is_failed: AtomicBool::new(false),
+            data_version: AtomicI64::default(),
             freshness: Freshness::default(),
             views: Views::default(),
             room: Room::new(*quota_bytes),
@@ -58,17 +59,26 @@ impl SqlStorage {
 }
 
 fn totals(connection: &Connection, partitions: Partitions) -> driver::Result<Totals> {
-    let mut totals = Totals { last_tid: Tid::ZERO, last_oid: Oid(0), objects: 0, bytes: 0 };
+    let last_tid = last_tid(connection, partitions)?;
+    let mut totals = Totals { last_tid, last_oid: Oid(0), objects: 0, bytes: 0 };
     for partition in partitions.all() {
-        let last = transactions::last_tid(connection, partition)?;
-        let written = revisions::last_tid(connection, partition)?;
-        totals.last_tid = totals.last_tid.max(last.max(written).unwrap_or(Tid::ZERO));
         let oid = revisions::last_oid(connection, partition)?;
         totals.last_oid = totals.last_oid.max(oid.unwrap_or(Oid(0)));
         totals.objects += revisions::object_count(connection, partition)?;
     }
     totals.bytes = size(connection)?;
     Ok(totals)
+}
+
+/// The last transaction of a database.
+pub(super) fn last_tid(connection: &Connection, partitions: Partitions) -> driver::Result<Tid> {
+    let mut found = Tid::ZERO;
+    for partition in partitions.all() {
+        let last = transactions::last_tid(connection, partition)?;
+        let written = revisions::last_tid(connection, partition)?;
+        found = found.max(last.max(written).unwrap_or(Tid::ZERO));
+    }
+    Ok(found)
 }
 
 /// The bytes of a database, roughly.

@@ -14,8 +14,9 @@ use zodium_storage::{
 use zodium_types::{Distribution, Tid};
 
 use super::SqlStorage;
+use super::opening::last_tid;
 use super::prepared::{Added, PreparedTransaction};
-use crate::SqlError;
+use crate::{SqlError, Writer};
 
 impl SqlStorage {
     fn check_writable(&self) -> Result<(), SqlError> {
@@ -29,10 +30,28 @@ impl SqlStorage {
         Ok(())
     }
 
+    /// Refuses to write behind transactions of another process. No lock told of it: another network
+    /// namespace has its own, and a restore takes none.
+    fn check_alone(&self, writer: &Writer<'_>) -> Result<(), SqlError> {
+        let (database, connection) = (&self.database, writer.connection);
+        let failed = database.place.cannot("look for the last transaction");
+        let Some(version) = connection.data_version().map_err(&failed)? else { return Ok(()) };
+        if version == self.data_version.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let last = last_tid(connection, database.partitions()).map_err(&failed)?;
+        if last.0 != self.last_tid.load(Ordering::Acquire) {
+            return Err(SqlError::TakenOver { path: database.path().to_owned() });
+        }
+        self.data_version.store(version, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn write_batch(&self, batch: &[(Tid, PreparedTransaction)]) -> Result<Vec<Added>, SqlError> {
         let bytes = batch.iter().map(|(_, transaction)| transaction.bytes).sum();
         let started = Instant::now();
         let added = self.database.write(bytes, |writer| {
+            self.check_alone(writer)?;
             batch.iter().map(|(tid, transaction)| transaction.write(self, writer, *tid)).collect()
         })?;
         self.syncs.record(started.elapsed());
@@ -114,9 +133,12 @@ impl Write for SqlStorage {
     fn reopen(&self) -> Result<(), StorageError> {
         let last = Tid(self.last_tid.load(Ordering::Acquire));
         self.database.write(0, |writer| {
+            self.check_alone(writer)?;
             // A server may have carried out the COMMIT whose answer was lost. Its transactions were
-            // reported as failed.
-            writer.truncate(last)?;
+            // reported as failed. In a file, others can only be those of another process.
+            if self.database.place.server().is_some() {
+                writer.truncate(last)?;
+            }
             // SQLite has rolled the failed transaction back. Its pages may be at the end of the
             // log; the next transaction is written over them, and is synced.
             writer.write_anything()

@@ -135,3 +135,22 @@ fn a_node_writes_nothing_to_a_file_without_its_name() {
     let expected = Value::Text("0000000000000007".to_owned());
     assert!(rows(&path, "config").iter().any(|row| row.contains(&expected)));
 }
+
+#[test]
+fn what_another_process_has_committed_is_not_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    let tid = commit(&storage, vec![data(0, "kept")]);
+    // As a server in another network namespace does.
+    run_sqlite(&path, "UPDATE trans SET tid = tid + 10; UPDATE obj SET tid = tid + 10");
+    let other = rows(&path, "trans");
+
+    let refused = prepare(&storage, vec![data(0, "refused")]).unwrap();
+    let error = storage.commit(vec![(Tid(tid.0 + 20), refused)]).unwrap_err();
+    assert!(matches!(error, StorageError::Changed(_)), "{error}");
+    assert!(error.to_string().contains("another process"), "{error}");
+    let error = storage.reopen().unwrap_err();
+    assert!(matches!(error, StorageError::Changed(_)), "{error}");
+    assert_eq!(rows(&path, "trans"), other);
+}
