@@ -95,8 +95,8 @@ impl Database {
         let data = DataTable::open(&connection, partitions.count())
             .map_err(place.cannot("read the ids of data"))?;
         let pool = match options.read_only {
-            true => Pool::new(place.clone(), Purpose::ReadOnly),
-            false => Pool::new(place.clone(), Purpose::Read),
+            true => Pool::new(place.clone(), Purpose::ReadOnly, &lock),
+            false => Pool::new(place.clone(), Purpose::Read, &lock),
         };
         let writing = (!options.read_only).then(|| Mutex::new(Writing { connection, data }));
         let (node, held) = (cluster.node.unwrap_or_default(), Arc::default());

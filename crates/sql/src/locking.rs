@@ -71,6 +71,14 @@ impl Lock {
         }
     }
 
+    /// Which file is open; `None` on a server.
+    pub(crate) fn identity(&self) -> Option<FileIdentity> {
+        match self {
+            Lock::Name { identity, .. } => Some(*identity),
+            Lock::Server { .. } => None,
+        }
+    }
+
     fn of_file(path: &Path) -> Result<Lock, SqlError> {
         let refused =
             |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
@@ -88,7 +96,8 @@ impl Lock {
     }
 }
 
-fn identity_of(path: &Path) -> Result<Option<FileIdentity>, SqlError> {
+/// Which file a path leads to.
+pub(crate) fn identity_of(path: &Path) -> Result<Option<FileIdentity>, SqlError> {
     let status = RealDisk.status(path).map_err(|source| cannot_look(path, source))?;
     Ok(status.map(|status| status.identity))
 }

@@ -6,16 +6,20 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use zodium_disk::FileIdentity;
 
 use crate::SqlError;
 use crate::connection::{self, Purpose};
 use crate::driver::{self, Connection};
+use crate::locking::{Lock, identity_of};
 use crate::place::Place;
 
 /// Most connections that wait for a reader. More readers at once open more for a while.
 const IDLE_MAX: usize = 8;
 /// Most readers that wait for a connection. Each waits on a thread that other storages need too.
 const WAITING_MAX: usize = 32;
+/// How long a reader waits for a connection to a file that has lost its name.
+const CHANGED_MAX: Duration = Duration::from_secs(5);
 /// Pause before another try to connect to a server.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -24,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Pool {
     place: Place,
     purpose: Purpose,
+    /// The file that is locked.
+    identity: Option<FileIdentity>,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -38,8 +44,10 @@ struct State {
 }
 
 impl Pool {
-    pub(crate) fn new(place: Place, purpose: Purpose) -> Pool {
-        Pool { place, purpose, state: Mutex::default(), returned: Condvar::new() }
+    /// Connections to the database that is locked.
+    pub(crate) fn new(place: Place, purpose: Purpose, lock: &Lock) -> Pool {
+        let (identity, state) = (lock.identity(), Mutex::default());
+        Pool { place, purpose, identity, state, returned: Condvar::new() }
     }
 
     /// Runs `read` with a connection. After an error the connection is not used again.
@@ -71,10 +79,10 @@ impl Pool {
             if let Some(idle) = self.state.lock().idle.pop() {
                 return Ok(idle);
             }
-            let opened = connection::open(&self.place, self.purpose);
+            let opened = self.open();
             let mut state = self.state.lock();
             match opened {
-                Err(error) if error.may_pass() && self.may_wait(&mut state) => {}
+                Err(error) if self.may_wait(&error, &mut state) => {}
                 opened => return opened,
             }
             state.waiting += 1;
@@ -83,9 +91,27 @@ impl Pool {
         }
     }
 
+    /// Opens a connection. Another file, put in the place of the one that is locked, is not read:
+    /// connections that are open lead to the right one.
+    fn open(&self) -> Result<Connection, SqlError> {
+        let opened = connection::open(&self.place, self.purpose);
+        match self.place.file() {
+            Some(path) if identity_of(path)? != self.identity => {
+                Err(SqlError::Changed { path: path.to_owned() })
+            }
+            _ => opened,
+        }
+    }
+
     /// Whether a reader waits after a failure: not if there was none but failures for a while.
-    fn may_wait(&self, state: &mut State) -> bool {
-        let patience = self.place.server().map_or(Duration::ZERO, |server| server.patience());
+    fn may_wait(&self, error: &SqlError, state: &mut State) -> bool {
+        let patience = match error {
+            SqlError::Changed { .. } => CHANGED_MAX,
+            error if error.may_pass() => {
+                self.place.server().map_or(Duration::ZERO, |server| server.patience())
+            }
+            _ => return false,
+        };
         let failing = state.failing.get_or_insert_with(Instant::now);
         failing.elapsed() < patience && state.waiting < WAITING_MAX
     }

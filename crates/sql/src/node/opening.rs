@@ -66,8 +66,8 @@ impl NodeDatabase {
         let may_refuse_data = data.is_unique();
         let limits_metadata = place.server().is_some();
         let saved = Saved { may_refuse_data, limits_metadata, ..saved };
-        let pool = Pool::new(place.clone(), Purpose::Read);
-        let rows = Pool::new(place.clone(), Purpose::ReadRows);
+        let pool = Pool::new(place.clone(), Purpose::Read, &lock);
+        let rows = Pool::new(place.clone(), Purpose::ReadRows, &lock);
         let writing = Mutex::new(Writing { connection, data, is_durable: true });
         let partitions = AtomicU32::new(partitions);
         Ok((

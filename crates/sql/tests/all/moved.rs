@@ -154,3 +154,30 @@ fn what_another_process_has_committed_is_not_deleted() {
     assert!(matches!(error, StorageError::Changed(_)), "{error}");
     assert_eq!(rows(&path, "trans"), other);
 }
+
+#[test]
+fn loads_read_no_file_that_was_put_in_the_place_of_the_open_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("neo.sqlite"), folder.path().join("other.sqlite"));
+    for (path, text) in [(&path, "kept"), (&other, "other")] {
+        commit(&SqlStorage::open(&options(path, 1)).unwrap(), vec![data(0, text)]);
+    }
+    for replaces in [false, true] {
+        let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+        let aside = move_away(&path, false);
+        if replaces {
+            std::fs::copy(&other, &path).unwrap();
+        }
+        // More readers than there are connections.
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        assert_eq!(current(&storage, 0).as_deref(), Some("kept"));
+                    }
+                });
+            }
+        });
+        std::fs::rename(&aside, &path).unwrap();
+    }
+}
