@@ -38,6 +38,11 @@ pub(crate) fn split(
     Ok(Some(StoredData { compression: data.compression | BIT, hash: data.hash, value }))
 }
 
+/// Whether data are in pieces.
+pub(crate) fn is_split(row: &StoredData) -> bool {
+    row.compression & BIT != 0
+}
+
 /// Puts data together that are in pieces.
 pub(crate) fn joined(connection: &Connection, row: StoredData) -> driver::Result<StoredData> {
     let Some(pieces) = pieces(row.compression, &row.value) else { return Ok(row) };

@@ -65,14 +65,22 @@ fn revision(row: &Row<'_>) -> driver::Result<RevisionRow> {
     })
 }
 
-/// Fetches the data, where they are in pieces.
+/// Finds a row, and fetches the data where they are in pieces. Row and pieces are of one moment:
+/// a pack may delete them between two statements.
 fn whole(
     connection: &Connection,
-    found: Option<RevisionRow>,
+    find: impl Fn() -> driver::Result<Option<RevisionRow>>,
 ) -> driver::Result<Option<RevisionRow>> {
-    let Some(row @ RevisionRow { data: Some(_), .. }) = found else { return Ok(found) };
-    let data = row.data.map(|data| big::joined(connection, data)).transpose()?;
-    Ok(Some(RevisionRow { data, ..row }))
+    let found = find()?;
+    let is_split = |row: &RevisionRow| row.data.as_ref().is_some_and(big::is_split);
+    if !found.as_ref().is_some_and(is_split) {
+        return Ok(found);
+    }
+    connection.at_once(|| {
+        let Some(row) = find()? else { return Ok(None) };
+        let data = row.data.map(|data| big::joined(connection, data)).transpose()?;
+        Ok(Some(RevisionRow { data, ..row }))
+    })
 }
 
 fn tid(value: i64) -> Tid {
@@ -86,6 +94,15 @@ pub(crate) fn before(
     oid: Oid,
     before: Tid,
 ) -> driver::Result<Option<RevisionRow>> {
+    whole(connection, || row_before(connection, partition, oid, before))
+}
+
+fn row_before(
+    connection: &Connection,
+    partition: u32,
+    oid: Oid,
+    before: Tid,
+) -> driver::Result<Option<RevisionRow>> {
     // Nearly always it is one of the two newest ones. They say which one is the next.
     let mut newest = connection.prepare_cached(NEWEST)?;
     let mut rows = newest.query(params![partition, number(oid.0)])?;
@@ -93,14 +110,13 @@ pub(crate) fn before(
     while let Some(row) = rows.next()? {
         let serial = tid(row.get(0)?);
         if serial < before {
-            return whole(connection, Some(RevisionRow { next, ..revision(&row)? }));
+            return Ok(Some(RevisionRow { next, ..revision(&row)? }));
         }
         next = Some(serial);
     }
     drop(rows);
     let key = params![partition, number(oid.0), number(before.0)];
-    let found = connection.prepare_cached(BEFORE)?.query_row(key, revision).optional()?;
-    whole(connection, found)
+    connection.prepare_cached(BEFORE)?.query_row(key, revision).optional()
 }
 
 /// The revision that a transaction wrote.
@@ -111,8 +127,7 @@ pub(crate) fn at(
     serial: Tid,
 ) -> driver::Result<Option<RevisionRow>> {
     let key = params![partition, number(oid.0), number(serial.0)];
-    let found = connection.prepare_cached(AT)?.query_row(key, revision).optional()?;
-    whole(connection, found)
+    whole(connection, || connection.prepare_cached(AT)?.query_row(key, revision).optional())
 }
 
 /// As [`at`], without the next revision.
@@ -123,8 +138,7 @@ pub(crate) fn at_alone(
     serial: Tid,
 ) -> driver::Result<Option<RevisionRow>> {
     let key = params![partition, number(oid.0), number(serial.0)];
-    let found = connection.prepare_cached(AT_ALONE)?.query_row(key, revision).optional()?;
-    whole(connection, found)
+    whole(connection, || connection.prepare_cached(AT_ALONE)?.query_row(key, revision).optional())
 }
 
 /// The serial of the current revision, deletions included.

@@ -124,6 +124,16 @@ impl Connection {
         Ok(found)
     }
 
+    /// Runs reads of one state of the database, where statements alone have one each. Reads of a
+    /// connection that writes, or of a file, need it not: only this process changes the rows, and
+    /// data in a file are in no pieces.
+    pub(crate) fn at_once<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
+        match self {
+            Connection::Sqlite(_) => read(),
+            Connection::Maria(connection) => connection.at_once(read),
+        }
+    }
+
     /// A number that changes when another connection writes to the file. A server has none.
     pub(crate) fn data_version(&self) -> Result<Option<i64>> {
         let Connection::Sqlite(connection) = self else { return Ok(None) };

@@ -38,6 +38,12 @@ pub(crate) fn data(oid: u64, data: &str) -> NewRecord {
     record(oid, NewBody::Data(Bytes::copy_from_slice(data.as_bytes())))
 }
 
+/// A record of so many times 20 bytes, which cannot be compressed.
+pub(crate) fn noise(oid: u64, count: u32) -> NewRecord {
+    let noise: Vec<u8> = (0..count).flat_map(|n| Sha1::digest(n.to_be_bytes())).collect();
+    record(oid, NewBody::Data(noise.into()))
+}
+
 pub(crate) fn prepare(
     storage: &SqlStorage,
     records: Vec<NewRecord>,

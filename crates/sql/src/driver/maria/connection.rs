@@ -172,6 +172,30 @@ impl MariaConnection {
         Ok(())
     }
 
+    /// Runs reads of one state of the database; again, if the session is lost meanwhile.
+    pub(crate) fn at_once<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
+        if self.purpose != MariaPurpose::Read || self.state.borrow().is_snapshot {
+            return read();
+        }
+        let started = Instant::now();
+        loop {
+            self.begin_snapshot()?;
+            let found = read();
+            let state = &mut *self.state.borrow_mut();
+            state.is_snapshot = false;
+            let is_ended = state.session().and_then(|session| session.run("COMMIT")).is_ok();
+            if !is_ended {
+                state.session = None;
+            }
+            match found {
+                Err(error) if !is_ended && started.elapsed() < self.server.patience() => {
+                    warn!(database = %self.server.address(), %error, "data are read again");
+                }
+                found => return found,
+            }
+        }
+    }
+
     /// Makes this process the owner of the database: another one that writes to it fails then.
     pub(crate) fn take_over(&self, owner: u64) -> Result<()> {
         let find = format!("SELECT value FROM config WHERE name = '{}'", fence::NAME);

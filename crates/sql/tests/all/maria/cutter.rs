@@ -1,12 +1,14 @@
-//! A relay between a program and a server, which cuts a connection at a COMMIT.
+//! A relay between a program and a server, which cuts a connection at a COMMIT, or holds a query of
+//! large data up.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::spawn;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -26,6 +28,9 @@ struct State {
     /// Whether the next COMMIT is cut, before or after the server has got it.
     next: AtomicU32,
     cuts: AtomicU32,
+    /// Taken by a test that holds queries of large data up.
+    gate: Mutex<()>,
+    is_held: AtomicBool,
 }
 
 impl Cutter {
@@ -61,6 +66,17 @@ impl Cutter {
         self.state.next.store(HALF, Ordering::SeqCst);
     }
 
+    /// Holds queries of large data up until the guard is dropped.
+    pub(crate) fn hold_large_data(&self) -> MutexGuard<'_, ()> {
+        self.state.gate.lock().unwrap()
+    }
+
+    pub(crate) fn wait_until_held(&self) {
+        while !self.state.is_held.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(5));
+        }
+    }
+
     pub(crate) fn cuts(&self) -> u32 {
         self.state.cuts.load(Ordering::SeqCst)
     }
@@ -82,6 +98,11 @@ fn relay(mut client: UnixStream, mut server: UnixStream, state: &State) {
         let request = &buffer[..length];
         // After four bytes of length and number, and one of the command.
         let is_commit = request.get(5..) == Some(b"COMMIT");
+        let large = b"SELECT value FROM bigdata";
+        if request.windows(large.len()).any(|text| text == large) {
+            state.is_held.store(true, Ordering::SeqCst);
+            drop(state.gate.lock().unwrap());
+        }
         let cut = if is_commit { state.next.swap(NEVER, Ordering::SeqCst) } else { NEVER };
         if cut != NEVER {
             state.cuts.fetch_add(1, Ordering::SeqCst);

@@ -172,3 +172,27 @@ fn a_commit_that_was_given_up_and_has_happened_is_taken_back() {
     support::commit(&storage, vec![support::data(1, "third")]);
     assert_eq!(support::current(&storage, 1).as_deref(), Some("third"));
 }
+
+#[test]
+fn large_data_are_whole_although_a_pack_drops_them_meanwhile() {
+    if !is_installed() {
+        return;
+    }
+    let database = Server::start().database();
+    let cutter = Cutter::start(database.socket());
+    let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();
+    // In pieces, from 16 MiB on.
+    let first = support::commit(&storage, vec![support::noise(1, 900_000)]);
+    let second = support::commit(&storage, vec![support::data(1, "small")]);
+    let held = cutter.hold_large_data();
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| storage.database().load_at(Oid(1), first));
+        cutter.wait_until_held();
+        support::pack(&storage, second, false).unwrap();
+        assert_eq!(count(&database, "bigdata"), 0);
+        drop(held);
+        let row = load.join().unwrap().unwrap().unwrap();
+        assert_eq!(row.data.unwrap().value.len(), 18_000_000);
+    });
+    assert!(storage.database().load_at(Oid(1), first).unwrap().is_none());
+}
