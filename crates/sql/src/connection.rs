@@ -17,6 +17,8 @@ use crate::place::Place;
 /// Pages in the log after which a commit moves them into the file: 16 MiB. Pages that are written
 /// often are moved once. More pages would be looked for in two tables of SQLite's index of the log.
 const LOG_PAGES: i64 = 4000;
+/// A log that has become longer is cut when it begins anew.
+const LOG_BYTES: i64 = 64 << 20;
 /// How long a statement waits for a lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps compiled.
@@ -111,6 +113,7 @@ pub(crate) fn make_durable(connection: &Connection) -> driver::Result<()> {
     let Connection::Sqlite(connection) = connection else { return Ok(()) };
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
     Ok(connection.pragma_update(None, "synchronous", "FULL")?)
 }
 

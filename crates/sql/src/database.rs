@@ -174,6 +174,11 @@ impl Database {
         })
     }
 
+    /// The bytes of the log; 0 on a server.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.lock.log_bytes()
+    }
+
     /// Moves the log into the database file, which is whole without it then. Waits for no reader.
     pub(crate) fn checkpoint(&self) -> Result<(), SqlError> {
         let Some(writing) = &self.writing else { return Ok(()) };

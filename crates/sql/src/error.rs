@@ -247,6 +247,16 @@ pub enum SqlError {
         /// Why.
         reason: &'static str,
     },
+    /// What a cursor sees is kept no longer.
+    #[error(
+        "{path}: packed too often since this iterator was started, or its log has grown too much; \
+         start anew from the last transaction it gave",
+        path = path.display()
+    )]
+    CursorEnded {
+        /// The database.
+        path: PathBuf,
+    },
     /// The pack was cancelled.
     #[error("{path}: the pack was cancelled", path = path.display())]
     PackCancelled {

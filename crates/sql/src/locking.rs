@@ -79,6 +79,13 @@ impl Lock {
         }
     }
 
+    /// The bytes of the log; 0 on a server.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let Lock::Name { path, .. } = self else { return 0 };
+        let status = log_of(path).ok().and_then(|log| RealDisk.status(&log).ok().flatten());
+        status.map_or(0, |status| status.length)
+    }
+
     fn of_file(path: &Path) -> Result<Lock, SqlError> {
         let refused =
             |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };

@@ -97,7 +97,7 @@ impl<'a> Packing<'a> {
         let marked = if self.options.gc { Some(self.mark()?) } else { None };
         let dangling = marked.as_ref().map_or(0, |(marking, _)| marking.dangling);
         self.note_order()?;
-        self.storage.views.begin_pack()?;
+        self.storage.views.begin_pack(&self.storage.database)?;
         let packed = self.drop_unneeded(marked);
         self.storage.views.end_pack();
         self.storage.freshness.note_pack();

@@ -55,6 +55,7 @@ impl SqlStorage {
             batch.iter().map(|(tid, transaction)| transaction.write(self, writer, *tid)).collect()
         })?;
         self.syncs.record(started.elapsed());
+        self.views.limit_log(&self.database);
         self.space.note_granted(self.database.path(), bytes, false);
         Ok(added)
     }

@@ -4,6 +4,7 @@
 
 mod claims;
 mod crashes;
+mod iterators;
 mod maria;
 mod moved;
 mod neoppod;

@@ -224,3 +224,29 @@ fn loads_go_to_another_server_only_while_it_has_all_commits() {
     });
     assert!(storage.last_tid() > tid);
 }
+
+#[test]
+fn iterators_beside_a_pack_share_a_connection() {
+    if !is_installed() {
+        return;
+    }
+    // Its user has another limit than those of other tests.
+    let server = Server::new();
+    let database = server.database();
+    create_user(&database, 4);
+    let options = database.options_of("few", &database.socket(), 1);
+    let storage = SqlStorage::open(&options).unwrap();
+    let revisions = ["one", "two", "three"];
+    let tids = revisions.map(|text| support::commit(&storage, vec![support::data(1, text)]));
+    let mut iterators: Vec<_> = (0..10).map(|_| storage.iterate(None, None).unwrap()).collect();
+    for iterator in &mut iterators {
+        assert_eq!(iterator.step().unwrap().unwrap().tid, tids[0]);
+    }
+    support::pack(&storage, tids[2], false).unwrap();
+    assert_eq!(support::current(&storage, 1).as_deref(), Some("three"));
+    for iterator in &mut iterators {
+        assert_eq!(iterator.step().unwrap().unwrap().tid, tids[1]);
+        let mut records = iterator.records().unwrap();
+        assert_eq!(records.step().unwrap().unwrap().data.unwrap(), "two");
+    }
+}
