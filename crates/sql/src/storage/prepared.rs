@@ -8,6 +8,7 @@ use zodium_storage::{Access, Committed, NewBody, NewTransaction, SpooledData};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::SqlStorage;
+use super::room::Reserved;
 use crate::data::check_length;
 use crate::held::{Held, Hold};
 use crate::writer::check_range;
@@ -28,6 +29,7 @@ pub(super) struct PreparedTransaction {
     /// Each object once.
     records: Vec<(Oid, Body)>,
     pub(super) bytes: u64,
+    _reserved: Reserved,
 }
 
 enum Body {
@@ -73,8 +75,9 @@ impl PreparedTransaction {
             }
         }
         storage.check_transaction(kept.len(), &metadata)?;
-        storage.room.check(&storage.database.place, storage.bytes(), bytes)?;
-        Ok(Some(PreparedTransaction { status, metadata, records: kept, bytes }))
+        let place = &storage.database.place;
+        let _reserved = storage.room.reserve(place, storage.bytes(), bytes)?;
+        Ok(Some(PreparedTransaction { status, metadata, records: kept, bytes, _reserved }))
     }
 
     /// Writes the transaction.

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use sha1::{Digest, Sha1};
 use zodium_sql::{NodeDatabase, NodeOptions, SqlError, SqlOptions, SqlStorage};
 use zodium_storage::{Access, Load, Read, Storage, StorageError, Write, WriteState};
 use zodium_types::{Oid, Tid};
 
-use crate::support::{commit, current, data, options, pack, prepare, record};
+use crate::support::{commit, current, data, noise, options, pack, prepare, record};
 
 fn existing(path: &Path) -> SqlOptions {
     SqlOptions { create: None, ..options(path, 1) }
@@ -212,12 +211,25 @@ fn quota_refuses_what_exceeds_it() {
         let small = SqlOptions { quota_bytes: Some(180_000), ..options(path, 1) };
         let storage = SqlStorage::open(&small).unwrap();
         commit(&storage, vec![data(0, "root")]);
-        let noise: Vec<u8> = (0..9000_u32).flat_map(|n| Sha1::digest(n.to_be_bytes())).collect();
-        let large = record(1, zodium_storage::NewBody::Data(noise.into()));
-        let error = prepare(&storage, vec![large]).unwrap_err();
+        let error = prepare(&storage, vec![noise(1, 9000)]).unwrap_err();
         assert!(matches!(error, StorageError::Quota { .. }), "{error}");
         assert_eq!(storage.write_state(), WriteState::Full);
         commit(&storage, vec![data(1, "small")]);
+    });
+}
+
+#[test]
+fn votes_are_refused_when_those_before_them_take_all_room() {
+    in_folder(|path| {
+        let small = SqlOptions { quota_bytes: Some(400_000), ..options(path, 1) };
+        let storage = SqlStorage::open(&small).unwrap();
+        let first = prepare(&storage, vec![noise(1, 9000)]).unwrap();
+        let error = prepare(&storage, vec![noise(2, 9000)]).unwrap_err();
+        assert!(matches!(error, StorageError::Quota { .. }), "{error}");
+        storage.abort(first);
+        let third = prepare(&storage, vec![noise(3, 9000)]).unwrap();
+        storage.commit(vec![(Tid(1000), third)]).unwrap();
+        prepare(&storage, vec![data(4, "small")]).unwrap();
     });
 }
 
