@@ -79,6 +79,11 @@ impl Room {
         *self.refused.lock() = Some(Instant::now());
     }
 
+    /// Notes a commit: there is room again.
+    pub(super) fn note_granted(&self) {
+        *self.refused.lock() = None;
+    }
+
     /// Whether a transaction was refused a short while ago.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.lock().is_some_and(|refused| refused.elapsed() < REMEMBERED)

@@ -56,6 +56,7 @@ impl SqlStorage {
         })?;
         self.syncs.record(started.elapsed());
         self.views.limit_log(&self.database);
+        self.room.note_granted();
         self.space.note_granted(self.database.path(), bytes, false);
         Ok(added)
     }

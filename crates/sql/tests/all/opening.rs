@@ -215,6 +215,7 @@ fn quota_refuses_what_exceeds_it() {
         assert!(matches!(error, StorageError::Quota { .. }), "{error}");
         assert_eq!(storage.write_state(), WriteState::Full);
         commit(&storage, vec![data(1, "small")]);
+        assert_eq!(storage.write_state(), WriteState::Writable);
     });
 }
 
