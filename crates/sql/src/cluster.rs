@@ -10,6 +10,13 @@ const FEEDING: i64 = -2;
 /// The node that a new database is for.
 const FIRST_NODE: i64 = 1;
 
+/// The partition table, and those of older schemas.
+const CELLS: &str = "SELECT partition, nid, tid, pack FROM pt ORDER BY partition, nid";
+const CELLS_OF_VERSION_3: &str = "SELECT partition, nid, tid, NULL FROM pt ORDER BY partition, nid";
+const CELLS_OF_VERSION_2: &str = "SELECT rid, nid, \
+     CASE state WHEN 0 THEN -1 WHEN 2 THEN -2 ELSE 1 - state END, NULL \
+     FROM pt ORDER BY rid, nid";
+
 /// What a new database is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCluster {
@@ -57,8 +64,21 @@ pub struct Cluster {
 impl Cluster {
     /// Reads what a database knows.
     pub(crate) fn read(connection: &Connection) -> driver::Result<Cluster> {
-        let mut cells = connection
-            .prepare_cached("SELECT partition, nid, tid, pack FROM pt ORDER BY partition, nid")?;
+        Cluster::read_cells(connection, CELLS)
+    }
+
+    /// The same, in a database that was not migrated yet.
+    pub(crate) fn read_older(connection: &Connection, version: u32) -> driver::Result<Cluster> {
+        let cells = match version {
+            0..3 => CELLS_OF_VERSION_2,
+            3 => CELLS_OF_VERSION_3,
+            _ => CELLS,
+        };
+        Cluster::read_cells(connection, cells)
+    }
+
+    fn read_cells(connection: &Connection, cells: &str) -> driver::Result<Cluster> {
+        let mut cells = connection.prepare_cached(cells)?;
         let cell = |row: &driver::Row<'_>| {
             Ok(Cell {
                 partition: row.get(0)?,

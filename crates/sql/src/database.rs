@@ -31,8 +31,26 @@ pub struct OpenDatabase<'a> {
     pub location: &'a Location,
     /// What a new database is told; `None`: it must be there.
     pub create: Option<&'a NewCluster>,
+    /// The name that its cluster must have.
+    pub cluster: Option<&'a str>,
     /// Change nothing.
     pub read_only: bool,
+}
+
+impl OpenDatabase<'_> {
+    /// Refuses a database that is not to be served. Nothing in it is changed before.
+    fn check(&self, place: &Place, found: &Cluster) -> Result<(), SqlError> {
+        let path = || place.path().to_owned();
+        let name = found.name.as_deref().unwrap_or_default();
+        if let Some(wanted) = self.cluster.filter(|wanted| *wanted != name) {
+            let (found, wanted) = (name.to_owned(), wanted.to_owned());
+            return Err(SqlError::OtherCluster { path: path(), found, wanted });
+        }
+        match found.missing() {
+            Some(reason) => Err(SqlError::NotWhole { path: path(), reason }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// An open database.
@@ -77,6 +95,10 @@ impl Database {
             if content == Content::Nothing && options.create.is_none() {
                 return Err(SqlError::Missing { path: path() });
             }
+            let older = schema::cluster(&connection, content);
+            if let Some(cluster) = older.filter(|cluster| cluster.partitions().is_some()) {
+                options.check(&place, &cluster)?;
+            }
             connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
             let is_unique = options.create.is_some_and(|new| new.keep_equal_data_once);
             schema::set_up(&mut connection, &place, content, is_unique)?;
@@ -88,9 +110,7 @@ impl Database {
             prune_deferred(&connection).map_err(place.cannot("delete unused data"))?;
         }
         let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
-        if let Some(reason) = cluster.missing() {
-            return Err(SqlError::NotWhole { path: path(), reason });
-        }
+        options.check(&place, &cluster)?;
         let partitions = cluster.partitions().unwrap_or(Partitions::new(1));
         let data = DataTable::open(&connection, partitions.count())
             .map_err(place.cannot("read the ids of data"))?;

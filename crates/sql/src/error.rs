@@ -52,8 +52,8 @@ pub enum SqlError {
     },
     /// It belongs to another cluster.
     #[error(
-        "{path}: belongs to the cluster {found:?}, not to {wanted:?}; check --cluster and \
-         --database",
+        "{path}: belongs to the cluster {found:?}, not to {wanted:?}; correct the name of the \
+         cluster, or the database",
         path = path.display()
     )]
     OtherCluster {

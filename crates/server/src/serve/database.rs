@@ -49,20 +49,13 @@ fn open_at(
     let partitions = Partitions::new(1);
     let create =
         (!read_only).then_some(NewCluster { name, partitions, keep_equal_data_once: false });
-    let storage = SqlStorage::open(&SqlOptions {
+    Ok(SqlStorage::open(&SqlOptions {
         location,
         create,
+        cluster: cluster.map(str::to_owned),
         read_only,
         new_oids_gap: NEW_OIDS_GAP,
         quota_bytes: options.quota_bytes,
         compress: true,
-    })?;
-    let kept = storage.database().cluster()?.name.unwrap_or_default();
-    match cluster {
-        Some(name) if name != kept => bail!(
-            "{shown}: belongs to the cluster {kept:?}, not to {name:?}; correct the name, or the \
-             path"
-        ),
-        _ => Ok(storage),
-    }
+    })?)
 }

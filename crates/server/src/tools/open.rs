@@ -340,6 +340,7 @@ fn sql_options(location: &Location, create: bool, read_only: bool) -> SqlOptions
     SqlOptions {
         location: location.clone(),
         create: create.then_some(NewCluster { name, partitions, keep_equal_data_once: false }),
+        cluster: None,
         read_only,
         new_oids_gap: 0,
         quota_bytes: None,

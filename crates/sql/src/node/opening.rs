@@ -42,18 +42,17 @@ impl NodeDatabase {
         let mut lock = Lock::take(&place, false)?;
         let mut connection = connection::open(&place, Purpose::Write)?;
         let content = schema::content(&connection, &place)?;
+        if let Some(found) = schema::cluster(&connection, content).and_then(|older| older.name) {
+            check_name(&place, found, name)?;
+        }
         connection::make_durable(&connection).map_err(place.cannot("open for writing"))?;
         schema::set_up(&mut connection, &place, content, *keep_equal_data_once)?;
         connection::take_over(&connection).map_err(place.cannot("take the database over"))?;
         lock.note_log()?;
         prune_deferred(&connection).map_err(place.cannot("delete unused data"))?;
         let cluster = Cluster::read(&connection).map_err(place.cannot("read pt and config"))?;
-        match &cluster.name {
-            Some(found) if found != name => {
-                let (found, path) = (found.clone(), place.path().to_owned());
-                return Err(SqlError::OtherCluster { path, found, wanted: (*name).to_owned() });
-            }
-            Some(_) => {}
+        match cluster.name.clone() {
+            Some(found) => check_name(&place, found, name)?,
             None => {
                 set_setting(&connection, "name", name).map_err(place.cannot("name the cluster"))?
             }
@@ -93,6 +92,17 @@ impl NodeDatabase {
     pub fn into_erased(self) -> Result<(), SqlError> {
         let Writing { connection, .. } = self.writing.into_inner();
         schema::drop_all(&connection).map_err(self.place.cannot("erase the database"))
+    }
+}
+
+/// Refuses the database of another cluster.
+fn check_name(place: &Place, found: String, wanted: &str) -> Result<(), SqlError> {
+    match found == wanted {
+        true => Ok(()),
+        false => {
+            let (path, wanted) = (place.path().to_owned(), wanted.to_owned());
+            Err(SqlError::OtherCluster { path, found, wanted })
+        }
     }
 }
 

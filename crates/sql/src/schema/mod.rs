@@ -4,7 +4,7 @@ mod maria;
 mod sqlite;
 
 use crate::SqlError;
-use crate::cluster::setting;
+use crate::cluster::{Cluster, setting};
 use crate::driver::{self, Connection};
 use crate::place::Place;
 
@@ -68,6 +68,15 @@ pub(crate) fn check_current(content: Content, place: &Place) -> Result<(), SqlEr
             version,
             reason: "it is opened read-only; serve it once with writes allowed",
         }),
+    }
+}
+
+/// What a database that may be older knows of its cluster. `None`: nothing yet, or that cannot be
+/// told, since a migration on a server was interrupted.
+pub(crate) fn cluster(connection: &Connection, content: Content) -> Option<Cluster> {
+    match content {
+        Content::Nothing => None,
+        Content::Neo(version) => Cluster::read_older(connection, version).ok(),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct SqlOptions {
     pub location: Location,
     /// What a new database is told; `None`: it must be there.
     pub create: Option<NewCluster>,
+    /// The name that its cluster must have.
+    pub cluster: Option<String>,
     /// Refuse commits, and leave the file unchanged.
     pub read_only: bool,
     /// Gap between the largest oid in the database and the first new one.

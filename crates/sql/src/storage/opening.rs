@@ -26,9 +26,10 @@ impl SqlStorage {
     /// # Errors
     /// As [`Database::open`].
     pub fn open(options: &SqlOptions) -> Result<SqlStorage, SqlError> {
-        let SqlOptions { location, create, read_only, new_oids_gap, quota_bytes, compress } =
-            options;
-        let open = OpenDatabase { location, create: create.as_ref(), read_only: *read_only };
+        let SqlOptions { location, create, cluster, read_only, .. } = options;
+        let SqlOptions { new_oids_gap, quota_bytes, compress, .. } = options;
+        let (create, cluster) = (create.as_ref(), cluster.as_deref());
+        let open = OpenDatabase { location, create, cluster, read_only: *read_only };
         let database = Arc::new(Database::open(&open)?);
         let partitions = database.partitions();
         let read = |connection: &Connection| totals(connection, partitions);

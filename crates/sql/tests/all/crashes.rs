@@ -105,7 +105,8 @@ fn a_log_that_a_removed_database_left_behind_is_not_read() {
 
 fn open_database(path: &Path) -> Database {
     let location = &path.into();
-    Database::open(&OpenDatabase { location, create: None, read_only: false }).unwrap()
+    let (create, cluster, read_only) = (None, None, false);
+    Database::open(&OpenDatabase { location, create, cluster, read_only }).unwrap()
 }
 
 #[test]

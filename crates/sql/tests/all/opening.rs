@@ -8,7 +8,7 @@ use zodium_sql::{NodeDatabase, NodeOptions, SqlError, SqlOptions, SqlStorage};
 use zodium_storage::{Access, Load, Read, Storage, StorageError, Write, WriteState};
 use zodium_types::{Oid, Tid};
 
-use crate::support::{commit, current, data, noise, options, pack, prepare, record};
+use crate::support::{commit, current, data, make_older, noise, options, pack, prepare, record};
 
 fn existing(path: &Path) -> SqlOptions {
     SqlOptions { create: None, ..options(path, 1) }
@@ -308,4 +308,44 @@ fn pack_that_frees_nothing_ends_undo_all_the_same() {
         .unwrap();
         assert_eq!(log, [second]);
     });
+}
+
+/// Opens a database in vain, and looks whether it is as before.
+fn assert_left_alone<T: std::fmt::Debug>(
+    path: &Path,
+    open: impl FnOnce() -> Result<T, SqlError>,
+) -> SqlError {
+    let before = std::fs::read(path).unwrap();
+    let error = open().unwrap_err();
+    assert_eq!(std::fs::read(path).unwrap(), before);
+    error
+}
+
+#[test]
+fn a_refused_database_is_left_as_it_is() {
+    for version in 0..=4 {
+        with_database(|path| {
+            make_older(path, version);
+            // Not the journal that this program sets.
+            execute(path, "PRAGMA journal_mode = DELETE");
+            let other = SqlOptions { cluster: Some("other".to_owned()), ..existing(path) };
+            let error = assert_left_alone(path, || SqlStorage::open(&other));
+            assert!(matches!(error, SqlError::OtherCluster { .. }), "{error}");
+            let error = assert_left_alone(path, || {
+                let (location, cluster) = (&path.into(), "other");
+                let (keep_equal_data_once, room_bytes) = (false, 0);
+                NodeDatabase::open(&NodeOptions {
+                    location,
+                    cluster,
+                    keep_equal_data_once,
+                    room_bytes,
+                })
+            });
+            assert!(matches!(error, SqlError::OtherCluster { .. }), "{error}");
+            let partition = if version < 3 { "rid" } else { "partition" };
+            execute(path, &format!("UPDATE pt SET nid = 7 WHERE {partition} = 1"));
+            let error = assert_left_alone(path, || SqlStorage::open(&existing(path)));
+            assert!(matches!(error, SqlError::NotWhole { .. }), "{error}");
+        });
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) fn options(path: &Path, partitions: u32) -> SqlOptions {
     SqlOptions {
         location: path.into(),
         create: Some(create),
+        cluster: None,
         read_only: false,
         new_oids_gap: 0,
         quota_bytes: None,
