@@ -5,10 +5,12 @@
 //! would take acknowledged transactions.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
+use tracing::warn;
 
 use crate::SqlError;
 use crate::driver::{self, Connection, MariaConnection, MariaPurpose};
@@ -21,6 +23,10 @@ const LOG_PAGES: i64 = 4000;
 const LOG_BYTES: i64 = 64 << 20;
 /// How long a statement waits for a lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the log says that another program has a database locked.
+const WARNING_PAUSE: Duration = Duration::from_secs(10);
+/// Pause before the lock is asked for again. SQLite has waited for it before.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// Statements that a connection keeps compiled.
 const STATEMENTS: usize = 64;
 /// Memory for pages of one connection, in KiB.
@@ -83,6 +89,29 @@ fn tell(connection: &rusqlite::Connection, purpose: Purpose) -> rusqlite::Result
         connection.pragma_update(None, "query_only", true)?;
     }
     Ok(())
+}
+
+/// Begins a transaction. It waits for another program that has the database locked, as long as
+/// `patience`.
+pub(crate) fn begin(
+    connection: &Connection,
+    place: &Place,
+    patience: Duration,
+) -> Result<(), SqlError> {
+    let started = Instant::now();
+    let mut warned: Option<Instant> = None;
+    loop {
+        let Err(source) = connection.begin() else { return Ok(()) };
+        let error = place.error("write", 0, source);
+        if !matches!(error, SqlError::Busy { .. }) || started.elapsed() >= patience {
+            return Err(error);
+        }
+        if warned.is_none_or(|warned| warned.elapsed() >= WARNING_PAUSE) {
+            warn!(%error, "commits wait for another program");
+            warned = Some(Instant::now());
+        }
+        sleep(BUSY_PAUSE);
+    }
 }
 
 /// Runs a change as one transaction: all of it, or nothing. Statements stay compiled.

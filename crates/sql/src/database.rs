@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
@@ -23,6 +24,9 @@ use crate::place::{Location, Place};
 use crate::pool::Pool;
 use crate::schema::{self, Content};
 use crate::{SqlError, Writer, votes};
+
+/// How long a change waits for another program that has the database locked.
+const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// How to open a database.
 #[derive(Clone, Debug)]
@@ -179,7 +183,8 @@ impl Database {
         let failed = |source| self.place.error("write a transaction", bytes, source);
         // Until the end: a row that is held meanwhile would still be found by the holder.
         let mut held = None;
-        connection::in_transaction(connection, failed, || {
+        connection::begin(connection, &self.place, BUSY_MAX)?;
+        connection::in_begun_transaction(connection, failed, || {
             let freed = FxHashSet::default();
             let mut writer = Writer { connection, database: self, data, freed, held: None };
             let result = change(&mut writer)?;

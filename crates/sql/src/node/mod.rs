@@ -18,12 +18,10 @@ mod writing;
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use tracing::warn;
 use zodium_neo_storage::{
     Completion, DatabaseError, ReadJob, ReadResult, Reads, Store, WriteJob, Writes,
 };
@@ -32,7 +30,7 @@ pub use self::opening::NodeOptions;
 use self::view::View;
 use self::writing::NodeWriter;
 use crate::SqlError;
-use crate::connection::in_begun_transaction;
+use crate::connection;
 use crate::data::{DataTable, prune};
 use crate::driver::Connection;
 use crate::locking::Lock;
@@ -43,10 +41,6 @@ use crate::pool::Pool;
 /// Free space that [`Writes::has_room`] asks for by default: for the log of SQLite, and the data of
 /// ten clients with transactions as large as a node keeps in memory.
 pub const ROOM_BYTES: u64 = 64 << 20;
-/// How often a node says that another program has its database locked.
-const WARNING_PAUSE: Duration = Duration::from_secs(10);
-/// Pause before a node asks for the lock again. SQLite has waited for it before.
-const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// An open database of a NEO storage node.
 #[derive(Debug)]
@@ -111,8 +105,9 @@ impl NodeDatabase {
         }
         let Writing { connection, data, .. } = &mut *writing;
         let connection = &*connection;
-        self.begin(connection)?;
-        in_begun_transaction(connection, failed, || {
+        // A node that fails ends, and without a replica its cluster stops.
+        connection::begin(connection, &self.place, Duration::MAX).map_err(failure)?;
+        connection::in_begun_transaction(connection, failed, || {
             let mut writer = NodeWriter {
                 view: View { connection, place: &self.place, partitions: self.partitions() },
                 data,
@@ -129,24 +124,6 @@ impl NodeDatabase {
             }
             Ok(result)
         })
-    }
-
-    /// Begins a transaction. It waits as long as another program has the database locked: a node
-    /// that fails ends, and without a replica its cluster stops.
-    fn begin(&self, connection: &Connection) -> ReadResult<()> {
-        let mut warned: Option<Instant> = None;
-        loop {
-            let Err(source) = connection.begin() else { return Ok(()) };
-            let error = self.place.error("write", 0, source);
-            if !matches!(error, SqlError::Busy { .. }) {
-                return Err(failure(error));
-            }
-            if warned.is_none_or(|warned| warned.elapsed() >= WARNING_PAUSE) {
-                warn!(%error, "commits wait for another program");
-                warned = Some(Instant::now());
-            }
-            sleep(BUSY_PAUSE);
-        }
     }
 
     fn partitions(&self) -> Partitions {

@@ -113,17 +113,34 @@ fn a_node_waits_until_another_program_unlocks_its_database() {
         let (cluster, keep_equal_data_once, room_bytes) = ("test", false, 0);
         let options = NodeOptions { location, cluster, keep_equal_data_once, room_bytes };
         let (database, _) = NodeDatabase::open(&options).unwrap();
-        let other = Connection::open(path).unwrap();
-        other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        // Longer than a statement waits.
-        let (started, locked) = (Instant::now(), Duration::from_millis(5500));
-        let unlocked = std::thread::spawn(move || {
-            std::thread::sleep(locked);
-            other.execute_batch("COMMIT").unwrap();
+        while_locked(path, || {
+            database.write(true, |database| database.set_backup_tid(Some(Tid(7)))).unwrap();
         });
-        database.write(true, |database| database.set_backup_tid(Some(Tid(7)))).unwrap();
-        assert!(started.elapsed() >= locked);
-        unlocked.join().unwrap();
+    });
+}
+
+/// Writes while another program has the database locked for longer than a statement waits.
+fn while_locked(path: &Path, write: impl FnOnce()) {
+    let other = Connection::open(path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (started, locked) = (Instant::now(), Duration::from_millis(5500));
+    let unlocked = std::thread::spawn(move || {
+        std::thread::sleep(locked);
+        other.execute_batch("COMMIT").unwrap();
+    });
+    write();
+    assert!(started.elapsed() >= locked);
+    unlocked.join().unwrap();
+}
+
+#[test]
+fn a_voted_transaction_waits_until_another_program_unlocks_the_database() {
+    with_database(|path| {
+        let storage = SqlStorage::open(&existing(path)).unwrap();
+        while_locked(path, || {
+            commit(&storage, vec![data(0, "later")]);
+        });
+        assert_eq!(current(&storage, 0).as_deref(), Some("later"));
     });
 }
 
