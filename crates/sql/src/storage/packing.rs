@@ -1,8 +1,8 @@
 //! Packs a storage while commits and loads go on.
 //!
 //! Finding what is in use takes no lock. Old revisions go in chunks, so that a commit waits for one
-//! of them at most. What is not in use goes then, in one transaction of SQLite, since a commit
-//! could refer to it: the commits since are looked at first, and the undos that are voted and
+//! of them at most. What is not in use goes then, in chunks too. A commit could refer to it, so
+//! each chunk begins with a look at the commits since, and at the undos that are voted and
 //! unfinished. A later undo finds no old revision any more that refers to what went.
 //!
 //! The order to pack is noted before anything goes, as NEO does: transactions from before its time
@@ -23,7 +23,7 @@ use crate::driver::Connection;
 use crate::packing::{self, Dropped, Packable};
 use crate::{SqlError, Writer};
 
-/// Objects that are looked at for old revisions at once.
+/// Objects that are looked at for old revisions at once, or dropped at once.
 const OBJECTS: u32 = 200;
 /// What a record takes besides its data, roughly.
 const RECORD_BYTES: u64 = 100;
@@ -170,30 +170,32 @@ impl<'a> Packing<'a> {
     fn drop_garbage(&mut self, mut marking: Marking<'_>, since: Tid) -> Result<(), SqlError> {
         let (storage, partitions) = (self.storage, self.storage.database.partitions());
         // Most commits since are looked at here, while others go on.
-        let seen = storage.last_tid();
+        let mut seen = storage.last_tid();
         let snapshot = storage.database.pool.snapshot()?;
         marking.written_since(&snapshot, since)?;
         marking.follow(&snapshot, |done| self.step(done))?;
         let unused = marking.unused(&snapshot)?;
         drop(snapshot);
-        if unused.is_empty() {
-            return Ok(());
+        for chunk in unused.chunks(OBJECTS as usize) {
+            let last = storage.last_tid();
+            let (dropped, bytes) = storage.database.write_and_prune(0, |writer| {
+                let connection = writer.connection;
+                marking.written_since(connection, seen)?;
+                marking.held(connection, writer.held())?;
+                marking.follow(connection, |_| Ok(()))?;
+                let mut dropped = Dropped::default();
+                for oid in chunk.iter().copied().filter(|oid| !marking.used.contains(oid)) {
+                    let object = [Packable { oid, end: Tid::MAX }];
+                    let one = writer.drop_revisions(partitions.of_oid(oid), &object)?;
+                    dropped.records += one.records;
+                    dropped.objects += one.objects;
+                }
+                Ok(dropped)
+            })?;
+            self.note_dropped(Dropped { bytes, ..dropped });
+            seen = last;
+            self.step(marking.used.len() as u64)?;
         }
-        let (dropped, bytes) = storage.database.write_and_prune(0, |writer| {
-            let connection = writer.connection;
-            marking.written_since(connection, seen)?;
-            marking.held(connection, writer.held())?;
-            marking.follow(connection, |_| Ok(()))?;
-            let mut dropped = Dropped::default();
-            for oid in unused.into_iter().filter(|oid| !marking.used.contains(oid)) {
-                let object = [Packable { oid, end: Tid::MAX }];
-                let one = writer.drop_revisions(partitions.of_oid(oid), &object)?;
-                dropped.records += one.records;
-                dropped.objects += one.objects;
-            }
-            Ok(dropped)
-        })?;
-        self.note_dropped(Dropped { bytes, ..dropped });
         Ok(())
     }
 

@@ -9,5 +9,6 @@ mod maria;
 mod moved;
 mod neoppod;
 mod opening;
+mod packing;
 mod support;
 mod walks;
