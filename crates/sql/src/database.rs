@@ -75,6 +75,8 @@ pub struct Database {
 struct Writing {
     connection: Connection,
     data: DataTable,
+    /// Rows of `data` that were held when they would have gone.
+    spared: FxHashSet<i64>,
 }
 
 impl Database {
@@ -122,7 +124,8 @@ impl Database {
             true => Pool::new(place.clone(), Purpose::ReadOnly, &lock),
             false => Pool::new(place.clone(), Purpose::Read, &lock),
         };
-        let writing = (!options.read_only).then(|| Mutex::new(Writing { connection, data }));
+        let writing = (!options.read_only)
+            .then(|| Mutex::new(Writing { connection, data, spared: FxHashSet::default() }));
         let (node, held) = (cluster.node.unwrap_or_default(), Arc::default());
         let database = Database { place, pool, held, partitions, node, writing, lock };
         if !options.read_only {
@@ -178,7 +181,7 @@ impl Database {
             return Err(SqlError::ReadOnly { path: self.path().to_owned() });
         };
         let mut writing = writing.lock();
-        let Writing { connection, data } = &mut *writing;
+        let Writing { connection, data, spared } = &mut *writing;
         let connection = &*connection;
         let failed = |source| self.place.error("write a transaction", bytes, source);
         // Until the end: a row that is held meanwhile would still be found by the holder.
@@ -189,13 +192,16 @@ impl Database {
             let mut writer = Writer { connection, database: self, data, freed, held: None };
             let result = change(&mut writer)?;
             self.lock.check_files()?;
-            let freed = std::mem::take(&mut writer.freed);
+            let mut freed = std::mem::take(&mut writer.freed);
             if freed.is_empty() {
                 return Ok((result, 0));
             }
             let held = held.insert(writer.held.take().unwrap_or_else(|| self.held.rows()));
-            let pruned = prune(connection, &freed, |id| held.contains_key(&id));
-            Ok((result, pruned.map_err(failed)?))
+            freed.extend(spared.iter());
+            let pruned = prune(connection, &freed, |id| held.contains_key(&id)).map_err(failed)?;
+            freed.retain(|id| held.contains_key(id));
+            *spared = freed;
+            Ok((result, pruned))
         })
     }
 
