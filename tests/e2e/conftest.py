@@ -258,14 +258,24 @@ def browser(tmp_path):
 @pytest.fixture
 def tiny_disk(tmp_path):
     """Words that run a command with 1 MB of disk at tmp_path/small, seen by it alone."""
-    folder = tmp_path / "small"
+    return mounting(tmp_path / "small", 'mount -t tmpfs -o size=1m tmpfs "$0"')
+
+
+@pytest.fixture
+def read_only_folder(tmp_path):
+    """Words that run a command for which tmp_path/sealed is read-only, also for root."""
+    mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"'
+    return mounting(tmp_path / "sealed", mount)
+
+
+def mounting(folder, mount):
+    """Words that run a command after `mount`, which mounts something at the folder `$0`."""
     folder.mkdir()
-    mount = 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"'
-    words = ["unshare", "-m", "sh", "-c", mount, str(folder)]
+    words = ["unshare", "-m", "sh", "-c", mount + ' && exec "$@"', str(folder)]
     try:
         tried = subprocess.run([*words, "true"], capture_output=True, text=True)
     except FileNotFoundError:
         pytest.skip("unshare is missing")
     if tried.returncode:
-        pytest.skip(f"no right to mount a small file system: {tried.stderr.strip()}")
+        pytest.skip(f"no right to mount a file system: {tried.stderr.strip()}")
     return words

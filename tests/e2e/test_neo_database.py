@@ -100,6 +100,20 @@ def test_blobs_are_refused(serve, tmp_path):
         serve("--blob-dir", str(tmp_path / "blobs"))
 
 
+def test_a_database_in_a_read_only_folder_is_served_read_only(
+    serve, open_database, tmp_path, read_only_folder
+):
+    # SQLite finds its files by their path in a URI.
+    url = f"sqlite://{tmp_path}/sealed/a%20%231%3F.sqlite"
+    server = serve(url=url)
+    set_values(open_database(server), a=1)
+    server.stop()
+    with pytest.raises(ServerFailed, match="read-only"):
+        serve(url=url, prefix=read_only_folder)
+    server = serve("--read-only", url=url, prefix=read_only_folder)
+    assert values_of(open_database(server, read_only=True)) == {"a": 1}
+
+
 def test_a_full_disk_refuses_commits_and_reads_go_on(serve, open_database, tmp_path, tiny_disk):
     server = serve(url=f"sqlite://{tmp_path}/small/neo.sqlite", prefix=tiny_disk)
     database = open_database(server)

@@ -5,11 +5,17 @@
 //! would take acknowledged transactions.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
+use rustix::fs::Access;
+use rustix::io::Errno;
 use tracing::warn;
 
 use crate::SqlError;
@@ -67,7 +73,13 @@ pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlErr
         Purpose::ReadOnly | Purpose::Lock => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = rusqlite::Connection::open_with_flags(place.path(), flags);
+    let opened = match purpose == Purpose::ReadOnly && is_sealed(place.path()) {
+        true => {
+            let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+            rusqlite::Connection::open_with_flags(sealed_uri(place.path()), flags)
+        }
+        false => rusqlite::Connection::open_with_flags(place.path(), flags),
+    };
     let connection = opened.map_err(|error| failed(error.into()))?;
     // SQLite opens a file for reading if it must not write to it, and says nothing.
     if purpose == Purpose::Write && connection.is_readonly("main").is_ok_and(|is_so| is_so) {
@@ -76,6 +88,31 @@ pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlErr
     }
     tell(&connection, purpose).map_err(place.cannot("set up a connection"))?;
     Ok(Connection::Sqlite(connection))
+}
+
+/// Whether SQLite could not create the files that it has beside a database, and needs none: there
+/// is nothing in a log or journal. The database is whole then, and stays as it is.
+fn is_sealed(path: &Path) -> bool {
+    // Beside the file to which symbolic links lead.
+    let Ok(path) = path.canonicalize() else { return false };
+    let is_empty = |end: &str| {
+        let mut beside = path.clone().into_os_string();
+        beside.push(end);
+        match std::fs::metadata(beside) {
+            Ok(found) => found.len() == 0,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let is_refused = rustix::fs::access(folder, Access::WRITE_OK)
+        .is_err_and(|error| matches!(error, Errno::ACCESS | Errno::ROFS));
+    is_refused && is_empty("-wal") && is_empty("-journal")
+}
+
+/// Tells SQLite that nothing changes the file.
+fn sealed_uri(path: &Path) -> String {
+    let path = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    format!("file:{path}?immutable=1")
 }
 
 fn tell(connection: &rusqlite::Connection, purpose: Purpose) -> rusqlite::Result<()> {

@@ -102,7 +102,7 @@ pub enum SqlError {
     /// The file, or its folder, refuses writes.
     #[error(
         "{path}: cannot {operation}: the file or its folder is read-only; change its permissions, \
-         or serve it read-only",
+         or serve it read-only after an orderly stop",
         path = path.display()
     )]
     NotWritable {
