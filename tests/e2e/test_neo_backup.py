@@ -1,5 +1,7 @@
 """Backup clusters: masters of ours and of NEO/py on both sides."""
 
+import signal
+
 import pytest
 from harness.neo import clusters, needs_neo
 from harness.neo_databases import opening, serving, values_of
@@ -197,3 +199,31 @@ def test_what_cannot_be_a_backup_is_refused(make):
     writer = backup.client()
     writer.call("set", a=1)
     assert writer.call("get") == {"a": 1}
+
+
+def test_a_storage_that_was_away_at_the_promotion_makes_the_cluster_no_backup(make):
+    upstream = make(True, storages=1, partitions=2)
+    upstream.start()
+    client = upstream.client()
+    client.call("set", a=1)
+    backup = make(True, storages=2, partitions=2, replicas=1, upstream=upstream)
+    backup.start()
+    assert backup.neoctl("set", "cluster", "STARTING_BACKUP").returncode == 0
+    backup.wait_state("BACKINGUP")
+    wait_followed(backup, client)
+    old, master = backup.storages[1], backup.master_nodes[0]
+    old.kill()
+    assert backup.neoctl("set", "cluster", "STOPPING_BACKUP").returncode == 0
+    backup.wait_running()
+    assert backup.neoctl("drop", "S2").returncode == 0
+    backup.client().call("set", b=1)
+    old.start()
+    wait_for(lambda: "PENDING" in backup.nodes(), "S2 is back without cells")
+    master.kill()
+    # It is the first one to be asked.
+    backup.storages[0].process.send_signal(signal.SIGSTOP)
+    master.start()
+    wait_for(lambda: "loaded the partition table" in master.log().rpartition("playing")[2], "S2")
+    backup.storages[0].process.send_signal(signal.SIGCONT)
+    backup.wait_running()
+    assert backup.client().call("get") == {"a": 1, "b": 1}

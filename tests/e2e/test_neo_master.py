@@ -140,6 +140,26 @@ def test_what_operators_do(make):
         assert node.process.wait(10) == 0
 
 
+def test_a_truncation_is_over_also_for_a_storage_without_cells(make):
+    made = make(storages=1, partitions=2)
+    made.start()
+    client = made.client()
+    client.call("set", a=1)
+    last = client.call("last")
+    client.call("set", a=2)
+    made.storages.append(made.storage_node(2))
+    made.storages[1].start()
+    wait_for(lambda: "PENDING" in made.nodes(), "S2 is pending")
+    assert made.neoctl("truncate", f"tid:0x{last}").returncode == 0
+    made.wait_running()
+    made.client().call("set", b=1)
+    for node in made.master_nodes:
+        node.kill()
+        node.start()
+    made.wait_running()
+    assert made.client().call("get") == {"a": 1, "b": 1}
+
+
 def stop_in_order(made):
     """All cells stay up to date. Clients would begin with other nodes."""
     while made.clients:

@@ -46,6 +46,8 @@ pub(crate) enum Asked {
     Committed,
     /// AskLastIDs.
     LastIds,
+    /// AskLastIDs, to a storage without cells: it is cut if that was ordered, and decides nothing.
+    Cut,
     /// AskPackOrders, in the verification.
     Packs,
     /// AskPackOrders, of packs that are completed, for the question with this number.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use zodium_neo::messages::{
     AnswerPartitionTable, AnswerRecovery, AskPartitionTable, AskRecovery, Error, Truncate,
 };
@@ -117,7 +117,6 @@ impl Recovery {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
-        backup: &mut Backup,
         (connection, storage): (ConnectionId, NodeId),
         asked: Option<Asked>,
         message: Message<'_>,
@@ -132,7 +131,7 @@ impl Recovery {
             (Some(Asked::Table(number)), Message::AnswerPartitionTable(answer))
                 if number == self.number =>
             {
-                self.table_told(cluster, links, backup, storage, &answer)?;
+                self.table_told(cluster, links, storage, &answer)?;
                 self.refuse_without_table(cluster, links);
             }
             // From before this recovery: the storage may have another table since.
@@ -154,9 +153,6 @@ impl Recovery {
         let table = table.filter(|table| table.0 > 0);
         found.told.insert(storage, Told { table, backup_tid, truncate_tid });
         let Some(table) = table else { return };
-        if found.is_loaded && found.newest == Some(table) {
-            self.truncate_tid = self.truncate_tid.into_iter().chain(truncate_tid).min();
-        }
         if found.newest.is_none_or(|newest| newest < table) {
             (found.newest, found.is_loaded) = (Some(table), false);
             found.sources = vec![storage];
@@ -173,7 +169,6 @@ impl Recovery {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
-        backup: &mut Backup,
         storage: NodeId,
         answer: &AnswerPartitionTable,
     ) -> Handled {
@@ -184,11 +179,7 @@ impl Recovery {
         let table = Table::load(answer).map_err(Refusal::protocol)?;
         found.is_loaded = true;
         found.sources.clear();
-        let told = found.told.get(&storage);
-        backup.found(told.and_then(|told| told.backup_tid));
-        // An order to truncate may have reached only some storages before its master was lost.
-        let latest = found.told.values().filter(|told| told.table == Some(answer.table));
-        self.truncate_tid = latest.filter_map(|told| told.truncate_tid).min();
+        self.truncate_tid = None;
         let mut added = Vec::new();
         for node in table.nodes() {
             if cluster.members.get(node).is_none() {
@@ -198,12 +189,6 @@ impl Recovery {
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
-        if backup.lacks_upstream() {
-            error!(
-                "the cluster does not start: this is the database of a backup cluster. Give \
-                --upstream-cluster and --upstream-masters"
-            );
-        }
         cluster.table = table;
         cluster.tell_nodes(links, &added);
         cluster.tell_table_to_admins(links);
@@ -273,6 +258,7 @@ impl Recovery {
         links: &mut Links,
         backup: &mut Backup,
     ) -> bool {
+        self.weigh(cluster, backup);
         let Some(storages) = self.storages_to_start(cluster, backup) else { return false };
         let is_busy = |id: &NodeId| {
             let connection = cluster.members.connection_of(*id);
@@ -301,6 +287,25 @@ impl Recovery {
         let told = &self.found.told;
         backup.restore(&cluster.table, |node| told.get(&node).and_then(|told| told.backup_tid));
         true
+    }
+
+    /// Finds out whether the cluster is a backup, or is to be cut, from what storages have said.
+    ///
+    /// Only those with readable cells count. Others may have the newest table, too, without a part
+    /// in the last operation. Their state of a backup, or order to truncate, is from long before.
+    fn weigh(&mut self, cluster: &Cluster, backup: &mut Backup) {
+        if !self.found.is_loaded {
+            return;
+        }
+        let readable = cluster.table.readable_nodes();
+        let told = self.found.told.iter().filter(|(storage, _)| readable.contains(storage));
+        let told = told.map(|(_, told)| told);
+        // An order may have reached only some storages before its master was lost.
+        let orders = told.clone().filter_map(|told| told.truncate_tid);
+        self.truncate_tid = self.truncate_tid.into_iter().chain(orders).min();
+        // A backup that is to be cut is none any more.
+        let is_cut = self.truncate_tid.is_some();
+        backup.found(told.filter_map(|told| told.backup_tid).min().filter(|_| !is_cut));
     }
 
     /// The storages that the cluster starts with, if it may start.
@@ -336,15 +341,16 @@ impl Recovery {
             .then(|| identified.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// Has storages note that they are to be cut, which have not; whether there are any.
+    /// Has storages with cells note that they are to be cut; whether some had not noted it.
     fn cut_first(&self, cluster: &Cluster, links: &mut Links) -> bool {
         let Some(tid) = self.truncate_tid else { return false };
+        let nodes = cluster.table.nodes();
         let is_behind = |told: &Told| told.truncate_tid.is_none_or(|other| other > tid);
         let behind: Vec<_> = self
             .found
             .told
             .iter()
-            .filter(|(_, told)| is_behind(told))
+            .filter(|(storage, told)| nodes.contains(storage) && is_behind(told))
             .filter_map(|(id, _)| cluster.members.connection_of(*id))
             .collect();
         for connection in &behind {

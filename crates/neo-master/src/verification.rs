@@ -122,10 +122,8 @@ impl Verification {
             }
             // From before the recovery.
             (_, Message::AnswerInformationLocked(_)) => return Ok(()),
-            (
-                Some(Asked::Recovery(_) | Asked::Table(_) | Asked::Known(_) | Asked::OldPacks(_)),
-                _,
-            ) => return Ok(()),
+            (Some(Asked::Recovery(_) | Asked::Table(_) | Asked::Known(_)), _) => return Ok(()),
+            (Some(Asked::OldPacks(_) | Asked::Cut), _) => return Ok(()),
             (_, other) => return Err(Refusal::unexpected(&other)),
         }
         self.answer_counted(connection);
@@ -173,10 +171,14 @@ impl Verification {
                 self.step = Step::LastIds;
                 self.validate(cluster, links, false);
                 // A storage that is to be cut is cut before it answers. Those without cells decide
-                // nothing.
-                let nodes = cluster.table.nodes().into_iter();
-                for storage in nodes.filter_map(|node| cluster.members.connection_of(node)) {
-                    self.ask_and_wait(links, storage, AskLastIDs {}, Asked::LastIds);
+                // nothing, and are not waited for.
+                let nodes = cluster.table.nodes();
+                for (node, storage) in cluster.members.identified(NodeType::Storage) {
+                    if nodes.contains(&node) {
+                        self.ask_and_wait(links, storage, AskLastIDs {}, Asked::LastIds);
+                    } else {
+                        links.ask(storage, AskLastIDs {}, Asked::Cut);
+                    }
                 }
             }
             Step::LastIds => {

@@ -13,7 +13,7 @@ mod packs;
 mod progress;
 mod upstream;
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use zodium_neo::messages::StartOperation;
 use zodium_neo::{Address, ClusterState, NodeId, NodeType, Partition};
 use zodium_types::Tid;
@@ -40,7 +40,7 @@ pub(crate) struct Backup {
 /// How far a backup is.
 #[derive(Debug)]
 struct Extent {
-    /// As a storage has told in the recovery.
+    /// As storages have told in the recovery.
     found: Tid,
     /// `None` in the recovery.
     progress: Option<Progress>,
@@ -64,7 +64,14 @@ impl Backup {
 
     /// The cluster is a backup if a storage has told how far that is.
     pub(crate) fn found(&mut self, found: Option<Tid>) {
+        let lacked_upstream = self.lacks_upstream();
         self.extent = found.map(|found| Extent { found, progress: None });
+        if self.lacks_upstream() && !lacked_upstream {
+            error!(
+                "the cluster does not start: this is the database of a backup cluster. Give \
+                --upstream-cluster and --upstream-masters"
+            );
+        }
     }
 
     /// Forgets that the cluster is a backup, and closes the connection to the upstream cluster.

@@ -97,8 +97,8 @@ impl Master {
                 Ok(())
             }
             (Phase::Recovery, asked, message) => {
-                let Master { cluster, links, recovery, backup, .. } = self;
-                recovery.told(cluster, links, backup, (connection, storage), asked, message)
+                let Master { cluster, links, recovery, .. } = self;
+                recovery.told(cluster, links, (connection, storage), asked, message)
             }
             (Phase::Verification(verification), asked, message) => {
                 let (transactions, packs) = (&mut self.transactions, &mut self.packs);

@@ -121,10 +121,74 @@ fn a_truncation_that_one_storage_was_ordered_is_ordered_of_all() {
 fn a_storage_without_cells_is_not_waited_for() {
     let mut bench = Bench::new(settings(101));
     let storages = bench.verifying(1);
-    bench.storage(3);
+    let third = bench.storage(3);
     let transactions = Map::default();
     let answer = AnswerLockedTransactions { transactions };
     bench.answer(storages[0], "AskLockedTransactions", answer);
-    // The third one never answers.
+    // The third one never answers. It is asked, since storages are cut before they answer.
+    assert!(bench.names(third).contains(&"AskLastIDs"));
     bench.serve(&storages);
+}
+
+#[test]
+fn a_storage_without_cells_does_not_hold_up_a_truncation() {
+    let (mut bench, _) = recovering();
+    let ordered = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
+    let one = storage_with(&mut bench, 1, ordered.clone());
+    // It never notes an order.
+    storage_with(&mut bench, 3, TOLD);
+    bench.answer(one, "AskPartitionTable", table());
+    storage_with(&mut bench, 2, ordered);
+    assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+}
+
+/// Starts a cluster with two storages, which say the same, and one without cells, which gives the
+/// table. In any order.
+fn start_with(told: &AnswerRecovery, other: &AnswerRecovery) -> Vec<(Bench, ConnectionId)> {
+    let starts = [[1, 2, 3], [3, 1, 2], [1, 3, 2]].map(|order| {
+        let (mut bench, _) = recovering();
+        let storages = order.map(|number| {
+            let told = if number == 3 { other } else { told };
+            (number, storage_with(&mut bench, number, told.clone()))
+        });
+        bench.answer(storages[0].1, "AskPartitionTable", table());
+        let (_, first) = storages.into_iter().find(|(number, _)| *number == 1).unwrap();
+        (bench, first)
+    });
+    starts.into()
+}
+
+#[test]
+fn an_order_to_truncate_of_a_storage_without_cells_counts_for_nothing() {
+    let ordered = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
+    for (mut bench, first) in start_with(&TOLD, &ordered) {
+        assert!(!bench.names(first).contains(&"Truncate"));
+        assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+    }
+}
+
+#[test]
+fn storages_with_cells_say_whether_the_cluster_is_a_backup() {
+    let backup = AnswerRecovery { backup_tid: Some(Tid(500)), ..TOLD };
+    // Without an upstream cluster a backup does not start.
+    for (mut bench, _) in start_with(&backup, &TOLD) {
+        assert_eq!(state(&mut bench), Some(ClusterState::Recovering));
+    }
+    for (mut bench, _) in start_with(&TOLD, &backup) {
+        assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
+    }
+}
+
+#[test]
+fn a_backup_that_is_to_be_cut_is_none_any_more() {
+    let (mut bench, _) = recovering();
+    let ordered = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
+    let one = storage_with(&mut bench, 1, ordered);
+    // The order has not reached it.
+    let other = storage_with(&mut bench, 2, AnswerRecovery { backup_tid: Some(Tid(500)), ..TOLD });
+    bench.answer(one, "AskPartitionTable", table());
+    bench.take(other, "Truncate");
+    let noted = AnswerRecovery { truncate_tid: Some(Tid(500)), ..TOLD };
+    bench.answer(other, "AskRecovery", noted);
+    assert_eq!(state(&mut bench), Some(ClusterState::Verifying));
 }
