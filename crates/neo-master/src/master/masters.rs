@@ -119,7 +119,7 @@ impl Master {
                     let (upstream, here) = (answer.tid, cluster.last_tid);
                     warn!(%upstream, %here, "the upstream cluster was truncated, leaving backup \
                         mode in case this one must be truncated as well");
-                    self.stop_backup();
+                    self.leave_backup();
                 } else {
                     backup.upstream_is_at(cluster, links, answer.tid);
                 }
@@ -142,6 +142,15 @@ impl Master {
             error!("the connection to the upstream cluster has ended, connecting again");
             self.close_clients();
             self.backup.begin(&mut self.cluster, &mut self.links);
+        }
+    }
+
+    /// The upstream cluster lacks what this one has: the cluster will not be a backup any more. But
+    /// it stays one if that would remove everything.
+    pub(super) fn leave_backup(&mut self) {
+        match self.backup.require_complete(&self.cluster) {
+            Ok(()) => self.stop_backup(),
+            Err(refusal) => error!(reason = refusal.text, "the cluster stays a backup"),
         }
     }
 

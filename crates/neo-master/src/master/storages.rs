@@ -177,7 +177,7 @@ impl Master {
             if self.cluster.state() == ClusterState::BackingUp {
                 warn!(%partition, "the upstream cluster lacks a transaction of this backup, \
                     leaving backup mode: it was truncated, or an older copy was put back");
-                self.stop_backup();
+                self.leave_backup();
             }
             return;
         }

@@ -8,7 +8,7 @@ use zodium_neo::{
     Partition, TableId, Value,
 };
 use zodium_neo_master::{Settings, UpstreamSettings};
-use zodium_types::Tid;
+use zodium_types::{Oid, Tid};
 
 use crate::support::*;
 
@@ -17,9 +17,7 @@ const LAST: Tid = Tid(1000);
 
 /// A backup cluster of two storages, which has just been told the last transaction upstream.
 pub(crate) fn following(last: Tid) -> (Bench, Vec<ConnectionId>, ConnectionId, ConnectionId) {
-    let upstream = UpstreamSettings { cluster: "upstream".to_owned(), masters: vec![address(901)] };
-    let settings = Settings { replicas: 1, upstream: Some(upstream), ..settings(101) };
-    let mut bench = Bench::new(settings);
+    let mut bench = Bench::new(backup_settings());
     let storages = bench.verifying(2);
     for storage in &storages {
         let answer = AnswerLockedTransactions { transactions: Default::default() };
@@ -28,6 +26,12 @@ pub(crate) fn following(last: Tid) -> (Bench, Vec<ConnectionId>, ConnectionId, C
     bench.serve(&storages);
     let admin = bench.node(NodeType::Admin, None, Some(address(301)));
     bench.tell(admin, 1, SetClusterState { state: ClusterState::StartingBackup });
+    let upstream = follow(&mut bench, last);
+    (bench, storages, admin, upstream)
+}
+
+/// The upstream cluster accepts the master, and tells its last transaction.
+fn follow(bench: &mut Bench, last: Tid) -> ConnectionId {
     let upstream = bench.dialled.pop().unwrap();
     bench.connect(upstream);
     let (node_type, id) = (NodeType::Master, NodeId::of(NodeType::Master, 1));
@@ -47,7 +51,13 @@ pub(crate) fn following(last: Tid) -> (Bench, Vec<ConnectionId>, ConnectionId, C
     assert_eq!(bench.master.status().state, Some(ClusterState::BackingUp));
     bench.forget_sent_but(upstream);
     bench.answer(upstream, "AskLastTransaction", AnswerLastTransaction { tid: last });
-    (bench, storages, admin, upstream)
+    upstream
+}
+
+/// The settings of a master whose cluster may be a backup.
+fn backup_settings() -> Settings {
+    let upstream = UpstreamSettings { cluster: "upstream".to_owned(), masters: vec![address(901)] };
+    Settings { replicas: 1, upstream: Some(upstream), ..settings(101) }
 }
 
 /// What a storage was told to fetch: partitions up to a transaction, and whether from upstream.
@@ -197,4 +207,39 @@ fn a_backup_with_a_transaction_that_the_upstream_cluster_lacks_leaves_it() {
         _ => unreachable!(),
     });
     assert_eq!(cut, LAST, "what was complete before stays");
+}
+
+#[test]
+fn a_backup_in_which_nothing_is_complete_stays_one() {
+    // As after a kill while it becomes a backup: one storage has noted it, the other one has not.
+    let mut bench = Bench::new(backup_settings());
+    let storages = [1, 2].map(|number| bench.storage(number));
+    let table = TableId(7);
+    for (storage, backup_tid) in storages.iter().zip([Some(LAST), None]) {
+        let answer = AnswerRecovery { table: Some(table), backup_tid, truncate_tid: None };
+        bench.answer(*storage, "AskRecovery", answer);
+    }
+    let row = |number| vec![Cell { node: storage(number), state: CellState::UpToDate }];
+    let answer = AnswerPartitionTable { table, replicas: 0, rows: vec![row(1), row(2)] };
+    bench.answer(storages[0], "AskPartitionTable", answer);
+    for storage in storages {
+        let (last_tid, last_oid) = (Some(LAST), Some(Oid(50)));
+        let answer = AnswerLastIDs { last_tid, last_oid, first_tid: Tid(10) };
+        bench.answer(storage, "AskLastIDs", answer);
+    }
+    for storage in storages {
+        bench.answer(storage, "AskPackOrders", AnswerPackOrders { orders: Vec::new() });
+    }
+    for storage in storages {
+        bench.take(storage, "StartOperation");
+        bench.tell(storage, 99, NotifyReady {});
+    }
+    // An earlier one than the backup has.
+    follow(&mut bench, Tid(999));
+    assert!(!bench.names(storages[0]).contains(&"Truncate"));
+    assert_eq!(bench.master.status().state, Some(ClusterState::BackingUp));
+    let nodes = Vec::new();
+    bench.tell(storages[0], 99, NotifyPartitionCorrupted { partition: Partition(0), nodes });
+    assert!(!bench.names(storages[0]).contains(&"Truncate"));
+    assert_eq!(bench.master.status().state, Some(ClusterState::BackingUp));
 }
