@@ -18,7 +18,7 @@ use zodium_types::{Oid, Tid};
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
 use crate::old_copies::{self, Said};
-use crate::packs::Packs;
+use crate::packs::{self, Packs};
 use crate::peer::{Asked, Links};
 use crate::transactions::Transactions;
 
@@ -154,7 +154,7 @@ impl Verification {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
-        transactions: &mut Transactions,
+        (transactions, packs): (&mut Transactions, &mut Packs),
     ) -> bool {
         match self.step {
             Step::Locked => {
@@ -191,7 +191,7 @@ impl Verification {
                 if !self.is_backup {
                     old_copies::outdate(cluster, links, &self.said);
                 }
-                self.ask_packs(cluster, links);
+                self.ask_packs(cluster, links, packs);
             }
             Step::Packs => return false,
         }
@@ -245,10 +245,10 @@ impl Verification {
         orders.into_iter().map(|(connection, ..)| connection).collect()
     }
 
-    fn ask_packs(&mut self, cluster: &Cluster, links: &mut Links) {
-        let nodes = cluster.table.readable_nodes();
-        let completed = nodes.iter().filter_map(|node| cluster.members.get(*node)?.completed_pack);
-        let id = completed.min().map_or(Tid::ZERO, Tid::next);
+    fn ask_packs(&mut self, cluster: &Cluster, links: &mut Links, packs: &mut Packs) {
+        let completed = packs::completed_by_all(cluster);
+        completed.into_iter().for_each(|id| packs.note_completed(id));
+        let id = completed.map_or(Tid::ZERO, Tid::next);
         for storage in readable_connections(cluster) {
             self.ask_and_wait(links, storage, AskPackOrders { id }, Asked::Packs);
         }

@@ -110,7 +110,8 @@ impl Master {
         if verification.is_waiting() {
             return false;
         }
-        if !verification.advance(cluster, links, &mut self.transactions) {
+        let parts = (&mut self.transactions, &mut self.packs);
+        if !verification.advance(cluster, links, parts) {
             self.begin_operation();
         } else if verification.knows_last_ids() {
             self.recovery.truncated();

@@ -103,6 +103,13 @@ impl Packs {
         all.take(count).map(|(id, pack)| pack.told(*id)).collect()
     }
 
+    /// All packs up to one were completed before the cluster was started.
+    pub(crate) fn note_completed(&mut self, id: Tid) {
+        if id > Tid::ZERO {
+            self.completed = Some(id);
+        }
+    }
+
     /// All packs up to one are completed. Gives the requests that have waited for them.
     fn complete(&mut self, id: Tid) -> Vec<Request> {
         let left = self.orders.split_off(&id.next());
@@ -161,9 +168,7 @@ impl Packs {
 
     /// Storages have told how far they have packed.
     pub(crate) fn may_be_completed(&mut self, cluster: &Cluster, links: &mut Links) {
-        let nodes = cluster.table.readable_nodes();
-        let completed = nodes.iter().filter_map(|node| cluster.members.get(*node)?.completed_pack);
-        let Some(id) = completed.min() else { return };
+        let Some(id) = completed_by_all(cluster) else { return };
         for request in self.complete(id) {
             links.answer(request, WaitedForPack {});
         }
@@ -188,6 +193,12 @@ impl Pack {
             tid: self.tid,
         }
     }
+}
+
+/// The last pack that all storages with readable cells have completed, as far as they have told.
+pub(crate) fn completed_by_all(cluster: &Cluster) -> Option<Tid> {
+    let nodes = cluster.table.readable_nodes();
+    nodes.iter().filter_map(|node| cluster.members.get(*node)?.completed_pack).min()
 }
 
 /// The tid before one.

@@ -2,6 +2,7 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{ClusterState, ErrorCode, Map, Message, NodeId, NodeType, Partition};
+use zodium_neo_master::Settings;
 use zodium_types::Tid;
 
 use crate::support::*;
@@ -47,4 +48,39 @@ fn a_cluster_stops_without_transactions_that_clients_leave_open() {
     bench.answer(storages[0], "AskLockInformation", AnswerInformationLocked { ttid });
     assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
     assert!(bench.has_ended);
+}
+
+#[test]
+fn packs_that_were_completed_before_the_start_are_known() {
+    let mut bench = Bench::new(Settings { replicas: 1, ..settings(101) });
+    let storages = bench.verifying(2);
+    for one in &storages {
+        let answer = AnswerLockedTransactions { transactions: Map::default() };
+        bench.answer(*one, "AskLockedTransactions", answer);
+        // As storages tell it before their last ids. The second one has packed further.
+        let id = if *one == storages[0] { Tid(700) } else { Tid(900) };
+        bench.tell(*one, 98, NotifyPackCompleted { id });
+    }
+    bench.serve(&storages);
+    let client = bench.client();
+    bench.tell(client, 5, AskPackOrders { id: Tid(700) });
+    let (approved, partial, oids, tid) = (Some(true), false, None, Tid(650));
+    let orders = vec![PackOrder { id: Tid(700), approved, partial, oids, tid }];
+    // It knows the first one no more, so it asks a storage.
+    bench.answer(storages[0], "AskPackOrders", AnswerPackOrders { orders });
+    let told = bench.take_with(client, "AnswerPackOrders", |message| match message {
+        Message::AnswerPackOrders(answer) => answer.orders.len(),
+        _ => unreachable!(),
+    });
+    assert_eq!(told, 1);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    let mut cut = |tid| {
+        bench.tell(admin, 9, Truncate { tid });
+        bench.take_with(admin, "Error", |message| match message {
+            Message::Error(error) => error.code,
+            _ => unreachable!(),
+        })
+    };
+    assert_eq!(cut(Tid(699)), ErrorCode::Denied);
+    assert_eq!(cut(Tid(700)), ErrorCode::Ack);
 }
