@@ -1,7 +1,7 @@
 //! Commands of operators.
 
 use zodium_neo::messages::*;
-use zodium_neo::{ClusterState, ErrorCode, Map, Message, NodeId, NodeType, Partition};
+use zodium_neo::{ClusterState, ErrorCode, Map, Message, NodeId, NodeState, NodeType, Partition};
 use zodium_neo_master::Settings;
 use zodium_types::Tid;
 
@@ -46,6 +46,22 @@ fn a_cluster_stops_without_transactions_that_clients_leave_open() {
     // What is being committed is.
     assert!(!bench.has_ended);
     bench.answer(storages[0], "AskLockInformation", AnswerInformationLocked { ttid });
+    assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
+    assert!(bench.has_ended);
+}
+
+#[test]
+fn a_cluster_stops_when_a_storage_that_hangs_is_killed() {
+    let (mut bench, storages) = Bench::running(2);
+    let client = bench.client();
+    let ttid = bench.begin(client);
+    bench.finish(client, ttid);
+    let admin = bench.node(NodeType::Admin, None, Some(address(301)));
+    bench.tell(admin, 9, SetClusterState { state: ClusterState::Stopping });
+    bench.answer(storages[0], "AskLockInformation", AnswerInformationLocked { ttid });
+    assert!(!bench.has_ended);
+    bench.tell(admin, 10, SetNodeState { id: storage(2), state: NodeState::Down });
+    bench.acknowledge(storages[0]);
     assert!(bench.names(client).contains(&"AnswerTransactionFinished"));
     assert!(bench.has_ended);
 }

@@ -133,14 +133,13 @@ impl Master {
     fn storage_ended(&mut self, connection: ConnectionId, storage: NodeId) {
         self.left_verification(connection);
         if matches!(self.phase, Phase::Recovery) {
-            self.recovery.without(&self.cluster, &mut self.links, storage);
+            return self.recovery.without(&self.cluster, &mut self.links, storage);
         }
-        let is_serving =
-            matches!(self.phase, Phase::Service | Phase::Backup | Phase::Verification(_));
-        if is_serving && !self.cluster.is_operational() {
-            self.stops = Some(Stop::NotOperational);
-        } else if is_serving {
+        // Also while the cluster stops: it waits for the transactions that are open.
+        if self.cluster.is_operational() {
             self.storage_gone(connection, storage);
+        } else {
+            self.stops = Some(Stop::NotOperational);
         }
     }
 }
