@@ -225,6 +225,7 @@ impl Newcomer<'_> {
         let free = returns.or_else(|| cluster.members.free_id(kind, wanted, is_reserved));
         let id = free.ok_or_else(|| Refusal::protocol("there is no free id"))?;
         node.id_timestamp = Some(cluster.clock.stamp());
+        node.is_id_given = wanted != Some(id);
         if let Some(known) = cluster.members.get(id) {
             node.completed_pack = known.completed_pack;
         }

@@ -19,6 +19,8 @@ pub(crate) struct Node {
     /// The connection on which it has identified itself.
     pub(crate) connection: Option<ConnectionId>,
     pub(crate) about: About,
+    /// Whether the node was given its id, and did not ask for it.
+    pub(crate) is_id_given: bool,
     /// Of a storage that packs: the last pack that it has completed.
     pub(crate) completed_pack: Option<Tid>,
 }
@@ -73,6 +75,7 @@ impl Node {
             id_timestamp: None,
             connection: None,
             about: About::default(),
+            is_id_given: false,
             completed_pack: None,
         }
     }

@@ -206,13 +206,22 @@ impl Recovery {
         let without = self.found.told.iter().filter(|(_, told)| told.table.is_none());
         for (storage, _) in without.filter(|(id, _)| cluster.table.has_member(**id)) {
             let Some(connection) = cluster.members.connection_of(*storage) else { continue };
-            warn!(
-                %storage, peer = links.name_of(connection),
-                "refusing a storage that has no partition table, since the cluster has data under \
-                its id: it is another storage, or has lost its database"
-            );
-            links.notify(connection, Error { code: ErrorCode::ProtocolError, message: NO_TABLE });
-            links.close(connection);
+            refuse(links, connection, *storage);
+        }
+    }
+
+    /// Has a new storage leave whose id is asked for by another one: that may be the only one with
+    /// the partition table, without which the new storage would keep the id. The new one gets
+    /// another id when it comes again.
+    pub(crate) fn make_way(&self, cluster: &Cluster, links: &mut Links, wanted: Option<NodeId>) {
+        let Some(storage) = wanted else { return };
+        let has_no_table = self.found.told.get(&storage).is_some_and(|told| told.table.is_none());
+        let is_id_given = cluster.members.get(storage).is_some_and(|node| node.is_id_given);
+        if has_no_table
+            && is_id_given
+            && let Some(connection) = cluster.members.connection_of(storage)
+        {
+            refuse(links, connection, storage);
         }
     }
 
@@ -359,6 +368,17 @@ impl Recovery {
         }
         !behind.is_empty()
     }
+}
+
+/// Refuses a storage that has an id without the partition table that belongs to it.
+fn refuse(links: &mut Links, connection: ConnectionId, storage: NodeId) {
+    warn!(
+        %storage, peer = links.name_of(connection),
+        "refusing a storage that has no partition table, since the cluster has data under \
+        its id: it is another storage, or has lost its database"
+    );
+    links.notify(connection, Error { code: ErrorCode::ProtocolError, message: NO_TABLE });
+    links.close(connection);
 }
 
 /// Storages that the cluster starts with run, and the election ends.

@@ -222,7 +222,7 @@ impl Master {
     }
 
     /// Handles the ends of connections that were closed here.
-    fn handle_lost(&mut self) {
+    pub(super) fn handle_lost(&mut self) {
         while let Some((connection, lost)) = self.links.take_lost() {
             self.peer_lost(connection, &lost.role);
         }

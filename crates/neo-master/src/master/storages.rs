@@ -16,6 +16,10 @@ use crate::{Phase, Stop};
 impl Master {
     /// A storage introduces itself.
     pub(super) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
+        if matches!(self.phase, Phase::Recovery) {
+            self.recovery.make_way(&self.cluster, &mut self.links, newcomer.request.id);
+            self.handle_lost();
+        }
         let Master { cluster, links, recovery, backup, .. } = self;
         let (storage, state) = newcomer.join_as_storage(cluster, links)?;
         let connection = newcomer.from.connection;

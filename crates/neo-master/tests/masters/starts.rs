@@ -158,6 +158,31 @@ fn a_new_storage_that_comes_first_does_not_take_the_place_of_an_old_one() {
 }
 
 #[test]
+fn a_new_storage_makes_way_for_the_only_old_one() {
+    let mut bench = Bench::new(settings(101));
+    let (new, given) = newcomer(&mut bench, 250);
+    assert_eq!(given, storage(1));
+    // Whether it has a partition table is not known yet.
+    let early = bench.storage(1);
+    assert!(bench.closed.contains(&early) && !bench.closed.contains(&new));
+    bench.answer(new, "AskRecovery", EMPTY);
+    let old = bench.storage(1);
+    assert!(bench.closed.contains(&new) && bench.names(new).contains(&"Error"));
+    let table = zodium_neo::TableId(7);
+    bench.answer(old, "AskRecovery", AnswerRecovery { table: Some(table), ..EMPTY });
+    let cell = Cell { node: storage(1), state: zodium_neo::CellState::UpToDate };
+    let answer = AnswerPartitionTable { table, replicas: 0, rows: vec![vec![cell]; 2] };
+    bench.answer(old, "AskPartitionTable", answer);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+    // One that has asked for its id keeps it.
+    let mut bench = Bench::new(settings(101));
+    let first = bench.storage(1);
+    bench.answer(first, "AskRecovery", EMPTY);
+    let second = bench.storage(1);
+    assert!(bench.closed.contains(&second) && !bench.closed.contains(&first));
+}
+
+#[test]
 fn a_creation_that_not_all_storages_have_heard_of_goes_on() {
     // The second one is that of a start that was cut, too.
     for table in [1, 10_001].map(zodium_neo::TableId) {
