@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use zodium_neo::CellState::UpToDate;
+use zodium_neo::CellState::{OutOfDate, UpToDate};
 use zodium_neo::messages::*;
 use zodium_neo::{CellState, NodeId, NodeType, TableId};
+use zodium_types::Tid;
 
 use crate::support::*;
 
@@ -65,4 +66,20 @@ fn the_table_of_a_cluster_that_was_created_anew_is_refused() {
         let said = bench.take().pop().unwrap().1;
         assert!(said.contains(&format!("table: Some(TableId({kept}))")), "{said}");
     }
+}
+
+#[test]
+fn a_node_without_cells_forgets_a_backup_and_a_truncation() {
+    let mut bench = Bench::accepted(2);
+    let pending = |bench: &Bench| bench.database.write(false, |database| database.pending());
+    let (backup_tid, truncate_tid) = (Some(Tid(30)), Some(Tid(20)));
+    let set = bench.database.write(false, |database| {
+        database.set_backup_tid(backup_tid)?;
+        database.set_truncate_tid(truncate_tid)
+    });
+    set.unwrap();
+    bench.master_tells(table_of(1, &[vec![(1, UpToDate), (2, OutOfDate)]]));
+    assert_eq!(pending(&bench).unwrap(), (backup_tid, truncate_tid));
+    bench.master_tells(table_of(2, &[vec![(1, UpToDate)]]));
+    assert_eq!(pending(&bench).unwrap(), (None, None));
 }

@@ -225,8 +225,21 @@ impl Node {
     fn save_table(&mut self, changed: Option<Vec<Partition>>) {
         let Some((table, node)) = self.cluster.own_table() else { return };
         let (backup_tid, last_pack) = (self.cluster.backup_tid(), self.packing.last());
+        // Without cells it has no part in the cluster. What it was told when it had some would be
+        // taken for the state of the cluster at a later start.
+        let is_outside = changed.is_none() && table.cells_of(node).next().is_none();
         let change = TableChange { table: table.clone(), node, backup_tid, last_pack, changed };
-        self.links.write(move |database| database.set_table(&change), |_, ()| {});
+        self.links.write(
+            move |database| {
+                database.set_table(&change)?;
+                if is_outside {
+                    database.set_backup_tid(None)?;
+                    database.set_truncate_tid(None)?;
+                }
+                Ok(())
+            },
+            |_, ()| {},
+        );
     }
 
     fn start_operation(&mut self, backup: bool) {
