@@ -40,6 +40,10 @@ impl Reader {
     /// ends the process.
     pub(crate) async fn run(&self, job: ReadJob, link: Option<Link>) -> Option<Done> {
         if let Some(link) = link {
+            if job.is_background() {
+                // The storage may be sending as much, of other partitions.
+                link.set_paced();
+            }
             // Of a connection that has ended, the result is ignored.
             link.drained(UNSENT_BYTES_MAX).await;
         }

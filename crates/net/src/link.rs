@@ -94,6 +94,8 @@ struct LinkState {
     is_moving: Cell<bool>,
     /// The output is not to be sent yet.
     is_held: Cell<bool>,
+    /// Requests are taken however much waits to be sent.
+    is_paced: Cell<bool>,
     /// Graceful stop: no more is read, and the link ends when its session is idle.
     stopping: Cell<bool>,
     ended: Cell<bool>,
@@ -131,6 +133,7 @@ impl Link {
                 reads: Cell::new(0),
                 is_moving: Cell::new(false),
                 is_held: Cell::new(false),
+                is_paced: Cell::new(false),
                 stopping: Cell::new(false),
                 ended: Cell::new(false),
                 waker: RefCell::new(None),
@@ -193,6 +196,7 @@ impl Link {
         let queued = output.len();
         queued > OUTPUT_BYTES_LOW.min(self.state.limits.output_bytes_high)
             && queued > self.congested_from()
+            && !self.state.is_paced.get()
     }
 
     fn congested_from(&self) -> usize {
@@ -218,6 +222,14 @@ impl Link {
     /// answers must not be sent; the session wakes it when it lets go.
     pub fn hold(&self, is_held: bool) {
         self.state.is_held.set(is_held);
+    }
+
+    /// The link is never congested from now on: the session waits before it sends more.
+    ///
+    /// For peers that answer requests, too. Two that each have much to send, and read nothing until
+    /// that is sent, would wait for each other.
+    pub fn set_paced(&self) {
+        self.state.is_paced.set(true);
     }
 
     /// Waits while the link [is congested](Link::is_congested); false when it has ended.

@@ -161,6 +161,18 @@ fn a_peer_that_does_not_read_answers_gets_no_new_ones_and_loses_none() {
 }
 
 #[test]
+fn a_link_that_its_session_paces_takes_requests_while_the_peer_does_not_read() {
+    run_local(async {
+        let limits = Limits { output_bytes_high: 10_000, ..Limits::default() };
+        let mut running = start(1000, limits);
+        running.link.set_paced();
+        running.peer.write_all("a\n".repeat(100).as_bytes()).await.unwrap();
+        settle().await;
+        assert_eq!(running.seen.get(), 100);
+    });
+}
+
+#[test]
 fn what_the_peer_does_not_read_is_counted_as_unsent_until_it_leaves_or_the_link_ends() {
     run_local(async {
         for is_read in [true, false] {
