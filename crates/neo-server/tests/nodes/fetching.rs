@@ -49,7 +49,12 @@ fn metadata_that_the_database_cannot_hold_end_the_connection_to_the_source() {
     for limits_metadata in [false, true] {
         let bench = Bench::accepted_with(2, 0, |saved| Saved { limits_metadata, ..saved });
         let mut bench = bench.operate(&[vec![(1, UpToDate), (2, OutOfDate)]]);
-        bench.node_answers_unfinished(Tid(50), &[]);
+        // Also when it operates again.
+        bench.master_tells(StopOperation {});
+        bench.master_tells(StartOperation { backup: false });
+        let id = bench.asked("AskUnfinishedTransactions");
+        let answer = AnswerUnfinishedTransactions { max_tid: Tid(50), ttids: Vec::new() };
+        bench.tell(bench.master, id, answer);
         let source = bench.source();
         let id = bench.asked("AskFetchTransactions");
         let transaction = AddTransaction {

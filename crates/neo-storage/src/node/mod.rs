@@ -170,7 +170,7 @@ impl Node {
         self.identification.clear();
         self.commits.clear();
         self.reading.clear();
-        self.replication = Replication::default();
+        self.replication.reset();
         self.packing = Packing::default();
         self.checking = Checking::default();
         for connection in self.links.with(|role| !matches!(role, Role::Master { .. })) {

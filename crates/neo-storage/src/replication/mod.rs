@@ -85,6 +85,11 @@ impl Replication {
         Replication { limits_metadata, ..Replication::default() }
     }
 
+    /// Forgets what is replicated, but not what the database can hold.
+    pub(crate) fn reset(&mut self) {
+        *self = Replication::new(self.limits_metadata);
+    }
+
     /// The partition that is being fetched.
     pub(crate) fn partition(&self) -> Option<Partition> {
         self.current.as_ref().map(|current| current.partition)
