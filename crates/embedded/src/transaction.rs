@@ -9,7 +9,6 @@ use zodium_client::{
 };
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Check, FoundConflict, Transaction, VoteError, VoteStart, Voted};
-use zodium_pickle::class_of_record;
 use zodium_storage::{Access, StorageError};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 use zodium_zeo_server::{Exception, extension_bytes, tid_of_undo_id};
@@ -121,7 +120,7 @@ impl EmbeddedTransaction {
                     return Err(refusal(hopeless));
                 }
                 self.phase = Phase::Resolving(number);
-                let conflicts = found.into_iter().map(conflict).collect();
+                let conflicts = found.into_vec().into_iter().map(conflict).collect();
                 Ok(Answer { changed: Vec::new(), conflicts })
             }
             // A blocking check never returns `WouldBlock`.
@@ -257,8 +256,7 @@ fn unknown(shared: &Arc<Shared>, own: Arc<Own>, reason: &ClientError) -> ClientE
 
 /// The error of a conflict that the caller cannot resolve.
 fn refusal(found: &FoundConflict) -> ClientError {
-    let class = class_of_record(&found.data).map(|class| class.to_string());
-    of_exception(Exception::conflict(&found.conflict, class))
+    of_exception(Exception::hopeless(found))
 }
 
 fn conflict(found: FoundConflict) -> StoreConflict {

@@ -10,8 +10,9 @@ use zodium_storage::{Access, Load, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
 use crate::commit::Conflict;
+use crate::conflict_room::ConflictRoom;
 use crate::transaction::Stores;
-use crate::{Merge, Resolver, Transaction};
+use crate::{FoundConflict, Merge, Resolver, Transaction, VoteError};
 
 /// The data that resolve conflicts, by object.
 #[derive(Debug, Default)]
@@ -50,12 +51,16 @@ impl ConflictResolution<'_> {
     /// [`Access::Blocking`].
     ///
     /// The caller must hold the locks: the revision merged with must still be current at the write.
+    ///
+    /// # Errors
+    /// Also when there is no room for all that would be merged.
     pub(crate) fn resolve(
         &self,
         transaction: &Transaction,
         conflicts: Vec<Conflict>,
+        room: &mut ConflictRoom<'_>,
         access: Access,
-    ) -> Result<Option<(Resolved, Vec<Conflict>)>, StorageError> {
+    ) -> Result<Option<(Resolved, Vec<Conflict>)>, VoteError> {
         let Some(resolver) = self.resolver else {
             return Ok(Some((Resolved::default(), conflicts)));
         };
@@ -74,7 +79,13 @@ impl ConflictResolution<'_> {
                 Revisions::WouldBlock => Merge::WouldBlock,
             };
             match merged {
-                Merge::Resolved(data) => drop(resolved.data.insert(conflict.oid, data.into())),
+                Merge::Resolved(data) if room.take(data.len()) => {
+                    resolved.data.insert(conflict.oid, data.into());
+                }
+                Merge::Resolved(_) => {
+                    let data = stores.data(conflict.oid, access)?.unwrap_or_default();
+                    return Err(VoteError::ManyConflicts { one: FoundConflict { conflict, data } });
+                }
                 Merge::Unresolved => left.push(conflict),
                 Merge::WouldBlock => return Ok(None),
             }

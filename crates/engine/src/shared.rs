@@ -15,13 +15,14 @@ use zodium_storage::{
 use zodium_types::{Oid, Tid};
 
 use crate::commit::{CommitError, Conflict, ConflictKind, TransactionNumber, WriteKind};
+use crate::conflict_room::ConflictRoom;
 use crate::notice::{Commit, Commits, Notice};
 use crate::resolve::{ConflictResolution, Resolved};
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::undo::UndoOutcome;
 use crate::undoing::Undoing;
 use crate::vote::{found_conflicts, leading_stores};
-use crate::{Check, Database, VoteError};
+use crate::{Check, Database, FoundConflict, FoundConflicts, VoteError};
 
 /// A transaction gives up after so many times that others changed what it had resolved.
 const ROUNDS_MAX: usize = 10;
@@ -50,11 +51,17 @@ impl Database {
             let what = format!("{}: {what}", self.store.name());
             return Err(StorageError::Unsupported { what }.into());
         }
-        let mut undoing = Undoing::new(self.reader(), self.config.resolver.clone());
+        let mut undoing =
+            Undoing::new(self.reader(), self.config.resolver.clone(), transaction.conflict_room());
         let undone = match self.undone_writes(transaction, &mut undoing)? {
             Ok(undone) => undone,
-            Err(for_client) => return Ok(for_client),
+            Err(for_client) => {
+                let found = FoundConflicts::new(for_client, undoing.into_room());
+                return Ok(Check::Conflicts(found));
+            }
         };
+        let undone_resolved = undoing.resolved();
+        let mut room = undoing.into_room();
         let mut changed: Vec<Oid> = undone.iter().map(|write| write.oid).collect();
         let mut used = used_objects(transaction);
         let undo = |write: &SharedWrite| Used { sent: write.serial, kind: ConflictKind::Undo };
@@ -71,17 +78,17 @@ impl Database {
             let conflicts = open.store(&writes, &reads)?;
             if conflicts.is_empty() {
                 changed.extend(resolved.data.keys());
-                let resolved = resolved.data.len() + undoing.resolved();
+                let resolved = resolved.data.len() + undone_resolved;
                 return self.vote_shared(number, open, changed, resolved);
             }
             let found = conflicts.iter().filter_map(|one| conflict(one, &used)).collect();
-            match self.resolve_shared(transaction, found)? {
+            match self.resolve_shared(transaction, found, &mut room)? {
                 Ok(merged) => {
                     writes = merged_writes(&merged, &conflicts);
                     resolved.data.extend(merged.data);
                     reads.clear();
                 }
-                Err(conflicts) => return Ok(conflicts),
+                Err(left) => return Ok(Check::Conflicts(FoundConflicts::new(left, room))),
             }
         }
         let what = "other clients of the storage changed the same objects again and again";
@@ -101,22 +108,30 @@ impl Database {
             self.store.abort(prepared);
             return Err(error.into());
         }
-        Ok(Check::Voted(Voted { prepared, blobs: None, changed, resolved, claim: None }))
+        Ok(Check::Voted(Voted {
+            prepared,
+            blobs: None,
+            changed,
+            resolved,
+            claim: None,
+            _merged: None,
+        }))
     }
 
-    /// Resolves conflicts; otherwise the answer for the client. The storage's locks are given up
+    /// Resolves conflicts; otherwise those for the client. The storage's locks are given up
     /// then: a client may take its time.
     fn resolve_shared(
         &self,
         transaction: &Transaction,
         mut conflicts: Vec<Conflict>,
-    ) -> Result<Result<Resolved, Check>, VoteError> {
+        room: &mut ConflictRoom<'_>,
+    ) -> Result<Result<Resolved, Vec<FoundConflict>>, VoteError> {
         // As in the check of other storages: stores come first.
         conflicts.sort_by_key(|conflict| (conflict.kind != ConflictKind::Store, conflict.oid));
         let unresolvable = conflicts.split_off(leading_stores(&conflicts));
         let resolver = self.config.resolver.as_deref();
         let resolution = ConflictResolution { store: self.reader(), resolver };
-        let tried = resolution.resolve(transaction, conflicts, Access::Blocking)?;
+        let tried = resolution.resolve(transaction, conflicts, room, Access::Blocking)?;
         let (resolved, mut left) = tried.unwrap_or_default();
         if left.is_empty() {
             left = unresolvable;
@@ -128,8 +143,8 @@ impl Database {
             let oids = left.iter().map(|conflict| conflict.oid).collect();
             return Err(VoteError::UndoConflict { oids });
         }
-        let found = found_conflicts(transaction, left, Access::Blocking)?;
-        Ok(Err(Check::Conflicts(found.unwrap_or_default())))
+        let found = found_conflicts(transaction, left, room, Access::Blocking)?;
+        Ok(Err(found.unwrap_or_default()))
     }
 
     /// The writes of the client.
@@ -163,12 +178,13 @@ impl Database {
         Ok(writes)
     }
 
-    /// The writes of the undos, over the revisions that they were computed from.
+    /// The writes of the undos, over the revisions that they were computed from; otherwise the
+    /// conflicts for the client.
     fn undone_writes(
         &self,
         transaction: &Transaction,
         undoing: &mut Undoing<'_>,
-    ) -> Result<Result<Vec<SharedWrite>, Check>, VoteError> {
+    ) -> Result<Result<Vec<SharedWrite>, Vec<FoundConflict>>, VoteError> {
         let mut serials = FxHashMap::default();
         for oid in transaction.undone_oids() {
             serials.insert(oid, self.store.current_serial(oid)?.unwrap_or(Tid::ZERO));
@@ -182,7 +198,7 @@ impl Database {
                 };
                 Ok(records.into_iter().map(write).collect())
             }
-            UndoOutcome::ForClient(found) => Err(Check::Conflicts(found)),
+            UndoOutcome::ForClient(found) => Err(found),
         })
     }
 

@@ -47,11 +47,16 @@ impl Data {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Their length; that of data in a spool is known without a read.
+    pub(crate) fn length(&self) -> usize {
         match self {
-            Data::Memory(bytes) => bytes.is_empty(),
-            Data::Spooled(spooled) => spooled.length() == 0,
+            Data::Memory(bytes) => bytes.len(),
+            Data::Spooled(spooled) => spooled.length() as usize,
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length() == 0
     }
 }
 

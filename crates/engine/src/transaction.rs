@@ -2,14 +2,19 @@
 //!
 //! Nothing here is shared: the session that owns the transaction fills it without a lock.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use zodium_blobs::{StagedBlobs, TemporaryBlob};
 use zodium_storage::{Access, NewBody, Prepared, StorageError};
-use zodium_types::{MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus};
+use zodium_types::{
+    Held, Memory, MetadataTooLong, Oid, Tid, TransactionMetadata, TransactionStatus,
+};
 
 use crate::commit::{LockKey, LockMode, LockSet, ObjectRead, ObjectWrite, WriteKind};
 use crate::companion::Claim;
+use crate::conflict_room::ConflictRoom;
 use crate::spill::{Data, Kept};
 
 /// A transaction that a client builds.
@@ -23,6 +28,8 @@ pub struct Transaction {
     pub(crate) reads: Vec<ObjectRead>,
     pub(crate) undos: Vec<Undo>,
     pub(crate) kept: Kept,
+    /// Where the data of its conflicts are counted.
+    memory: Option<Arc<Memory>>,
 }
 
 #[derive(Debug)]
@@ -57,6 +64,11 @@ pub(crate) struct Undo {
 pub(crate) struct Stores<'t>(FxHashMap<Oid, &'t Data>);
 
 impl Stores<'_> {
+    /// The length of the data of an object; 0 if it was not stored.
+    pub(crate) fn length(&self, oid: Oid) -> usize {
+        self.0.get(&oid).map_or(0, |data| data.length())
+    }
+
     /// Those of an object; `None` when they are in a spool and access is non-blocking. Empty for an
     /// object that was not stored.
     pub(crate) fn data(&self, oid: Oid, access: Access) -> Result<Option<Bytes>, StorageError> {
@@ -73,6 +85,15 @@ impl Transaction {
     ) -> Result<Transaction, MetadataTooLong> {
         metadata.check()?;
         Ok(Transaction { metadata, explicit_tid, status, ..Transaction::default() })
+    }
+
+    /// Has the data of its conflicts counted, and limited. Without this there is no limit.
+    pub fn count_conflicts(&mut self, memory: &Arc<Memory>) {
+        self.memory = Some(Arc::clone(memory));
+    }
+
+    pub(crate) fn conflict_room(&self) -> ConflictRoom<'_> {
+        ConflictRoom::new(self.memory.as_ref())
     }
 
     /// Stores new data over revision `serial` ([`Tid::ZERO`] for a new object).
@@ -224,6 +245,8 @@ pub struct Voted {
     pub(crate) resolved: usize,
     /// What the companion has claimed for it.
     pub(crate) claim: Option<Claim>,
+    /// The memory of data that the server has merged.
+    pub(crate) _merged: Option<Held>,
 }
 
 impl WriteBody {

@@ -81,7 +81,7 @@ impl Undos<'_> {
         &self,
         undone: &[Undone],
         refused: FxHashSet<Oid>,
-        undoing: &Undoing<'_>,
+        undoing: &mut Undoing<'_>,
     ) -> Result<UndoOutcome, VoteError> {
         let mut found = Vec::with_capacity(refused.len());
         let mut hopeless = Vec::new();
@@ -103,7 +103,7 @@ impl Undos<'_> {
     fn conflict_for_client(
         &self,
         records: Vec<Undone>,
-        undoing: &Undoing<'_>,
+        undoing: &mut Undoing<'_>,
     ) -> Result<Option<FoundConflict>, StorageError> {
         if self.resolvable_classes.is_empty() {
             return Ok(None);

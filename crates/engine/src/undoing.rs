@@ -13,6 +13,7 @@ use zodium_pickle::class_of_record;
 use zodium_storage::{Access, NewBody, Read, StorageError, UndoneRecord};
 use zodium_types::{Oid, Tid};
 
+use crate::conflict_room::ConflictRoom;
 use crate::{Merge, Resolver};
 
 /// One record that a transaction undoes.
@@ -41,6 +42,8 @@ pub(crate) struct UndoConflict {
 pub(crate) struct Undoing<'a> {
     store: &'a dyn Read,
     resolver: Option<Arc<dyn Resolver>>,
+    /// Where merged data, and those that a client is to merge, are counted.
+    room: ConflictRoom<'a>,
     done: FxHashMap<Oid, Current>,
     resolved: usize,
 }
@@ -58,8 +61,17 @@ enum Current {
 
 impl<'a> Undoing<'a> {
     /// No results yet; `resolver` merges undos with later changes.
-    pub(crate) fn new(store: &'a dyn Read, resolver: Option<Arc<dyn Resolver>>) -> Undoing<'a> {
-        Undoing { store, resolver, done: FxHashMap::default(), resolved: 0 }
+    pub(crate) fn new(
+        store: &'a dyn Read,
+        resolver: Option<Arc<dyn Resolver>>,
+        room: ConflictRoom<'a>,
+    ) -> Undoing<'a> {
+        Undoing { store, resolver, room, done: FxHashMap::default(), resolved: 0 }
+    }
+
+    /// What was counted for merged data, and for those that a client is to merge.
+    pub(crate) fn into_room(self) -> ConflictRoom<'a> {
+        self.room
     }
 
     /// Number of records merged with later changes.
@@ -68,7 +80,7 @@ impl<'a> Undoing<'a> {
     }
 
     /// The body that undoes a record; `None` when a later transaction changed the data and the
-    /// changes cannot be merged.
+    /// changes cannot be merged, or have no room.
     ///
     /// The object must be locked, or the answer may be stale when it is used.
     pub(crate) fn undo(&mut self, undone: Undone) -> Result<Option<NewBody>, StorageError> {
@@ -79,6 +91,9 @@ impl<'a> Undoing<'a> {
         };
         if !self.is_same(oid, &current, tid)? {
             let Some(merged) = self.merge(oid, &current, tid, previous)? else { return Ok(None) };
+            if !self.room.take(merged.len()) {
+                return Ok(None);
+            }
             self.done.insert(oid, Current::Merged(merged.clone()));
             self.resolved += 1;
             return Ok(Some(NewBody::Data(merged)));
@@ -151,9 +166,9 @@ impl<'a> Undoing<'a> {
 
     /// The conflict that a class must merge to undo `records` of one object together, perhaps of
     /// several undos. It goes back from the newest record to the data before the oldest one. `None`
-    /// when they are not one run of revisions, or when no older data exist.
+    /// when they are not one run of revisions, when no older data exist, or these have no room.
     pub(crate) fn conflict(
-        &self,
+        &mut self,
         mut records: Vec<Undone>,
     ) -> Result<Option<UndoConflict>, StorageError> {
         records.sort_unstable_by_key(|undone| std::cmp::Reverse(undone.tid));
@@ -169,6 +184,9 @@ impl<'a> Undoing<'a> {
         let Some(before) = self.data_before(oid, previous, oldest.tid)? else { return Ok(None) };
         // A deleted object has no data to merge with.
         if self.data_of(oid, committed)?.is_none() {
+            return Ok(None);
+        }
+        if !self.room.take(before.len()) {
             return Ok(None);
         }
         let class = class_of_record(&before).map(|class| class.to_string());

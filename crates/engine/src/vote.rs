@@ -8,13 +8,14 @@ use zodium_types::{Oid, Tid};
 
 use crate::blobs::{blobs_behind, stage_blobs};
 use crate::commit::{Conflict, ConflictKind, LockAnswer, TransactionNumber, check};
+use crate::conflict_room::ConflictRoom;
 use crate::id_bounds::check_ids;
 use crate::resolve::{ConflictResolution, Resolved};
 use crate::spill::Data;
 use crate::transaction::{Transaction, Voted, WriteBody};
 use crate::undo::{UndoOutcome, Undos};
 use crate::undoing::Undoing;
-use crate::{Database, FoundConflict, Mailbox, VoteError};
+use crate::{Database, FoundConflict, FoundConflicts, Mailbox, VoteError};
 
 /// The answer to [`Database::begin_vote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub enum Check {
     /// conflicts. If all those left are of stores, the locks stay: the client can resolve against
     /// revisions that cannot change. Call [`Database::vote_again`] then, or abort. Otherwise the
     /// locks are free, and the transaction is over.
-    Conflicts(Vec<FoundConflict>),
+    Conflicts(FoundConflicts),
     /// The revisions are not in memory: ask again with [`Access::Blocking`] off the worker.
     WouldBlock,
 }
@@ -159,34 +160,22 @@ impl Database {
         {
             return Ok(Check::WouldBlock);
         }
-        let Some(current) = self.current_serials(transaction, access)? else {
-            return Ok(Check::WouldBlock);
+        let mut room = transaction.conflict_room();
+        let resolved = match self.resolve_conflicts(transaction, &mut room, access)? {
+            Ok(resolved) => resolved,
+            Err(left) => {
+                let report = |found| Check::Conflicts(FoundConflicts::new(found, room));
+                return Ok(left.map_or(Check::WouldBlock, report));
+            }
         };
-        let writes = transaction.object_writes();
-        let conflicts =
-            check(&writes, &transaction.reads, |oid| current.get(&oid).copied().flatten());
-        let mut resolved = Resolved::default();
-        if let Err(mut conflicts) = conflicts {
-            let unresolvable = conflicts.split_off(leading_stores(&conflicts));
-            let resolver = self.config.resolver.as_deref();
-            let resolution = ConflictResolution { store: self.reader(), resolver };
-            let Some(tried) = resolution.resolve(transaction, conflicts, access)? else {
-                return Ok(Check::WouldBlock);
-            };
-            (resolved, conflicts) = tried;
-            if conflicts.is_empty() {
-                conflicts = unresolvable;
-            }
-            if !conflicts.is_empty() {
-                let found = found_conflicts(transaction, conflicts, access)?;
-                return Ok(found.map_or(Check::WouldBlock, Check::Conflicts));
-            }
-        }
         let mut records = self.new_records(transaction, &resolved)?;
-        let mut undoing = Undoing::new(self.reader(), self.config.resolver.clone());
+        let mut undoing = Undoing::new(self.reader(), self.config.resolver.clone(), room);
         let undone = match self.undo_records(transaction, &mut undoing)? {
             UndoOutcome::Records(undone) => undone,
-            UndoOutcome::ForClient(found) => return Ok(Check::Conflicts(found)),
+            UndoOutcome::ForClient(found) => {
+                let found = FoundConflicts::new(found, undoing.into_room());
+                return Ok(Check::Conflicts(found));
+            }
         };
         let behind = blobs_behind(self.store.as_ref(), transaction, &undone)?;
         let changed = undone.iter().map(|record| record.oid);
@@ -215,7 +204,39 @@ impl Database {
             changed,
             resolved: resolved.data.len() + undoing.resolved(),
             claim: None,
+            _merged: undoing.into_room().into_held(),
         }))
+    }
+
+    /// Resolves the conflicts of the writes and reads. Otherwise those left for the client; `None`
+    /// when revisions or data are not in memory and access is non-blocking.
+    fn resolve_conflicts(
+        &self,
+        transaction: &Transaction,
+        room: &mut ConflictRoom<'_>,
+        access: Access,
+    ) -> Result<Result<Resolved, Option<Vec<FoundConflict>>>, VoteError> {
+        let Some(current) = self.current_serials(transaction, access)? else {
+            return Ok(Err(None));
+        };
+        let writes = transaction.object_writes();
+        let conflicts =
+            check(&writes, &transaction.reads, |oid| current.get(&oid).copied().flatten());
+        let Err(mut conflicts) = conflicts else { return Ok(Ok(Resolved::default())) };
+        let unresolvable = conflicts.split_off(leading_stores(&conflicts));
+        let resolver = self.config.resolver.as_deref();
+        let resolution = ConflictResolution { store: self.reader(), resolver };
+        let Some(tried) = resolution.resolve(transaction, conflicts, room, access)? else {
+            return Ok(Err(None));
+        };
+        let (resolved, mut left) = tried;
+        if left.is_empty() {
+            left = unresolvable;
+        }
+        if left.is_empty() {
+            return Ok(Ok(resolved));
+        }
+        found_conflicts(transaction, left, room, access).map(Err)
     }
 
     /// Asks the companion about a transaction that has passed its vote. Copies of transactions
@@ -338,16 +359,25 @@ pub(crate) fn leading_stores(conflicts: &[Conflict]) -> usize {
 
 /// Conflicts with the data of their stores; `None` when these are in a spool and access is
 /// non-blocking.
+///
+/// # Errors
+/// Also when there is no room for the data of all of them.
 pub(crate) fn found_conflicts(
     transaction: &Transaction,
     conflicts: Vec<Conflict>,
+    room: &mut ConflictRoom<'_>,
     access: Access,
-) -> Result<Option<Vec<FoundConflict>>, StorageError> {
+) -> Result<Option<Vec<FoundConflict>>, VoteError> {
     let stores = transaction.stores();
     let mut found = Vec::with_capacity(conflicts.len());
     for conflict in conflicts {
+        let has_room = room.take(stores.length(conflict.oid));
         let Some(data) = stores.data(conflict.oid, access)? else { return Ok(None) };
-        found.push(FoundConflict { conflict, data });
+        let one = FoundConflict { conflict, data };
+        if !has_room {
+            return Err(VoteError::ManyConflicts { one });
+        }
+        found.push(one);
     }
     Ok(Some(found))
 }

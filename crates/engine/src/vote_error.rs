@@ -6,6 +6,7 @@ use thiserror::Error;
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
+use crate::FoundConflict;
 use crate::commit::CommitError;
 
 /// Why a vote failed; the transaction is over.
@@ -23,6 +24,16 @@ pub enum VoteError {
     UndoConflict {
         /// The objects.
         oids: Vec<Oid>,
+    },
+    /// There is no memory for the data of all conflicts, which the client or the server would have
+    /// to resolve.
+    #[error(
+        "object {} was changed by another transaction, and there are too many such conflicts to \
+         resolve them; commit in smaller transactions", one.conflict.oid
+    )]
+    ManyConflicts {
+        /// One of them.
+        one: FoundConflict,
     },
     /// The transaction's id is too far ahead: all later ids would have to be later still.
     #[error(

@@ -1,9 +1,9 @@
 //! Errors as ZEO clients expect them: the name of a Python exception and its arguments.
 
 use zodium_blobs::BlobError;
-use zodium_engine::VoteError;
 use zodium_engine::commit::{CommitError, Conflict, ConflictKind};
-use zodium_pickle::Value;
+use zodium_engine::{FoundConflict, VoteError};
+use zodium_pickle::{Value, class_of_record};
 use zodium_storage::StorageError;
 use zodium_types::{Oid, Tid};
 
@@ -73,6 +73,12 @@ impl Exception {
         Exception::new("ZODB.POSException.StorageSystemError", text)
     }
 
+    /// As [`Exception::conflict`], with the class of the data.
+    pub fn hopeless(found: &FoundConflict) -> Exception {
+        let class = class_of_record(&found.data).map(|class| class.to_string());
+        Exception::conflict(&found.conflict, class)
+    }
+
     /// The exception for a conflict that the client cannot resolve. `class_name` is
     /// `module.Class`, if known.
     pub fn conflict(conflict: &Conflict, class_name: Option<String>) -> Exception {
@@ -96,11 +102,13 @@ impl Exception {
 }
 
 /// One entry in a vote's list of conflicts for the client to resolve.
-pub(crate) fn conflict_to_resolve<'a>(conflict: &Conflict, data: &'a [u8]) -> Value<'a> {
+pub(crate) fn conflict_to_resolve(found: FoundConflict) -> Value<'static> {
+    let FoundConflict { conflict, data } = found;
     Value::dict([
         ("oid", oid_value(conflict.oid)),
-        ("serials", serials_value(conflict)),
-        ("data", Value::Bytes(data.into())),
+        ("serials", serials_value(&conflict)),
+        // Without a copy, if they were read from a spool.
+        ("data", Vec::from(data).into()),
     ])
 }
 
@@ -193,6 +201,7 @@ impl From<VoteError> for Exception {
         match error {
             VoteError::Commit(error) => error.into(),
             VoteError::Storage(error) => error.into(),
+            VoteError::ManyConflicts { one } => Exception::hopeless(&one),
             VoteError::UndoConflict { oids } => undo_conflict(&oids),
             VoteError::EmptyData { .. } => Exception::value_error(error.to_string()),
             _ => Exception::transaction_error(error.to_string()),

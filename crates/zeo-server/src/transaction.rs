@@ -120,7 +120,10 @@ impl TransactionSlot {
             None => {}
         }
         let state = match make() {
-            Ok(transaction) => State::Open { transaction: Box::new(transaction), held: None },
+            Ok(mut transaction) => {
+                transaction.count_conflicts(&self.memory);
+                State::Open { transaction: Box::new(transaction), held: None }
+            }
             Err(exception) => State::Doomed(exception),
         };
         self.statistics.active_transactions.add(1);
@@ -506,7 +509,7 @@ mod tests {
     }
 
     fn store(transaction: &mut Transaction) -> Result<(), Exception> {
-        transaction.store(Oid(1), Tid::ZERO, Bytes::from_static(b"data"));
+        transaction.store(Oid(1), Tid::ZERO, Bytes::from(vec![b'd'; 5000]));
         Ok(())
     }
 
@@ -623,6 +626,18 @@ mod tests {
         let resumed = slot.resume(&storing());
         assert_eq!(resumed.map(|vote| vote.number()), Some(number));
         assert!(slot.resume(&storing()).is_none(), "they serve one vote");
+    }
+
+    #[test]
+    fn the_data_of_conflicts_count_towards_the_memory_limit() {
+        let (storage, voting) = (storage(), VotingSessions::default());
+        commit(&storage);
+        let (slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
+        let before = slot.memory.held_bytes();
+        let checked = storage.check(vote.number(), &transaction, Access::Blocking);
+        assert!(matches!(checked, Ok(Check::Conflicts(_))), "{checked:?}");
+        assert!(slot.memory.held_bytes() > before);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use zodium_engine::commit::TransactionNumber;
-use zodium_engine::{Check, Transaction, VoteError, VoteStart};
-use zodium_pickle::{Value, class_of_record};
+use zodium_engine::{Check, FoundConflicts, Transaction, VoteError, VoteStart};
+use zodium_pickle::Value;
 use zodium_storage::{Access, StorageError};
 use zodium_types::Tid;
 
@@ -181,20 +181,16 @@ impl Votes {
             }
             Ok(Check::Conflicts(conflicts)) => conflicts,
             // A blocking check never returns `WouldBlock`.
-            Ok(Check::WouldBlock) => Vec::new(),
+            Ok(Check::WouldBlock) => FoundConflicts::default(),
             Err(error) => return Err(self.fail(error)),
         };
         statistics.conflicts.add(conflicts.len() as u64);
         let hopeless = conflicts.iter().find(|found| !found.is_resolvable());
         if let Some(found) = hopeless {
-            let class = class_of_record(&found.data);
             self.slot.borrow_mut().end();
-            return Err(Exception::conflict(&found.conflict, class.map(|class| class.to_string())));
+            return Err(Exception::hopeless(found));
         }
-        let to_resolve = conflicts
-            .iter()
-            .map(|found| conflict_to_resolve(&found.conflict, &found.data).into_owned());
-        let to_resolve = Value::list(to_resolve);
+        let to_resolve = Value::list(conflicts.into_vec().into_iter().map(conflict_to_resolve));
         self.slot.borrow_mut().resolve(vote, transaction);
         Ok(to_resolve)
     }

@@ -7,9 +7,9 @@ use crate::support::{CONFIG, Outcome, Session, start, start_with, transaction};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use zodium_disk::{MemoryDisk, SystemClock};
-use zodium_engine::{Config, Merge, Resolver};
+use zodium_engine::{Config, Merge, Resolver, VoteError};
 use zodium_storage::Access;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Memory, Oid, Tid};
 
 /// The most bytes of three revisions that are merged on a worker.
 const WORKER_BYTES_MAX: usize = 16 << 10;
@@ -55,6 +55,36 @@ fn a_worker_resolves_conflicts_up_to_a_size_and_leaves_larger_ones_to_another_th
         session.finish(number, voted).unwrap();
         assert_eq!(*resolver.0.lock(), [expected], "{sizes:?}");
         resolver.0.lock().clear();
+    }
+    storage.close().unwrap();
+}
+
+#[test]
+fn conflicts_are_resolved_as_far_as_memory_has_room_for_the_merged_data() {
+    let config = Config { resolver: Some(Arc::new(Ours::default())), ..CONFIG };
+    let storage = start_with(MemoryDisk::volatile(), Arc::new(SystemClock::new()), &config);
+    let mut session = Session::new(&storage);
+    let old = session.store(&[(1, "one"), (2, "two"), (3, "three")]);
+    session.store(&[(1, "eins"), (2, "zwei"), (3, "drei")]);
+    let memory = Memory::new(1 << 20);
+    for objects in 2..=3 {
+        let mut transaction = transaction();
+        transaction.count_conflicts(&memory);
+        for oid in 1..=objects {
+            transaction.store(Oid(oid), old, vec![b'd'; 61_440].into());
+        }
+        match session.try_vote(&mut transaction) {
+            Ok(Outcome::Voted(number, voted)) => {
+                assert_eq!((objects, voted.resolved()), (2, 2));
+                assert_eq!(memory.held_bytes() / 61_440, 2, "they are counted until the finish");
+                storage.abort(number, Some(voted));
+            }
+            Err(VoteError::ManyConflicts { one }) => {
+                assert_eq!((objects, one.data.len()), (3, 61_440))
+            }
+            _ => panic!("the server resolves or refuses them"),
+        }
+        assert_eq!(memory.held_bytes(), 0);
     }
     storage.close().unwrap();
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use zodium_disk::MemoryDisk;
 use zodium_engine::{Check, Database, Transaction, VoteError};
 use zodium_storage::Access;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Memory, Oid, Tid};
 
 fn store(transaction: &mut Transaction, oid: u64, serial: Tid, data: &'static str) {
     transaction.store(Oid(oid), serial, Bytes::from_static(data.as_bytes()));
@@ -76,6 +76,38 @@ fn a_conflict_gives_back_spilled_data() {
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].conflict.oid, &found[0].data[..]), (Oid(1), &b"mine"[..]));
     database.abort(number, None);
+    database.close().unwrap();
+}
+
+#[test]
+fn conflicts_are_given_back_as_far_as_memory_has_room_for_their_data() {
+    let database = start(MemoryDisk::volatile());
+    let mut session = Session::new(&database);
+    let old = session.store(&[(1, "a"), (2, "b"), (3, "c")]);
+    session.store(&[(1, "x"), (2, "y"), (3, "z")]);
+    let memory = Memory::new(1 << 20);
+    for objects in 1..=3 {
+        let mut transaction = transaction();
+        transaction.count_conflicts(&memory);
+        for oid in 1..=objects {
+            transaction.store(Oid(oid), old, vec![b'd'; 61_440].into());
+        }
+        spill(&database, &mut transaction);
+        let number = session.lock(&transaction).unwrap();
+        let checked = database.check(number, &transaction, Access::Blocking);
+        if objects < 3 {
+            let Ok(Check::Conflicts(found)) = checked else { panic!("{checked:?}") };
+            assert_eq!(found.len() as u64, objects);
+            assert_eq!(memory.held_bytes() / 61_440, objects, "they are counted");
+            drop(found);
+            database.abort(number, None);
+        } else {
+            let Err(VoteError::ManyConflicts { one }) = checked else { panic!("{checked:?}") };
+            assert_eq!((one.conflict.sent, one.data.len()), (old, 61_440));
+        }
+        assert_idle(&database);
+        assert_eq!(memory.held_bytes(), 0);
+    }
     database.close().unwrap();
 }
 

@@ -8,7 +8,7 @@ use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::commit::ConflictKind;
 use zodium_engine::{Config, Merge, Resolver, VoteError};
 use zodium_storage::Access;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Memory, Oid, Tid};
 
 /// Merges texts by joining them.
 #[derive(Debug)]
@@ -58,6 +58,30 @@ fn undos_that_the_server_merges_are_counted_each() {
     session.finish(number, voted).unwrap();
     let texts = [1, 2, 3].map(|oid| text(&session.storage, oid).unwrap());
     assert_eq!(texts, ["ca", "zx", "s"]);
+}
+
+#[test]
+fn undos_without_room_for_the_data_to_merge_fail() {
+    let state = "s".repeat(60_000);
+    let texts: Vec<_> = ["a", "b", "c"].map(|end| record("Counter", &(state.clone() + end))).into();
+    let resolvable_classes = vec!["shop.Counter".to_owned()];
+    for resolver in [None, Some(Arc::new(Join) as _)] {
+        let merges = resolver.is_some();
+        let resolvable_classes = resolvable_classes.clone();
+        let mut session = session(&Config { resolver, resolvable_classes, ..CONFIG });
+        let tids = texts.iter().map(|text| session.store(&[1, 2, 3].map(|oid| (oid, &text[..]))));
+        let tids: Vec<_> = tids.collect();
+        let memory = Memory::new(if merges { 2 << 20 } else { 1 << 20 });
+        let mut transaction = transaction();
+        transaction.count_conflicts(&memory);
+        transaction.undo(tids[1]);
+        let refused = session.try_vote(&mut transaction).err();
+        assert!(
+            matches!(refused, Some(VoteError::UndoConflict { oids }) if oids.len() == 1),
+            "merged by the server: {merges}"
+        );
+        assert_eq!(memory.held_bytes(), 0);
+    }
 }
 
 #[test]

@@ -135,7 +135,9 @@ impl Session {
         for access in [Access::NonBlocking, Access::Blocking] {
             match self.storage.check(number, transaction, access)? {
                 Check::Voted(voted) => return Ok(Outcome::Voted(number, voted)),
-                Check::Conflicts(found) => return Ok(Outcome::Conflicts(number, found)),
+                Check::Conflicts(found) => {
+                    return Ok(Outcome::Conflicts(number, found.into_vec()));
+                }
                 Check::WouldBlock => assert_eq!(access, Access::NonBlocking),
             }
         }
