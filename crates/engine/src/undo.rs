@@ -63,7 +63,7 @@ impl Undos<'_> {
         if refused.is_empty() {
             return Ok(UndoOutcome::Records(records));
         }
-        self.undone_by_client(&all, refused, undoing)
+        self.undone_by_client(&all, &refused, undoing)
     }
 
     /// The current records that a transaction undoes. A pack may have made some unreachable since
@@ -80,20 +80,20 @@ impl Undos<'_> {
     fn undone_by_client(
         &self,
         undone: &[Undone],
-        refused: FxHashSet<Oid>,
+        refused: &FxHashSet<Oid>,
         undoing: &mut Undoing<'_>,
     ) -> Result<UndoOutcome, VoteError> {
+        let mut records: Vec<Undone> = undone.to_vec();
+        records.retain(|undone| refused.contains(&undone.record.oid));
+        records.sort_by_key(|undone| undone.record.oid);
         let mut found = Vec::with_capacity(refused.len());
         let mut hopeless = Vec::new();
-        for oid in refused {
-            let records = undone.iter().copied().filter(|undone| undone.record.oid == oid);
-            match self.conflict_for_client(records.collect(), undoing)? {
+        for of_object in records.chunk_by(|one, other| one.record.oid == other.record.oid) {
+            match self.conflict_for_client(of_object.to_vec(), undoing)? {
                 Some(conflict) => found.push(conflict),
-                None => hopeless.push(oid),
+                None => hopeless.extend(of_object.first().map(|undone| undone.record.oid)),
             }
         }
-        hopeless.sort_unstable();
-        found.sort_unstable_by_key(|found| found.conflict.oid);
         match hopeless.is_empty() {
             true => Ok(UndoOutcome::ForClient(found)),
             false => Err(VoteError::UndoConflict { oids: hopeless }),
