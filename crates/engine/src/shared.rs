@@ -104,7 +104,7 @@ impl Database {
     ) -> Result<Check, VoteError> {
         let prepared = open.vote()?;
         // It may have been aborted meanwhile.
-        if let Err(error) = self.commits.machine().voted(number) {
+        if let Err(error) = self.commits.machine().voted(number, self.clock.monotonic()) {
             self.store.abort(prepared);
             return Err(error.into());
         }

@@ -90,7 +90,7 @@ impl Database {
         match &outcome {
             Ok(Check::Voted(_) | Check::WouldBlock) => {}
             Ok(Check::Conflicts(found)) if found.iter().all(FoundConflict::is_resolvable) => {
-                let kept = self.commits.machine().resolve(number);
+                let kept = self.commits.machine().resolve(number, self.clock.monotonic());
                 // The transaction may have been aborted meanwhile.
                 kept?;
             }
@@ -107,7 +107,8 @@ impl Database {
         number: TransactionNumber,
         transaction: &Transaction,
     ) -> Result<bool, VoteError> {
-        let again = self.commits.machine().vote_again(number, &transaction.locks())?;
+        let (locks, now) = (transaction.locks(), self.clock.monotonic());
+        let again = self.commits.machine().vote_again(number, &locks, now)?;
         if !again {
             self.abort(number, None);
         }
@@ -188,7 +189,7 @@ impl Database {
         };
         let staged = stage_blobs(self.store.as_ref(), transaction, behind).map_err(VoteError::from);
         let staged = staged.and_then(|blobs| {
-            self.commits.machine().voted(number)?;
+            self.commits.machine().voted(number, self.clock.monotonic())?;
             Ok(blobs)
         });
         let blobs = match staged {

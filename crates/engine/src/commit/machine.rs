@@ -12,6 +12,7 @@
 //! - a transaction with an explicit tid holds the clock alone, so no tid is given between the
 //!   comparison in [`CommitMachine::voted`] and its own.
 
+mod client_time;
 mod reservations;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -188,6 +189,10 @@ struct Transaction<P> {
     explicit_tid: Option<Tid>,
     /// When the transaction got its locks; meaningless while it waits.
     granted_at: Duration,
+    /// As `granted_at`, later by the time of its checks.
+    client_since: Duration,
+    /// When its last check began.
+    checking_since: Duration,
     /// The end of its reservation, while it is `Reserved`.
     reserved_until: Option<Duration>,
 }
@@ -236,8 +241,15 @@ impl<P> CommitMachine<P> {
             return Err(CommitError::WrongState { number, state, call: "vote" });
         }
         let state = CommitState::Waiting;
-        let transaction =
-            Transaction { payload, state, explicit_tid, granted_at: now, reserved_until: None };
+        let transaction = Transaction {
+            payload,
+            state,
+            explicit_tid,
+            granted_at: now,
+            client_since: now,
+            checking_since: now,
+            reserved_until: None,
+        };
         self.transactions.insert(number, transaction);
         let answer = self.locks.request(number, locks);
         if answer == LockAnswer::Granted {
@@ -266,9 +278,9 @@ impl<P> CommitMachine<P> {
     ///
     /// # Errors
     /// `WrongState` unless it is `Checking`, `UnknownTransaction`.
-    pub fn resolve(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
+    pub fn resolve(&mut self, number: TransactionNumber, now: Duration) -> Result<(), CommitError> {
         let transaction = self.expect_state(number, CommitState::Checking, "resolve")?;
-        transaction.state = CommitState::Resolving;
+        transaction.end_check(CommitState::Resolving, now);
         Ok(())
     }
 
@@ -282,11 +294,12 @@ impl<P> CommitMachine<P> {
         &mut self,
         number: TransactionNumber,
         locks: &LockSet,
+        now: Duration,
     ) -> Result<bool, CommitError> {
         let covered = self.locks.covers(number, locks);
         let transaction = self.expect_state(number, CommitState::Resolving, "vote again")?;
         if covered {
-            transaction.state = CommitState::Checking;
+            transaction.begin_check(now);
         }
         Ok(covered)
     }
@@ -298,12 +311,12 @@ impl<P> CommitMachine<P> {
     ///
     /// # Errors
     /// `StorageFailed`, `TidNotNewer`, `TidTooLarge`, `WrongState`, `UnknownTransaction`.
-    pub fn voted(&mut self, number: TransactionNumber) -> Result<(), CommitError> {
+    pub fn voted(&mut self, number: TransactionNumber, now: Duration) -> Result<(), CommitError> {
         self.check_working()?;
         let (last_given, call) = (self.last_given, "be voted");
         let transaction = self.expect_state(number, CommitState::Checking, call)?;
         check_tid(transaction.explicit_tid, last_given)?;
-        transaction.state = CommitState::Voted;
+        transaction.end_check(CommitState::Voted, now);
         self.voted += 1;
         Ok(())
     }
@@ -436,23 +449,6 @@ impl<P> CommitMachine<P> {
         }
     }
 
-    /// Transactions that got their locks longer than `timeout` ago and were not finished, the
-    /// oldest grant first. Their state does not change: the caller closes their connections, which
-    /// aborts them. Source: ZEO's `transaction-timeout`.
-    pub fn expired(&self, now: Duration, timeout: Duration) -> Vec<TransactionNumber> {
-        self.grants
-            .iter()
-            .take_while(|(granted_at, _)| now.saturating_sub(*granted_at) > timeout)
-            .map(|&(_, number)| number)
-            .filter(|&number| {
-                matches!(
-                    self.state(number),
-                    Some(CommitState::Checking | CommitState::Resolving | CommitState::Voted)
-                )
-            })
-            .collect()
-    }
-
     /// The state of a transaction; `None` when it has not voted (or was refused since), or is
     /// over.
     pub fn state(&self, number: TransactionNumber) -> Option<CommitState> {
@@ -560,8 +556,7 @@ impl<P> CommitMachine<P> {
 
     fn grant(&mut self, number: TransactionNumber, now: Duration) {
         let Some(transaction) = self.transactions.get_mut(&number) else { return };
-        transaction.granted_at = now;
-        transaction.state = CommitState::Checking;
+        transaction.note_grant(now);
         self.grants.insert((now, number));
     }
 
@@ -654,7 +649,7 @@ mod tests {
 
     fn vote_and_finish(machine: &mut CommitMachine<()>, n: u64, oids: &[u64]) {
         assert_eq!(vote(machine, n, oids), Granted);
-        machine.voted(number(n)).unwrap();
+        machine.voted(number(n), NOW).unwrap();
         machine.finish(number(n)).unwrap();
     }
 
@@ -666,14 +661,14 @@ mod tests {
     fn who_resolves_keeps_its_locks_and_needs_no_more_for_the_next_vote() {
         let mut machine = CommitMachine::<()>::new(Tid(10));
         assert_eq!(vote(&mut machine, 1, &[1, 2]), Granted);
-        machine.resolve(number(1)).unwrap();
+        machine.resolve(number(1), NOW).unwrap();
         assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
-        assert_eq!(machine.vote_again(number(1), &writes(&[3])), Ok(false));
+        assert_eq!(machine.vote_again(number(1), &writes(&[3]), NOW), Ok(false));
         assert_eq!(machine.state(number(1)), Some(CommitState::Resolving));
         assert_eq!(machine.expired(NOW + NOW, Duration::from_secs(1)), [number(1)]);
-        assert_eq!(machine.vote_again(number(1), &writes(&[1, 2])), Ok(true));
-        machine.voted(number(1)).unwrap();
-        assert!(machine.resolve(number(1)).is_err());
+        assert_eq!(machine.vote_again(number(1), &writes(&[1, 2]), NOW), Ok(true));
+        machine.voted(number(1), NOW).unwrap();
+        assert!(machine.resolve(number(1), NOW).is_err());
         let granted = vec![number(2)];
         assert_eq!(machine.abort(number(1), NOW), AbortOutcome::Aborted { granted });
     }
@@ -683,7 +678,7 @@ mod tests {
         let mut machine = CommitMachine::<()>::new(Tid(10));
         assert_eq!(vote(&mut machine, 1, &[1]), Granted);
         assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
-        machine.voted(number(1)).unwrap();
+        machine.voted(number(1), NOW).unwrap();
         machine.finish(number(1)).unwrap();
         assert_eq!(machine.next_batch(9, Tid(500)), [(number(1), Tid(500))]);
         assert_eq!(machine.state(number(2)), Some(CommitState::Waiting));
@@ -700,7 +695,7 @@ mod tests {
         let mut machine = CommitMachine::<()>::new(Tid(10));
         for n in 1..=2 {
             assert_eq!(vote(&mut machine, n, &[n]), Granted);
-            machine.voted(number(n)).unwrap();
+            machine.voted(number(n), NOW).unwrap();
             machine.pass_on(number(n)).unwrap();
         }
         assert_eq!(vote(&mut machine, 3, &[1, 2]), Waiting);
@@ -712,6 +707,7 @@ mod tests {
         machine.check_consistency().unwrap();
         let status = machine.status();
         assert_eq!((status.last_published, status.voted), (Tid(30), 0));
+        machine.voted(number(3), NOW).unwrap();
         assert_eq!(machine.expired(NOW + NOW, Duration::from_secs(1)), [number(3)]);
     }
 
@@ -752,12 +748,12 @@ mod tests {
         assert_eq!(machine.next_batch(9, Tid(7)), [(number(1), Tid(7))]);
         assert_eq!(numbers(machine.published(&[number(1)], NOW).unwrap()), [2]);
         let refusal = CommitError::TidNotNewer { tid: Tid(5), last: Tid(7) };
-        assert_eq!(machine.voted(number(2)), Err(refusal));
+        assert_eq!(machine.voted(number(2), NOW), Err(refusal));
         assert_eq!(machine.state(number(2)), Some(CommitState::Checking));
         assert_eq!(machine.refuse(number(2), NOW).unwrap(), []);
 
         assert_eq!(restored(&mut machine, Tid(8)), Granted);
-        machine.voted(number(2)).unwrap();
+        machine.voted(number(2), NOW).unwrap();
         assert_eq!(vote(&mut machine, 3, &[3]), Waiting);
         machine.finish(number(2)).unwrap();
         assert_eq!(machine.next_batch(9, Tid(99)), [(number(2), Tid(8))]);
@@ -773,7 +769,7 @@ mod tests {
 
         let answer = machine.vote(number(2), writes(&[2]), Some(Tid::MAX), (), NOW).unwrap();
         assert_eq!(answer, Granted);
-        assert_eq!(machine.voted(number(2)), Err(CommitError::TidTooLarge { tid: Tid::MAX }));
+        assert_eq!(machine.voted(number(2), NOW), Err(CommitError::TidTooLarge { tid: Tid::MAX }));
         let _ = machine.abort(number(2), NOW);
 
         vote_and_finish(&mut machine, 3, &[1]);
@@ -781,7 +777,7 @@ mod tests {
         let _ = machine.published(&[number(3)], NOW).unwrap();
         assert_eq!(vote(&mut machine, 4, &[1]), Granted);
         let refusal = CommitError::TidTooLarge { tid: TID_LIMIT.next() };
-        assert_eq!(machine.voted(number(4)), Err(refusal));
+        assert_eq!(machine.voted(number(4), NOW), Err(refusal));
     }
 
     #[test]
@@ -805,7 +801,7 @@ mod tests {
         assert_eq!(again.to_string(), "transaction 1 cannot vote while it is Checking");
         let early = machine.finish(number(1)).unwrap_err();
         assert_eq!(early.to_string(), "transaction 1 cannot finish while it is Checking");
-        machine.voted(number(1)).unwrap();
+        machine.voted(number(1), NOW).unwrap();
         let state = CommitState::Voted;
         let late = CommitError::WrongState { number: number(1), state, call: "refuse" };
         assert_eq!(machine.refuse(number(1), NOW), Err(late));
@@ -832,7 +828,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timeout_counts_from_the_grant_and_stops_at_finish() {
+    fn the_timeout_counts_from_the_vote_and_stops_at_finish() {
         let mut machine = CommitMachine::<()>::new(Tid(0));
         let at = Duration::from_secs;
         let ask = |machine: &mut CommitMachine<()>, n, oid, now| {
@@ -842,7 +838,9 @@ mod tests {
         assert_eq!(ask(&mut machine, 2, 1, 1), Waiting);
         assert_eq!(ask(&mut machine, 3, 3, 2), Granted);
         assert_eq!(ask(&mut machine, 4, 4, 3), Granted);
-        machine.voted(number(4)).unwrap();
+        for (n, now) in [(1, 0), (3, 2), (4, 3)] {
+            machine.voted(number(n), at(now)).unwrap();
+        }
         machine.finish(number(4)).unwrap();
         assert_eq!(numbers(machine.expired(at(10), at(10))), [0; 0]);
         assert_eq!(numbers(machine.expired(at(11), at(10))), [1]);
@@ -863,7 +861,7 @@ mod tests {
         }
         assert_eq!(machine.next_batch(1, Tid(1)).len(), 1);
         assert_eq!(vote(&mut machine, 4, &[4]), Granted);
-        machine.voted(number(4)).unwrap();
+        machine.voted(number(4), NOW).unwrap();
         assert_eq!(vote(&mut machine, 5, &[2]), Waiting);
 
         let failure = machine.write_failed(NOW);
@@ -871,7 +869,7 @@ mod tests {
         assert_eq!(numbers(ended), [1, 2, 3]);
         assert_eq!(numbers(failure.granted), [5]);
         assert_eq!(machine.finish(number(4)), Err(CommitError::StorageFailed));
-        assert_eq!(machine.voted(number(5)), Err(CommitError::StorageFailed));
+        assert_eq!(machine.voted(number(5), NOW), Err(CommitError::StorageFailed));
         let refused = machine.vote(number(6), writes(&[6]), None, (), NOW);
         assert_eq!(refused, Err(CommitError::StorageFailed));
         assert_eq!(machine.next_batch(9, Tid(9)), []);

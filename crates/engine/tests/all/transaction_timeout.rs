@@ -32,7 +32,7 @@ fn voted_transaction_is_reported_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn time_counts_from_the_grant_and_only_for_those_that_hold() {
+fn time_counts_from_the_check_and_only_for_those_that_hold() {
     let (clock, storage) = timed(MemoryDisk::new());
     let mut holder = Session::new(&storage);
     let mut waiter = Session::new(&storage);
@@ -45,11 +45,16 @@ fn time_counts_from_the_grant_and_only_for_those_that_hold() {
     assert_eq!(expired(&mut waiter), []);
     storage.abort(held, Some(voted));
     waiter.wait_granted(waiting);
+    clock.advance(TIMEOUT * 2);
+    assert_eq!(expired(&mut waiter), [], "the server has not checked it yet");
+    let Ok(Outcome::Voted(_, voted)) = waiter.check(waiting, &wanting) else {
+        panic!("the object is new")
+    };
     clock.advance(TIMEOUT);
     assert_eq!(expired(&mut waiter), []);
     clock.advance(Duration::from_secs(1));
     assert_eq!(expired(&mut waiter), [waiting]);
-    storage.abort(waiting, None);
+    storage.abort(waiting, Some(voted));
     storage.close().unwrap();
     assert_idle(&storage);
 }

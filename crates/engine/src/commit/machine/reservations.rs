@@ -60,8 +60,8 @@ impl<P> CommitMachine<P> {
         if !covered {
             return Ok(false);
         }
-        let granted_at = std::mem::replace(&mut transaction.granted_at, now);
-        transaction.state = CommitState::Checking;
+        let granted_at = transaction.granted_at;
+        transaction.note_grant(now);
         let until = transaction.reserved_until.take();
         self.reserved.remove(&(until.unwrap_or_default(), number));
         self.grants.remove(&(granted_at, number));
@@ -95,7 +95,7 @@ mod tests {
     fn resolving() -> CommitMachine<()> {
         let mut machine = CommitMachine::<()>::new(Tid(10));
         assert_eq!(vote(&mut machine, 1, &[1, 2]), Granted);
-        machine.resolve(number(1)).unwrap();
+        machine.resolve(number(1), NOW).unwrap();
         assert_eq!(vote(&mut machine, 2, &[1]), Waiting);
         machine
     }
@@ -112,7 +112,7 @@ mod tests {
         machine.check_consistency().unwrap();
         assert_eq!(machine.first_reservation_end(), None);
         assert_eq!(machine.status().oldest_grant, Some(later), "its time counts from now");
-        machine.voted(number(1)).unwrap();
+        machine.voted(number(1), NOW).unwrap();
         machine.finish(number(1)).unwrap();
         assert_eq!(machine.next_batch(9, Tid(20)), [(number(1), Tid(20))]);
         assert_eq!(numbers(machine.published(&[number(1)], later).unwrap()), [2]);
@@ -146,13 +146,13 @@ mod tests {
         assert_eq!(vote(&mut machine, 1, &[1]), Granted);
         let refused = machine.reserve(number(1), NOW).unwrap_err();
         assert_eq!(refused.to_string(), "transaction 1 cannot be reserved while it is Checking");
-        machine.resolve(number(1)).unwrap();
+        machine.resolve(number(1), NOW).unwrap();
         assert_eq!(vote(&mut machine, 2, &[2]), Granted);
         let _ = machine.abort(number(1), NOW);
         let _ = machine.abort(number(2), NOW);
         let answer = machine.vote(number(3), writes(&[3]), Some(Tid(99)), (), NOW).unwrap();
         assert_eq!(answer, Granted);
-        machine.resolve(number(3)).unwrap();
+        machine.resolve(number(3), NOW).unwrap();
         assert!(machine.reserve(number(3), NOW).is_err());
         assert_eq!(machine.state(number(3)), Some(CommitState::Resolving));
     }

@@ -26,6 +26,9 @@ pub(crate) struct Client {
     /// When it asked, in steps of requests.
     pub(crate) arrival: u64,
     pub(crate) granted_at: Duration,
+    /// As `granted_at`, later by the time of its checks.
+    pub(crate) client_since: Duration,
+    pub(crate) checking_since: Duration,
     /// The end of its reservation, while it has one.
     pub(crate) reserved_until: Option<Duration>,
 }
@@ -43,8 +46,19 @@ impl Client {
             locks: Locks::default(),
             arrival: 0,
             granted_at: Duration::ZERO,
+            client_since: Duration::ZERO,
+            checking_since: Duration::ZERO,
             reserved_until: None,
         }
+    }
+
+    pub(crate) fn note_grant(&mut self, now: Duration) {
+        (self.granted_at, self.client_since, self.checking_since) = (now, now, now);
+    }
+
+    pub(crate) fn end_check(&mut self, state: CommitState, now: Duration) {
+        self.state = Some(state);
+        self.client_since += now - self.checking_since;
     }
 
     /// The keys to ask for, duplicates included; without the clock, which the machine adds.

@@ -181,13 +181,15 @@ impl<'a> Interleaving<'a> {
     fn vote_again(&mut self, client: usize) {
         let number = self.clients[client].number;
         let (held, needed) = (self.clients[client].locks, self.clients[client].all_locks());
-        let again = self.machine.vote_again(number, &self.clients[client].keys()).unwrap();
+        let again =
+            self.machine.vote_again(number, &self.clients[client].keys(), self.now).unwrap();
         self.trace(format_args!("{number:?} votes again: {again}"));
         assert_eq!(again, held.cover(needed), "what was kept and the model disagree");
         if again {
             self.coverage.count(Situation::VotedWithKeptLocks);
             self.clients[client].verdict = None;
             self.clients[client].state = Some(CommitState::Checking);
+            self.clients[client].checking_since = self.now;
             return;
         }
         self.coverage.count(Situation::NeededMoreLocks);
@@ -248,7 +250,7 @@ impl<'a> Interleaving<'a> {
             self.coverage.count(Situation::Resumed);
             let transaction = &mut self.clients[client];
             (transaction.locks, transaction.arrival) = (before.locks, before.arrival);
-            transaction.granted_at = now;
+            transaction.note_grant(now);
             transaction.state = Some(CommitState::Checking);
             return;
         }
@@ -282,7 +284,7 @@ impl<'a> Interleaving<'a> {
         let transaction = &mut self.clients[client];
         transaction.locks = transaction.all_locks();
         transaction.arrival = self.arrivals;
-        transaction.granted_at = now;
+        transaction.note_grant(now);
         transaction.verdict = None;
         transaction.state = Some(if waits { CommitState::Waiting } else { CommitState::Checking });
         if waits {
@@ -325,8 +327,8 @@ impl<'a> Interleaving<'a> {
         if self.rng.random_bool(0.8) {
             let number = self.clients[client].number;
             self.trace(format_args!("{number:?} keeps its locks to resolve"));
-            self.machine.resolve(number).unwrap();
-            self.clients[client].state = Some(CommitState::Resolving);
+            self.machine.resolve(number, self.now).unwrap();
+            self.clients[client].end_check(CommitState::Resolving, self.now);
         } else {
             self.refuse(client);
         }
@@ -354,7 +356,7 @@ impl<'a> Interleaving<'a> {
 
     fn voted(&mut self, client: usize) {
         let number = self.clients[client].number;
-        let answer = self.machine.voted(number);
+        let answer = self.machine.voted(number, self.now);
         self.trace(format_args!("{number:?} is voted: {answer:?}"));
         let last = self.last_given;
         match self.clients[client].explicit_tid {
@@ -367,7 +369,7 @@ impl<'a> Interleaving<'a> {
             }
             _ => {
                 assert_eq!(answer, Ok(()));
-                self.clients[client].state = Some(CommitState::Voted);
+                self.clients[client].end_check(CommitState::Voted, self.now);
             }
         }
     }
@@ -420,12 +422,9 @@ impl<'a> Interleaving<'a> {
             .clients
             .iter()
             .filter(|client| {
-                matches!(
-                    client.state,
-                    Some(CommitState::Checking | CommitState::Resolving | CommitState::Voted)
-                )
+                matches!(client.state, Some(CommitState::Resolving | CommitState::Voted))
             })
-            .filter(|client| self.now - client.granted_at > TIMEOUT)
+            .filter(|client| self.now - client.client_since > TIMEOUT)
             .map(|client| (client.granted_at, client.number))
             .collect();
         expected.sort_unstable();
@@ -535,7 +534,7 @@ impl<'a> Interleaving<'a> {
         let number = transaction.number;
         let (keys, failed) = (transaction.keys(), Err(CommitError::StorageFailed));
         assert_eq!(self.machine.vote(number, keys, None, number, now).map(|_| ()), failed);
-        assert_eq!(self.machine.voted(number), failed);
+        assert_eq!(self.machine.voted(number, now), failed);
         assert_eq!(self.machine.finish(number), failed);
         assert_eq!(self.machine.next_batch(9, Tid::MAX), []);
     }
@@ -548,7 +547,7 @@ impl<'a> Interleaving<'a> {
         let machine = &mut self.machine;
         let refused = match self.rng.random_range(0..4) {
             0 if state.is_some() => machine.vote(number, keys, None, number, now).map(|_| ()),
-            1 if state != Some(CommitState::Checking) => machine.voted(number),
+            1 if state != Some(CommitState::Checking) => machine.voted(number, now),
             2 if state != Some(CommitState::Checking) => machine.refuse(number, now).map(|_| ()),
             3 if state != Some(CommitState::Voted) => machine.finish(number),
             _ => return,
@@ -577,7 +576,7 @@ impl<'a> Interleaving<'a> {
             assert!(client.arrival > arrival, "granted out of order: {numbers:?}");
             arrival = client.arrival;
             client.state = Some(CommitState::Checking);
-            client.granted_at = now;
+            client.note_grant(now);
             self.coverage.count(Situation::GrantedLater);
         }
     }
