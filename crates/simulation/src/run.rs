@@ -9,7 +9,7 @@ use bytes::Bytes;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
 use zodium_filestorage::{CheckOptions, FileStorage, check};
 use zodium_storage::{Access, Applier, Load, LogItem, StorageError};
-use zodium_types::{Oid, Tid, TransactionStatus};
+use zodium_types::{Oid, Tid, TransactionStatus, fix_oid_hashes};
 
 use crate::counts::Counts;
 use crate::history::{History, Tried, path};
@@ -90,6 +90,7 @@ impl fmt::Display for Violation {
 /// The first violation.
 pub fn run(options: &Options) -> Result<Report, Violation> {
     let Options { seed, steps, trace, bug } = *options;
+    fix_oid_hashes();
     let chance = Chance::new(seed);
     let plan = Plan::new(&chance, bug);
     if trace {

@@ -1,10 +1,31 @@
 //! Object and transaction ids: 64-bit numbers of distinct types, so that they cannot be mixed up.
+//!
+//! Key decision: the hash of an oid depends on a secret of the process. Clients choose oids, and
+//! with a known hash they could choose a million that share one place of each map, for all kinds of
+//! fast maps. The hash of a tid needs none: the server gives them.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::OnceLock;
 
 /// An object id. 8 bytes big-endian on disk and on the wire; 0 is the root object.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Oid(pub u64);
+
+/// What hashes of oids depend on.
+#[derive(Clone, Copy)]
+struct HashSecret {
+    mask: u64,
+    factor: u64,
+}
+
+static HASH_SECRET: OnceLock<HashSecret> = OnceLock::new();
+
+/// Gives oids the same hashes in all processes, and so maps the same order: for simulations, which
+/// a seed replays. Must come before the first hash.
+pub fn fix_oid_hashes() {
+    HASH_SECRET.get_or_init(|| HashSecret { mask: 0, factor: 0x9e37_79b9_7f4a_7c15 });
+}
 
 /// A transaction id, also called *serial* when it names the revision of an object.
 ///
@@ -24,6 +45,18 @@ impl Oid {
     /// The 8 big-endian bytes.
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
+    }
+}
+
+impl Hash for Oid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let secret = HASH_SECRET.get_or_init(|| {
+            let random = |number: u64| RandomState::new().hash_one(number);
+            HashSecret { mask: random(1), factor: random(2) | 1 }
+        });
+        // Both halves: each bit of the one or the other depends on all bits of the oid.
+        let product = u128::from(self.0 ^ secret.mask) * u128::from(secret.factor);
+        state.write_u64((product >> 64) as u64 ^ product as u64);
     }
 }
 

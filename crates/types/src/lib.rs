@@ -13,7 +13,7 @@ mod time;
 mod transaction;
 
 pub use address::{Address, AddressError};
-pub use ids::{Oid, Tid};
+pub use ids::{Oid, Tid, fix_oid_hashes};
 pub use memory::{Held, Memory, Turn};
 pub use metrics::{BUCKETS, Counter, Distribution, Durations, Histogram, Sizes};
 pub use time::CalendarTime;

@@ -273,6 +273,8 @@ impl LockTable {
 
 #[cfg(test)]
 mod tests {
+    use rustc_hash::FxHashSet;
+
     use super::*;
     use LockAnswer::{Granted, Waiting};
     use LockMode::{Exclusive, Shared};
@@ -390,6 +392,22 @@ mod tests {
         assert_eq!(table.answer(TransactionNumber(1)), Some(Granted));
         assert_eq!(release(&mut table, 1), []);
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn chosen_oids_do_not_share_one_place_of_a_map() {
+        use std::hash::BuildHasher;
+        const FACTOR: u64 = 0xf135_7aea_2e62_a9c5;
+        // Oids for which the hasher alone has all low bits zero: it multiplies, then rotates.
+        let inverse =
+            (0..6).fold(FACTOR, |x, _| x.wrapping_mul(2_u64.wrapping_sub(FACTOR.wrapping_mul(x))));
+        let oids = (1..1000_u64).map(|n| (n << 22).rotate_right(26).wrapping_mul(inverse));
+        let place = |hash: u64| hash & ((1 << 22) - 1);
+        let hasher = rustc_hash::FxBuildHasher;
+        let plain: FxHashSet<u64> = oids.clone().map(|oid| place(hasher.hash_one(oid))).collect();
+        assert_eq!(plain.len(), 1, "else the oids are not chosen well");
+        let places: FxHashSet<u64> = oids.map(|oid| place(hasher.hash_one(Oid(oid)))).collect();
+        assert!(places.len() > 900, "{}", places.len());
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl fmt::Display for ClusterReport {
 /// The first violation.
 pub fn run_cluster(options: &ClusterOptions) -> Result<ClusterReport, Violation> {
     let ClusterOptions { seed, steps, trace, bug } = *options;
+    zodium_types::fix_oid_hashes();
     let chance = Chance::new(seed);
     let plan = Plan::new(&chance, bug);
     if trace {
