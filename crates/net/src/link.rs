@@ -25,7 +25,8 @@ pub struct Limits {
     /// Output high-water mark: while more bytes than this wait to be sent, no requests are read.
     pub output_bytes_high: usize,
     /// Most bytes of pushed messages that may wait to be sent; above, the peer is disconnected.
-    /// Pushed messages are those that answer no request, such as invalidations.
+    /// Pushed messages are those that answer no request, such as invalidations. While memory is
+    /// short, fewer may wait, but one message still may be as large as this.
     pub push_bytes_max: usize,
     /// Handshake timeout: longest time until [`Session::is_established`].
     ///
@@ -173,7 +174,9 @@ impl Link {
         // Answers may keep the output from ever being empty, and may be most of it.
         let total = (self.state.push_bytes.get() + bytes).min(self.queued().len());
         self.state.push_bytes.set(total);
-        if total > self.push_bytes_max() {
+        // A peer that reads all the time leaves nothing before a message, however large that is.
+        let waited = total.saturating_sub(bytes);
+        if waited > self.push_bytes_max() || total > self.state.limits.push_bytes_max {
             tracing::warn!(
                 peer = self.peer(),
                 bytes = total,

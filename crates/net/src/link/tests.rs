@@ -250,6 +250,29 @@ fn a_peer_that_lets_pushed_messages_pile_up_is_disconnected() {
 }
 
 #[test]
+fn a_large_message_is_sent_while_memory_is_short_and_only_one_waits() {
+    run_local(async {
+        let limits = Limits { memory: Memory::new(0), ..Limits::default() };
+        let mut running = start(0, limits);
+        settle().await;
+        let push = |bytes| {
+            running.link.output().push(Bytes::from(vec![b'!'; bytes]));
+            running.link.note_push(bytes);
+            running.link.wake();
+        };
+        push(3 * PUSH_BYTES_LOW);
+        running.peer.read_exact(&mut vec![0; 3 * PUSH_BYTES_LOW]).await.unwrap();
+        settle().await;
+        push(3 * PUSH_BYTES_LOW);
+        settle().await;
+        assert!(!running.closed.get());
+        push(1);
+        settle().await;
+        assert!(running.closed.get(), "the peer does not read");
+    });
+}
+
+#[test]
 fn nothing_is_sent_behind_pushed_messages_that_were_dropped() {
     run_local(async {
         let limits = Limits { push_bytes_max: 50_000, ..Limits::default() };
