@@ -33,11 +33,17 @@ enum Remark {
 }
 
 impl ClockWatch {
-    /// Compares the last transaction id with the clock, and logs changes.
-    pub(crate) fn look(&mut self, last: Tid, unix_nanos: u64, monotonic: Duration) {
+    /// Compares the last transaction id with the clock, and logs changes. `file` names the storage.
+    pub(crate) fn look(
+        &mut self,
+        last: Tid,
+        unix_nanos: u64,
+        monotonic: Duration,
+        file: impl Fn() -> String,
+    ) {
         let remarks = [self.set_forward(unix_nanos, monotonic), self.ahead(last, unix_nanos)];
         for remark in remarks.into_iter().flatten() {
-            tell(&remark, last);
+            tell(&remark, last, &file());
         }
     }
 
@@ -63,21 +69,23 @@ impl ClockWatch {
     }
 }
 
-fn tell(remark: &Remark, last: Tid) {
+fn tell(remark: &Remark, last: Tid, file: &str) {
     match remark {
         Remark::PutForward(by) => warn!(
+            file,
             forward_seconds = by.as_secs(),
             "the clock was put forward, or the machine slept. Transaction ids follow it, and never \
              go back: check it"
         ),
         Remark::Ahead(by) => warn!(
+            file,
             last_tid = %last,
             ahead_seconds = by.as_secs(),
             "transaction ids are ahead of the clock; they go on from the last one. Check the \
              clock. If it is right now, nothing is lost, but packs and histories see these \
              transactions in the future"
         ),
-        Remark::CaughtUp => info!("the clock has come up with the transaction ids"),
+        Remark::CaughtUp => info!(file, "the clock has come up with the transaction ids"),
     }
 }
 

@@ -48,7 +48,8 @@ pub struct Database {
 fn recent_of(store: &dyn Read, count: usize) -> Result<Vec<(Tid, Vec<Oid>)>, StorageError> {
     match store.recent(count) {
         Err(error @ StorageError::Corrupt { .. }) => {
-            warn!(%error, "the last transactions cannot be told to clients that come back");
+            warn!(file = %store.name(), %error,
+                "the last transactions cannot be told to clients that come back");
             Ok(Vec::new())
         }
         recent => recent,
@@ -182,8 +183,9 @@ impl Database {
     pub fn changed_in_log(&self, since: Tid, told: Tid) -> Option<Vec<Oid>> {
         let changed = self.changed_up_to(CHANGED_OIDS_MAX, since, told);
         changed.unwrap_or_else(|error| {
-            warn!(%error, %since, "cannot read from the log which objects were written since this \
-                transaction; the client that asked for them has to drop its cache");
+            warn!(file = %self.store.name(), %error, %since,
+                "cannot read from the log which objects were written since this transaction; the \
+                 client that asked for them has to drop its cache");
             None
         })
     }

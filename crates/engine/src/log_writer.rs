@@ -48,7 +48,8 @@ impl LogWriter {
     pub(crate) fn run(mut self) {
         let database = Arc::clone(&self.database);
         let now = database.clock.unix_nanos();
-        self.clock.look(database.store.last_tid(), now, database.clock.monotonic());
+        let (last, monotonic) = (database.store.last_tid(), database.clock.monotonic());
+        self.clock.look(last, now, monotonic, || database.store.name());
         self.expiry.begin(Instant::now());
         loop {
             let expiring = database.config.transaction_timeout.map(|_| WATCH_INTERVAL);
@@ -96,7 +97,7 @@ impl LogWriter {
         let batch = database.commits.take_batch(BATCH_TRANSACTIONS_MAX, clock_tid);
         let count = batch.len();
         if let Some((_, last, _)) = batch.last() {
-            self.clock.look(*last, now, database.clock.monotonic());
+            self.clock.look(*last, now, database.clock.monotonic(), || database.store.name());
             database.write_batch(batch);
         }
         count
@@ -177,7 +178,7 @@ impl Database {
     }
 
     fn withdraw(&self, number: TransactionNumber, voted: Voted, error: BlobError) {
-        error!(%error, "a transaction with blobs failed");
+        error!(file = %self.store.name(), %error, "a transaction with blobs failed");
         self.store.abort(voted.prepared);
         // Before its client is notified: the client then finds the blobs already being removed.
         drop(voted.blobs);

@@ -241,7 +241,8 @@ impl Database {
         };
         let (owner, granted) = self.commits.settled(number, tid, self.clock.monotonic());
         if let (Err(error), Some(owner)) = (outcome, owner) {
-            tracing::error!(%error, "a transaction that was being finished failed");
+            let file = self.store.name();
+            tracing::error!(%file, %error, "a transaction that was being finished failed");
             owner.post(Notice::Failed(number, Arc::new(error)));
         }
         granted.post();
