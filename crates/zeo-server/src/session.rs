@@ -187,13 +187,18 @@ impl Recipient for Session {
         }
     }
 
-    fn expired(&self, number: TransactionNumber) {
+    fn expired(&self, number: TransactionNumber) -> bool {
+        let Some(parts) = self.parts.get().filter(|parts| parts.votes.expire(number)) else {
+            return false;
+        };
         tracing::warn!(
+            storage = parts.storage,
             peer = self.link.peer(),
             label = *self.label.borrow(),
             transaction = number.0,
             "transaction timeout, disconnecting"
         );
+        true
     }
 
     fn send_info(&self) {

@@ -38,8 +38,9 @@ pub(crate) trait Recipient {
     /// Its transaction could not be written.
     fn finish_failed(&self, number: TransactionNumber, error: &StorageError);
 
-    /// Its transaction took too long; the subscriber disconnects it.
-    fn expired(&self, number: TransactionNumber);
+    /// Its transaction took too long: aborts it at once, since a client that does not read may stay
+    /// connected. True if the subscriber is to disconnect it.
+    fn expired(&self, number: TransactionNumber) -> bool;
 
     /// The size of the database has changed.
     fn send_info(&self);
@@ -234,8 +235,9 @@ impl StorageSubscriber {
                 }
             }
             Notice::Expired(number) => {
-                if let Some(session) = self.voter(number) {
-                    session.expired(number);
+                if let Some(session) = self.voter(number)
+                    && session.expired(number)
+                {
                     self.statistics.expired.add(1);
                     session.link().close(CloseReason::Refused);
                 }

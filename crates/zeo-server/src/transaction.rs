@@ -388,6 +388,18 @@ impl TransactionSlot {
         }
     }
 
+    /// Aborts the transaction of a vote that took too long. False if its client has ended it
+    /// meanwhile, or has asked for its finish.
+    pub(crate) fn expire(&mut self, number: TransactionNumber) -> bool {
+        let is_held = self.state().is_some_and(|state| {
+            state.number() == Some(number) && !matches!(state, State::Finishing { .. })
+        });
+        if is_held {
+            self.abort();
+        }
+        is_held
+    }
+
     /// Aborts the transaction on request. After conflicts its locks are kept for a while: the
     /// client probably tries again.
     pub(crate) fn abort_to_retry(&mut self) {
@@ -609,6 +621,32 @@ mod tests {
         assert!(!slot.is_voting(attempt));
         assert!(slot.take_vote(attempt).is_none());
         assert!(slot.take_vote(attempted.attempt).is_some());
+    }
+
+    #[test]
+    fn a_vote_that_took_too_long_has_no_locks_unless_its_finish_was_asked_for() {
+        let (storage, voting) = (storage(), VotingSessions::default());
+        let (mut slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
+        let number = vote.number();
+        let checked = storage.check(number, &transaction, Access::Blocking);
+        let Ok(Check::Voted(voted)) = checked else { panic!("{checked:?}") };
+        slot.voted(vote, voted);
+        assert!(!slot.expire(TransactionNumber(number.0 + 1)), "another vote of the session");
+        assert!(slot.is_used() && holds_locks(&storage));
+        assert!(slot.expire(number));
+        assert!(!slot.is_used() && !holds_locks(&storage));
+        assert!(!slot.expire(number), "it is over");
+
+        let (mut slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
+        let number = vote.number();
+        let checked = storage.check(number, &transaction, Access::Blocking);
+        let Ok(Check::Voted(voted)) = checked else { panic!("{checked:?}") };
+        slot.voted(vote, voted);
+        let to = ReplyTo { id: None, method: Method::Finish, asked: Instant::now() };
+        let begun = slot.begin_finish(&1.into(), &to).unwrap();
+        assert!(begun.is_some() && !slot.expire(number) && slot.is_finishing());
     }
 
     #[test]

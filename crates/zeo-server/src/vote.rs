@@ -259,6 +259,11 @@ impl Votes {
         self.end_reservation();
     }
 
+    /// Aborts a transaction whose vote took too long; false if there is nothing to abort any more.
+    pub(crate) fn expire(&self, number: TransactionNumber) -> bool {
+        self.slot.borrow_mut().expire(number)
+    }
+
     /// Frees locks that are kept for the client's next attempt.
     pub(crate) fn end_reservation(&self) {
         self.slot.borrow_mut().end_reservation();

@@ -157,6 +157,31 @@ fn a_transaction_that_holds_its_locks_for_too_long_costs_its_client_the_connecti
     must(server.close());
 }
 
+#[test]
+fn a_client_that_does_not_read_loses_its_locks_too() {
+    let timeout = Duration::from_secs(1);
+    let setup = Setup { transaction_timeout: Some(timeout), ..Setup::default() };
+    let server = must(InProcess::start_with(Encoding::Pickle, setup));
+    let [mut silent, mut other] = [(); 2].map(|()| must(Client::register(server.socket())));
+    must(other.begin(1));
+    must(other.store(1, Oid(2), Tid::ZERO, &vec![b'd'; 900_000]));
+    must(other.commit(1));
+    vote(&mut silent, 1, b"data");
+    for _ in 0..20 {
+        silent.load(Oid(2), Tid::MAX);
+    }
+    must(silent.send());
+    vote(&mut other, 2, b"other data");
+    // It is counted right after its locks are free.
+    while server.metrics().expired == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.metrics().expired, 1);
+    assert!(matches!(must(other.ask("tpc_finish", [2.into()])), Answer::Value(_)));
+    drop(silent);
+    must(server.close());
+}
+
 /// The states of the transactions, and whether they have a number in the commit machine.
 fn states(server: &InProcess) -> Vec<(&'static str, bool)> {
     let inspection = server.inspect(100);
