@@ -15,6 +15,7 @@ mod cli;
 mod config;
 mod error_text;
 mod file_size_limit;
+mod free_space;
 mod healthcheck;
 mod installation;
 mod lines;

@@ -1,10 +1,9 @@
 //! What the monitor shows of one storage: its health and its metrics.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use zodium_blobs::BlobDirectory;
-use zodium_disk::{Disk, RealDisk};
 use zodium_engine::{Database, PackStatus, WriteFailure};
 use zodium_filestorage::FileStorage;
 use zodium_monitor::{
@@ -15,6 +14,7 @@ use zodium_storage::{PackStep, WriteState};
 use zodium_types::Tid;
 use zodium_zeo_server::{BlobTraffic, SessionMetrics};
 
+use crate::free_space::FreeSpace;
 use crate::monitored_process::unix_seconds;
 
 /// Whether a storage takes commits, and what has failed.
@@ -55,6 +55,7 @@ pub(crate) fn storage_of(
     storage: &Database,
     file: Option<&FileStorage>,
     sessions: SessionMetrics,
+    free_space: &FreeSpace,
 ) -> Storage {
     let (kept, metrics) = (storage.reader(), storage.metrics());
     let commits = metrics.commits;
@@ -66,7 +67,7 @@ pub(crate) fn storage_of(
         name: name.to_owned(),
         file: kept.name(),
         size_bytes: kept.size(),
-        disk_free_bytes: file.and_then(|_| RealDisk.free_bytes(Path::new(&kept.name()))),
+        disk_free_bytes: file.and_then(|_| free_space.bytes(Path::new(&kept.name()))),
         objects: kept.object_count(),
         last_transaction: last.to_string(),
         last_transaction_time: (last != Tid::ZERO).then(|| last.to_unix_nanos() as f64 / 1e9),
@@ -90,18 +91,28 @@ pub(crate) fn storage_of(
         write_failures: metrics.write_failures,
         reopenings: metrics.reopenings,
         errors: sessions.errors,
-        blobs: storage.blobs().map(|directory| blobs_of(directory, sessions.blobs)),
+        blobs: storage.blobs().map(|directory| blobs_of(directory, sessions.blobs, free_space)),
         cache: file.map(cache_of),
         checksums: file.map(checksums_of),
         pack: pack_of(&metrics.pack),
     }
 }
 
-fn blobs_of(directory: &BlobDirectory, traffic: BlobTraffic) -> Blobs {
+/// The paths whose disks are shown.
+pub(crate) fn paths_of(
+    storage: &Database,
+    file: Option<&FileStorage>,
+) -> impl Iterator<Item = PathBuf> {
+    let data = file.map(|_| PathBuf::from(storage.reader().name()));
+    let blobs = storage.blobs().map(|directory| directory.path().to_owned());
+    data.into_iter().chain(blobs)
+}
+
+fn blobs_of(directory: &BlobDirectory, traffic: BlobTraffic, free_space: &FreeSpace) -> Blobs {
     let path = directory.path();
     Blobs {
         directory: path.display().to_string(),
-        disk_free_bytes: RealDisk.free_bytes(path),
+        disk_free_bytes: free_space.bytes(path),
         received: traffic.received,
         received_bytes: traffic.received_bytes,
         sent: traffic.sent,

@@ -17,10 +17,11 @@ use zodium_monitor::{
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_zeo_server::Server;
 
+use crate::free_space::FreeSpace;
 use crate::listen_error::cannot_listen;
 use crate::monitored_connections::connections_of;
 use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
-use crate::monitored_storage::{health_of, storage_of};
+use crate::monitored_storage::{health_of, paths_of, storage_of};
 use crate::resp_monitoring::resp_of;
 
 /// How long workers may take to describe their sessions.
@@ -35,6 +36,7 @@ type Files = BTreeMap<String, Arc<FileStorage>>;
 /// The source of the monitor's data, from before storages are open until they are closed.
 pub(crate) struct Watched {
     started: f64,
+    free_space: FreeSpace,
     serving: Mutex<Serving>,
 }
 
@@ -62,7 +64,11 @@ impl Watched {
             turned_away: Arc::default(),
             resp: None,
         };
-        Arc::new(Watched { started: unix_seconds(SystemTime::now()), serving: Mutex::new(serving) })
+        Arc::new(Watched {
+            started: unix_seconds(SystemTime::now()),
+            free_space: FreeSpace::new(),
+            serving: Mutex::new(serving),
+        })
     }
 
     /// Notes that the server serves from now on.
@@ -134,12 +140,17 @@ impl Source for Watched {
             let silent = inspection.silent;
             let mut snapshot = self.of_server(inspection.workers.len() + silent, silent);
             snapshot.network = self.network();
+            let storages = server.storages();
+            let paths = storages.flat_map(|(name, storage)| {
+                paths_of(storage, self.file(name).as_deref()).collect::<Vec<_>>()
+            });
+            self.free_space.look(paths.collect::<Vec<_>>()).await;
             snapshot.storages = server
                 .metrics()
                 .into_iter()
                 .map(|(name, storage, sessions)| {
                     let file = self.file(name);
-                    storage_of(name, storage, file.as_deref(), sessions)
+                    storage_of(name, storage, file.as_deref(), sessions, &self.free_space)
                 })
                 .collect();
             let resp = self.serving.lock().resp.clone();
