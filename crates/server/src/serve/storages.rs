@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tracing::{error, info, warn};
@@ -23,6 +26,9 @@ use crate::tools::is_sqlite;
 /// and keeps them over a restart of its server, so this is enough for 655 clients. Each start uses
 /// up a part of the 2^32 oids that are found fastest, which are enough for 65,536 starts.
 pub(super) const NEW_OIDS_GAP: u64 = 1 << 16;
+
+/// After this time a stop names the storages that it waits for.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// Open storages, in the order of the configuration. Closed by [`Storages::close`].
 pub(crate) struct Storages {
@@ -106,20 +112,54 @@ impl Storages {
         }
     }
 
-    /// Closes all, also after an error, and returns the first error.
+    /// Closes all side by side, since the disk of one may hang. Returns the first error, in the
+    /// order of the configuration.
     pub(crate) fn close(self) -> Result<()> {
-        let mut outcome = Ok(());
-        for OpenStorage { name, storage, file, .. } in self.opened {
-            if let Err(reason) = storage.close() {
-                error!(storage = name, %reason, "the storage was not closed properly");
-                let failed = Err(reason).context(match file {
-                    Some(_) => "the index could not be saved (the next start builds it again)",
-                    None => "the log was not moved into the database (the next start does it)",
+        thread::scope(|scope| {
+            let opened = self.opened.iter();
+            let closing: Vec<_> = opened.map(|one| (one, one.start_closing(scope))).collect();
+            let deadline = Instant::now() + CLOSING_TIME;
+            let mut outcome = Ok(());
+            for (one, closed) in closing {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let ended = closed.recv_timeout(left).or_else(|_| {
+                    warn!(storage = one.name, "waiting for the storage to be closed");
+                    closed.recv()
                 });
-                outcome = outcome.and(failed);
+                // A thread that panicked has ended the process already.
+                outcome = outcome.and(ended.unwrap_or(Ok(())));
             }
+            outcome
+        })
+    }
+}
+
+impl OpenStorage {
+    /// Closes it in a thread, which sends the outcome.
+    fn start_closing<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> Receiver<Result<()>> {
+        let (done, closed) = mpsc::channel();
+        let here = done.clone();
+        let close = move || drop(done.send(self.close()));
+        let thread = thread::Builder::new().name("closer".to_owned());
+        if thread.spawn_scoped(scope, close).is_err() {
+            let _ = here.send(self.close());
         }
-        outcome
+        closed
+    }
+
+    fn close(&self) -> Result<()> {
+        let closed = self.storage.close();
+        closed
+            .inspect_err(|reason| {
+                error!(storage = self.name, %reason, "the storage was not closed properly");
+            })
+            .context(match &self.file {
+                Some(_) => "the index could not be saved (the next start builds it again)",
+                None => "the log was not moved into the database (the next start does it)",
+            })
     }
 }
 
@@ -254,5 +294,43 @@ fn explain(path: &Path, error: FileStorageError) -> anyhow::Error {
     match is_denied && File::open(path).is_ok() {
         true => error.context("cannot open for writing (--read-only serves it as it is)"),
         false => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zodium_disk::{FaultyDisk, Operation};
+
+    use super::*;
+
+    fn open_storage(disk: &FaultyDisk, name: &str) -> OpenStorage {
+        let options = OpenOptions { create: true, ..OpenOptions::new(Path::new(name)) };
+        let file = Arc::new(FileStorage::open(Arc::new(disk.clone()), &options).unwrap());
+        let kept = Arc::<FileStorage>::clone(&file);
+        let storage = Database::start(kept, Arc::new(SystemClock::new()), &Default::default());
+        OpenStorage {
+            name: name.to_owned(),
+            storage: storage.unwrap(),
+            file: Some(file),
+            allow: None,
+        }
+    }
+
+    #[test]
+    fn a_disk_that_hangs_does_not_keep_other_storages_from_being_closed() {
+        let [hanging, sound] = [(); 2].map(|()| FaultyDisk::new(MemoryDisk::volatile()));
+        let opened = vec![open_storage(&hanging, "hanging.fs"), open_storage(&sound, "sound.fs")];
+        let storage = Arc::clone(&opened[1].storage);
+        let (go_on, held_up) = mpsc::channel::<()>();
+        hanging.before_next(Operation::Folder, move || held_up.recv().unwrap());
+        let before = sound.count(Operation::Folder);
+        let closing = thread::spawn(move || Storages { opened }.close());
+        while !storage.is_closing() || sound.count(Operation::Folder) == before {
+            assert!(!closing.is_finished(), "the other one is held up");
+            thread::yield_now();
+        }
+        assert!(!closing.is_finished());
+        go_on.send(()).unwrap();
+        closing.join().unwrap().unwrap();
     }
 }
