@@ -20,6 +20,5 @@ mod writer;
 pub use error::OpenError;
 pub use log::{Log, Reached};
 pub use reader::{Chunk, LogReader};
-pub use record::RECORD_BYTES_MAX;
 pub use replacement::Replacement;
 pub use shared::Sync;

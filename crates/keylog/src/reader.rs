@@ -119,9 +119,9 @@ impl LogReader {
     pub fn next_chunk(&mut self) -> Result<Option<Chunk>, OpenError> {
         let mut wanted = READ_BYTES;
         loop {
-            let bytes = self.read(self.position, wanted)?;
+            let mut bytes = self.read(self.position, wanted)?;
             let is_end = self.position + bytes.len() as u64 >= self.length;
-            let (places, end, found) = frames(&bytes);
+            let Frames { places, end, found } = frames(&mut bytes);
             if end > 0 {
                 let start = self.position;
                 self.position += end as u64;
@@ -180,19 +180,55 @@ fn synced_frame(bytes: &[u8]) -> Found {
     }
 }
 
-/// The places of the records at the beginning of some bytes, where they end, and what is there.
-fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, usize, Option<Found>) {
-    let (mut places, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        match find(&bytes[at..]) {
-            Found::Frame(Frame::Record(count)) => {
-                let start = at + FRAME_BYTES;
-                places.push(start..start + count);
-                at = start + count;
+/// What is at the beginning of some bytes.
+#[derive(Default)]
+struct Frames {
+    /// The places of the records.
+    places: Vec<Range<usize>>,
+    /// Where the last sound frame ends that completes a record, or begins a group.
+    end: usize,
+    /// What is behind them, if it is no sound frame.
+    found: Option<Found>,
+}
+
+/// Finds the frames at the beginning of some bytes. The pieces of a record are moved together.
+fn frames(bytes: &mut [u8]) -> Frames {
+    let (mut frames, mut at) = (Frames::default(), 0);
+    // The part of a record that goes on.
+    let mut begun: Option<Range<usize>> = None;
+    while at < bytes.len() || begun.is_some() {
+        let (count, is_last) = match find(&bytes[at..]) {
+            Found::Frame(Frame::Record(count)) => (count, true),
+            Found::Frame(Frame::Piece(count)) => (count, false),
+            Found::Frame(Frame::Synced(_)) if begun.is_none() => {
+                at += SYNCED_BYTES;
+                frames.end = at;
+                continue;
             }
-            Found::Frame(Frame::Synced(_)) => at += SYNCED_BYTES,
-            other => return (places, at, Some(other)),
+            Found::Incomplete(least) => {
+                frames.found = Some(Found::Incomplete(at - frames.end + least));
+                return frames;
+            }
+            Found::Frame(Frame::Synced(_)) | Found::Damaged => {
+                frames.found = Some(Found::Damaged);
+                return frames;
+            }
+        };
+        let piece = at + FRAME_BYTES..at + FRAME_BYTES + count;
+        at = piece.end;
+        let body = match begun.take() {
+            None => piece,
+            Some(body) => {
+                bytes.copy_within(piece, body.end);
+                body.start..body.end + count
+            }
+        };
+        if is_last {
+            frames.places.push(body);
+            frames.end = at;
+        } else {
+            begun = Some(body);
         }
     }
-    (places, at, None)
+    frames
 }

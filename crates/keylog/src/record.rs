@@ -1,9 +1,10 @@
 //! The bytes of a log: its header, and the frames of records.
 //!
 //! A frame is two bytes of a marker, the length of the body, a CRC-32C over length and body, and
-//! the body. Each group that is written together begins with a frame of another marker. It says
-//! how much of the file was synced by then. Damaged bytes below such a position were no write that
-//! a crash has cut off. A log that was closed ends with such a frame.
+//! the body. A record has one frame, or several that follow each other if it is long. Each group
+//! that is written together begins with a frame of another marker. It says how much of the file was
+//! synced by then. Damaged bytes below such a position were no write that a crash has cut off. A
+//! log that was closed ends with such a frame.
 
 use std::io;
 
@@ -19,17 +20,20 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const FRAME_BYTES: usize = 10;
 /// Bytes of a frame that says how much of the file was synced.
 pub(crate) const SYNCED_BYTES: usize = FRAME_BYTES + size_of::<u64>();
-/// Longest body.
-pub const RECORD_BYTES_MAX: usize = u32::MAX as usize;
+/// Most bytes of a record in one frame. Its length has four bytes.
+const PIECE_BYTES: usize = 4 << 20;
 
 const RECORD: [u8; 2] = [0xd1, b'R'];
+const PIECE: [u8; 2] = [0xd1, b'M'];
 const SYNCED: [u8; 2] = [0xd1, b'S'];
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// A record, of so many bytes.
+    /// A record of so many bytes, or its last piece.
     Record(usize),
+    /// A piece of a record, which goes on in the next frame.
+    Piece(usize),
     /// The file was synced up to this position.
     Synced(u64),
 }
@@ -53,8 +57,14 @@ pub(crate) fn header() -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Appends a record's frame.
-pub(crate) fn write_record(out: &mut Vec<u8>, body: &[u8]) {
+/// Appends a record's frames.
+pub(crate) fn write_record(out: &mut Vec<u8>, mut body: &[u8]) {
+    while let Some((piece, rest)) = body.split_at_checked(PIECE_BYTES)
+        && !rest.is_empty()
+    {
+        write(out, PIECE, piece);
+        body = rest;
+    }
     write(out, RECORD, body);
 }
 
@@ -83,7 +93,7 @@ fn write(out: &mut Vec<u8>, marker: [u8; 2], body: &[u8]) {
 /// Looks at the beginning of `bytes`.
 pub(crate) fn find(bytes: &[u8]) -> Found {
     let is_prefix = |marker: [u8; 2]| bytes.iter().zip(marker).all(|(one, other)| *one == other);
-    if !is_prefix(RECORD) && !is_prefix(SYNCED) {
+    if ![RECORD, PIECE, SYNCED].into_iter().any(is_prefix) {
         return Found::Damaged;
     }
     let Some((head, rest)) = bytes.split_first_chunk::<FRAME_BYTES>() else {
@@ -101,6 +111,7 @@ pub(crate) fn find(bytes: &[u8]) -> Found {
     }
     Found::Frame(match body.try_into() {
         Ok(position) if [one, two] == SYNCED => Frame::Synced(u64::from_be_bytes(position)),
+        _ if [one, two] == PIECE => Frame::Piece(count),
         _ => Frame::Record(count),
     })
 }
@@ -111,17 +122,19 @@ mod tests {
 
     #[test]
     fn a_frame_is_found_whole_or_not_at_all() {
-        let mut bytes = Vec::new();
-        write_record(&mut bytes, b"some body");
-        assert_eq!(find(&bytes), Found::Frame(Frame::Record(9)));
-        for length in 1..bytes.len() {
-            assert!(matches!(find(&bytes[..length]), Found::Incomplete(_)), "{length}");
-        }
-        for place in 0..bytes.len() {
-            for bit in 0..8 {
-                let mut changed = bytes.clone();
-                changed[place] ^= 1 << bit;
-                assert!(!matches!(find(&changed), Found::Frame(_)), "{place} {bit}");
+        for (marker, frame) in [(RECORD, Frame::Record(9)), (PIECE, Frame::Piece(9))] {
+            let mut bytes = Vec::new();
+            write(&mut bytes, marker, b"some body");
+            assert_eq!(find(&bytes), Found::Frame(frame));
+            for length in 1..bytes.len() {
+                assert!(matches!(find(&bytes[..length]), Found::Incomplete(_)), "{length}");
+            }
+            for place in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut changed = bytes.clone();
+                    changed[place] ^= 1 << bit;
+                    assert!(!matches!(find(&changed), Found::Frame(_)), "{place} {bit}");
+                }
             }
         }
         let mut bytes = Vec::new();

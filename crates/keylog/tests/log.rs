@@ -356,6 +356,31 @@ fn a_torn_end_is_kept_beside_the_log_if_there_is_space() {
 }
 
 #[test]
+fn a_record_of_several_frames_is_read_whole_or_not_at_all() {
+    // Frames have 4 MiB at most.
+    let body = |bytes: usize| (0..bytes).map(|at| (at >> 10) as u8).collect::<Vec<_>>();
+    let bodies = [4 << 20, (4 << 20) + 1, (10 << 20) + 7].map(body);
+    let disk = MemoryDisk::new();
+    let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
+    log.append(b"first");
+    let mut replacement = log.begin_replacement().unwrap();
+    bodies.iter().for_each(|body| replacement.append(body).unwrap());
+    log.replace(replacement, &[b"last".to_vec()]);
+    bodies.iter().for_each(|body| _ = log.append(body));
+    log.close();
+    let expected = [&bodies[..], &[b"last".to_vec()], &bodies].concat();
+    let (_, found) = open(&memory(&disk), Sync::Always).unwrap();
+    assert!(found == expected);
+    let bytes = disk.bytes(path()).unwrap();
+    for cut in [100, 3 << 20, 9 << 20] {
+        assert_eq!(reopened(bytes[..bytes.len() - cut].to_vec()).unwrap(), expected.len() - 1);
+        let mut changed = bytes.clone();
+        changed[bytes.len() - cut] ^= 1;
+        assert!(matches!(reopened(changed), Err(OpenError::Damaged { .. })));
+    }
+}
+
+#[test]
 fn unsynced_groups_may_be_torn_anywhere() {
     let disk = MemoryDisk::new();
     let (log, _) = open(&memory(&disk), Sync::No).unwrap();

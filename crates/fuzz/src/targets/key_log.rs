@@ -12,7 +12,8 @@ pub(super) const FILES: Target = Target {
     seeds: || {
         let header = b"ZodiumKeys\r\n\0\0\0\x01";
         let mut log = header.to_vec();
-        for (marker, body) in [(b'S', &[0; 8][..]), (b'R', b"a record"), (b'R', b"")] {
+        let frames = [(b'S', &[0; 8][..]), (b'R', b"a record"), (b'M', b"some"), (b'R', b"more")];
+        for (marker, body) in frames {
             frame(&mut log, marker, body);
         }
         let torn = log[..log.len() - 3].to_vec();
