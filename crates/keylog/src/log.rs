@@ -67,14 +67,16 @@ impl Log {
         read(None)?;
         let length = cut(&**disk, &*file, &reader, &path).map_err(failed("repair"))?;
         disk.sync_folder_of(&path).map_err(failed("sync the folder of"))?;
-        Ok(Log::start(Arc::clone(disk), path, locked, length, sync, lock)?)
+        // A file that was created just now has a header only.
+        let lengths = (length, reader.base_length().max(record::HEADER_BYTES as u64));
+        Ok(Log::start(Arc::clone(disk), path, locked, lengths, sync, lock)?)
     }
 
     fn start(
         disk: Arc<dyn Disk>,
         path: PathBuf,
         file: LockedFile,
-        length: u64,
+        (length, base_length): (u64, u64),
         sync: Sync,
         lock: FileLock,
     ) -> Result<Log, OpenError> {
@@ -87,7 +89,7 @@ impl Log {
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             length: AtomicU64::new(length),
-            base_length: AtomicU64::new(length),
+            base_length: AtomicU64::new(base_length),
             replacements: AtomicU64::new(0),
             has_replacement: Arc::default(),
             is_failed: AtomicBool::new(false),

@@ -62,6 +62,8 @@ pub struct LogReader {
     length: u64,
     /// Where the next chunk begins: at a frame.
     position: u64,
+    /// Where the first group begins, if it was read.
+    group: Option<u64>,
 }
 
 impl LogReader {
@@ -91,11 +93,14 @@ impl LogReader {
         }
         if count < HEADER_BYTES {
             // It was created just before a crash.
-            return Ok(LogReader { path, file, length: count as u64, position: 0 });
+            return Ok(LogReader { path, file, length: count as u64, position: 0, group: None });
         }
         let [.., v0, v1, v2, v3] = header;
         match u32::from_be_bytes([v0, v1, v2, v3]) {
-            VERSION => Ok(LogReader { path, file, length, position: HEADER_BYTES as u64 }),
+            VERSION => {
+                let position = HEADER_BYTES as u64;
+                Ok(LogReader { path, file, length, position, group: None })
+            }
             version => Err(OpenError::Version { path, version }),
         }
     }
@@ -104,6 +109,12 @@ impl LogReader {
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// How long the file was when it took the place of another, as far as it was read; if it never
+    /// did, the length of its header. A replacement has no groups, but what is appended has.
+    pub(crate) fn base_length(&self) -> u64 {
+        self.group.unwrap_or(self.position)
     }
 
     /// The length of the file.
@@ -121,10 +132,11 @@ impl LogReader {
         loop {
             let mut bytes = self.read(self.position, wanted)?;
             let is_end = self.position + bytes.len() as u64 >= self.length;
-            let Frames { places, end, found } = frames(&mut bytes);
+            let Frames { places, end, group, found } = frames(&mut bytes);
             if end > 0 {
                 let start = self.position;
                 self.position += end as u64;
+                self.group = self.group.or(group.map(|at| start + at as u64));
                 return Ok(Some(Chunk { start, bytes: Arc::new(bytes), places }));
             }
             match found {
@@ -187,6 +199,8 @@ struct Frames {
     places: Vec<Range<usize>>,
     /// Where the last sound frame ends that completes a record, or begins a group.
     end: usize,
+    /// Where the first group begins.
+    group: Option<usize>,
     /// What is behind them, if it is no sound frame.
     found: Option<Found>,
 }
@@ -201,6 +215,7 @@ fn frames(bytes: &mut [u8]) -> Frames {
             Found::Frame(Frame::Record(count)) => (count, true),
             Found::Frame(Frame::Piece(count)) => (count, false),
             Found::Frame(Frame::Synced(_)) if begun.is_none() => {
+                frames.group.get_or_insert(at);
                 at += SYNCED_BYTES;
                 frames.end = at;
                 continue;

@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) synced: AtomicU64,
     /// Bytes of the file.
     pub(crate) length: AtomicU64,
-    /// Bytes of the file when it was replaced last, or opened.
+    /// Bytes of the file when it was replaced last, also before it was opened.
     pub(crate) base_length: AtomicU64,
     /// How often it was replaced.
     pub(crate) replacements: AtomicU64,

@@ -66,6 +66,36 @@ fn records_are_read_in_order() {
 }
 
 #[test]
+fn the_length_after_the_last_replacement_is_known_again() {
+    let disk = MemoryDisk::new();
+    let reopened = || open(&memory(&disk), Sync::No).unwrap().0;
+    let header = 16;
+    assert_eq!(reopened().lengths(), (header, header));
+    let log = reopened();
+    bodies(9).iter().for_each(|body| _ = log.append(body));
+    drop(log);
+    let (length, base) = reopened().lengths();
+    assert!(base == header && length > 100, "{length} {base}");
+    for appends in [false, true, true] {
+        let log = reopened();
+        let mut replacement = log.begin_replacement().unwrap();
+        replacement.append(b"copy").unwrap();
+        let replaced = log.replace(replacement, &[b"last".to_vec()]);
+        wait_until(|| log.has_reached(replaced, Reached::Written));
+        let (_, base) = log.lengths();
+        if appends {
+            log.append(b"later");
+        }
+        drop(log);
+        for _ in 0..3 {
+            let log = reopened();
+            assert!(log.lengths().1 == base && log.lengths().0 > base, "{:?}", log.lengths());
+            log.append(b"later");
+        }
+    }
+}
+
+#[test]
 fn what_is_synced_survives_a_power_cut() {
     let disk = MemoryDisk::new();
     let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
