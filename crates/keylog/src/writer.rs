@@ -93,7 +93,7 @@ impl Writer {
         if self.shared.is_failed.load(Ordering::Relaxed) {
             return Some(Duration::ZERO);
         }
-        if self.kept.is_empty() {
+        if !self.has_unsynced() {
             return None;
         }
         match self.shared.sync() {
@@ -105,6 +105,12 @@ impl Writer {
 
     /// Writes what was appended; whether that succeeded.
     fn step(&mut self, mut taken: Queue, is_last: bool) -> bool {
+    /// Whether anything was appended that is not synced. It need not be kept: there may have been
+    /// no syncs until now.
+    fn has_unsynced(&self) -> bool {
+        self.shared.synced.load(Ordering::Relaxed) < self.end
+    }
+
         let Some((replacement, last, at)) = taken.replacement.take() else {
             self.keep(&taken.bytes, taken.end);
             return self.flush(is_last);
@@ -185,7 +191,7 @@ impl Writer {
                     || self.kept.len() >= UNSYNCED_BYTES_MAX
             }
         };
-        if is_due && !self.kept.is_empty() {
+        if is_due && self.has_unsynced() {
             if shared.sync() != Sync::Always {
                 // Those that wait for the file need not wait for the device.
                 shared.written.store(self.end, Ordering::Release);

@@ -66,6 +66,20 @@ fn records_are_read_in_order() {
 }
 
 #[test]
+fn what_was_not_to_be_synced_is_once_it_is_to_be() {
+    for sync in [Sync::EverySecond, Sync::Always] {
+        let disk = MemoryDisk::new();
+        let (log, _) = open(&memory(&disk), Sync::No).unwrap();
+        let position = log.append(b"one");
+        wait_until(|| log.has_reached(position, Reached::Written));
+        log.set_sync(sync);
+        wait_until(|| log.has_reached(position, Reached::Synced));
+        let (_, found) = open(&memory(&disk.after_power_cut()), sync).unwrap();
+        assert_eq!(found, [b"one"], "{sync:?}");
+    }
+}
+
+#[test]
 fn the_length_after_the_last_replacement_is_known_again() {
     let disk = MemoryDisk::new();
     let reopened = || open(&memory(&disk), Sync::No).unwrap().0;
