@@ -16,6 +16,9 @@ const TIE: u8 = 4;
 const PARKED: u8 = 5;
 const UNPARKED: u8 = 6;
 
+/// In place of a length of four bytes: it is in the eight bytes behind.
+const LONG: u32 = u32::MAX;
+
 /// A part of a record.
 #[derive(Debug)]
 pub(crate) enum Item<'a> {
@@ -170,8 +173,7 @@ pub(crate) fn end_entry(
     key: &[u8],
     ties: &[Tie],
 ) {
-    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
-    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    set_length(out, start, out.len() - start - 4);
     ties.iter().for_each(|tie| write_tie(out, database, key, tie));
 }
 
@@ -208,8 +210,19 @@ fn write_count(out: &mut Vec<u8>, count: usize) {
 }
 
 pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    write_count(out, bytes.len());
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    set_length(out, start, bytes.len());
     out.extend_from_slice(bytes);
+}
+
+/// Sets the length of a string, for which there are four bytes.
+fn set_length(out: &mut Vec<u8>, start: usize, length: usize) {
+    let short = u32::try_from(length).unwrap_or(LONG);
+    out[start..start + 4].copy_from_slice(&short.to_be_bytes());
+    if short == LONG {
+        out.splice(start + 4..start + 4, (length as u64).to_be_bytes());
+    }
 }
 
 fn write_words(out: &mut Vec<u8>, arguments: Arguments) {
@@ -241,8 +254,9 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let count = self.count()?;
-        self.take(count)
+        let short = u32::from_be_bytes(self.take(4)?.try_into().ok()?);
+        let length = if short == LONG { self.long()? } else { short.into() };
+        self.take(usize::try_from(length).ok()?)
     }
 
     fn database(&mut self) -> Option<usize> {
@@ -317,6 +331,27 @@ mod tests {
 
     fn only_key_of(record: &[u8]) -> Option<&[u8]> {
         one_key(record).map(|one| one.key)
+    }
+
+    #[test]
+    fn a_string_may_be_longer_than_four_bytes_can_tell() {
+        let mut bytes = b"before\0\0\0\0value".to_vec();
+        set_length(&mut bytes, 6, 5);
+        assert_eq!(bytes, b"before\0\0\0\x05value");
+        for length in [LONG as usize - 1, LONG as usize, (5 << 32) + 7] {
+            set_length(&mut bytes, 6, length);
+            let is_long = length >= LONG as usize;
+            assert_eq!(bytes.len(), if is_long { 23 } else { 15 });
+            assert!(bytes.starts_with(b"before") && bytes.ends_with(b"value"));
+            if is_long {
+                assert_eq!(Bytes(&bytes[10..18]).long(), Some(length as u64));
+                bytes.drain(10..18);
+            }
+        }
+        let long = [&LONG.to_be_bytes()[..], &5_u64.to_be_bytes(), b"value and more"].concat();
+        let mut read = Bytes(&long);
+        assert_eq!((read.bytes(), read.0), (Some(&b"value"[..]), &b" and more"[..]));
+        assert_eq!(Bytes(&long[..16]).bytes(), None);
     }
 
     #[test]
