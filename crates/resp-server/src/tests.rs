@@ -3,6 +3,7 @@
 
 mod answers;
 mod caches;
+mod disks;
 mod effects;
 mod events;
 mod excess;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zodium_keylog::{Reached, Replacement};
-use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie, Word};
+use zodium_keyspace::{DATABASES, EntryRef, Hold, Keyspace, Stripes, Tie, Word, now};
 
 use super::items;
 use super::keeper::Keeper;
@@ -31,12 +31,12 @@ const ROUNDS_MAX: usize = 8;
 /// may still find them.
 const ALL_TIMES: u64 = 0;
 
-/// Compacts the log if it has doubled since the last time.
+/// Compacts the log if it has doubled since the last time. After a failure it waits a while.
 pub(crate) fn compact_if_due(server: &Arc<Server>) {
     let Some(keeper) = server.log.keeper() else { return };
     let (length, base) = keeper.log.lengths();
     let setting = |name| u64::try_from(server.settings.number(name)).unwrap_or(0);
-    if length <= base {
+    if length <= base || !keeper.may_compact(now()) {
         return;
     }
     let percentage = setting("auto-aof-rewrite-percentage");

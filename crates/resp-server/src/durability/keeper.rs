@@ -1,9 +1,12 @@
 //! The log of a server with what belongs to it: the workers that wait for it, its compactions.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use zodium_keylog::{Log, Reached, Sync};
 use zodium_keyspace::now;
+
+/// The longest pause after compactions that have failed, in milliseconds.
+const PAUSE_MAX: u64 = 3_600_000;
 
 /// The log of a server.
 pub(crate) struct Keeper {
@@ -13,8 +16,10 @@ pub(crate) struct Keeper {
     is_compacting: AtomicBool,
     /// When the log was compacted last, in seconds since 1970; or when it was opened.
     compacted_at: AtomicU64,
-    /// Whether the last compaction succeeded.
-    is_compacted: AtomicBool,
+    /// Compactions that have failed since the last one that succeeded.
+    failures: AtomicU32,
+    /// When the last one has failed, in milliseconds since 1970.
+    failed_at: AtomicU64,
 }
 
 /// The value of `appendfsync` as one of a log.
@@ -34,7 +39,8 @@ impl Keeper {
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             is_compacting: AtomicBool::new(false),
             compacted_at: AtomicU64::new(now() / 1000),
-            is_compacted: AtomicBool::new(true),
+            failures: AtomicU32::new(0),
+            failed_at: AtomicU64::new(0),
         }
     }
 
@@ -72,6 +78,17 @@ impl Keeper {
         waiting.filter(|(_, is_set)| is_set.swap(false, Ordering::SeqCst)).map(|(worker, _)| worker)
     }
 
+    /// Whether a compaction may begin on its own. Each one that fails may have filled the disk, so
+    /// the pauses grow.
+    pub(super) fn may_compact(&self, now: u64) -> bool {
+        let since = now.saturating_sub(self.failed_at.load(Ordering::Relaxed));
+        let pause = match self.failures.load(Ordering::Relaxed) {
+            0 => 0,
+            failures => 2_u64.saturating_pow(failures).saturating_mul(1000).min(PAUSE_MAX),
+        };
+        since >= pause
+    }
+
     /// Begins a compaction; false if one goes on.
     pub(super) fn begin_compaction(&self) -> bool {
         !self.is_compacting.swap(true, Ordering::AcqRel)
@@ -84,9 +101,13 @@ impl Keeper {
 
     /// Notes the end of a compaction, and whether it succeeded.
     pub(super) fn end_compaction(&self, is_done: bool) {
-        self.is_compacted.store(is_done, Ordering::Relaxed);
+        let now = now();
         if is_done {
-            self.compacted_at.store(now() / 1000, Ordering::Relaxed);
+            self.failures.store(0, Ordering::Relaxed);
+            self.compacted_at.store(now / 1000, Ordering::Relaxed);
+        } else {
+            self.failed_at.store(now, Ordering::Relaxed);
+            self.failures.fetch_add(1, Ordering::Relaxed);
         }
         self.is_compacting.store(false, Ordering::Release);
     }
@@ -98,11 +119,42 @@ impl Keeper {
 
     /// Whether the last compaction succeeded.
     pub(crate) fn is_compacted(&self) -> bool {
-        self.is_compacted.load(Ordering::Relaxed)
+        self.failures.load(Ordering::Relaxed) == 0
     }
 
     /// When the log was compacted last, in seconds since 1970; or when it was opened.
     pub(crate) fn compacted_at(&self) -> u64 {
         self.compacted_at.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
+    use zodium_keylog::OpenError;
+
+    fn keeper(disk: &FaultyDisk) -> Keeper {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let log =
+            Log::open(&disk, "/keys".as_ref(), Sync::EverySecond, |_| Ok::<(), OpenError>(()));
+        Keeper::new(log.unwrap(), 1)
+    }
+
+    #[test]
+    fn pauses_grow_with_each_compaction_that_fails() {
+        let keeper = keeper(&FaultyDisk::new(MemoryDisk::default()));
+        assert!(keeper.may_compact(0) && keeper.is_compacted());
+        let growing = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+        for seconds in growing.into_iter().chain([3600; 60]) {
+            keeper.end_compaction(false);
+            assert!(!keeper.is_compacted());
+            let (at, pause) = (keeper.failed_at.load(Ordering::Relaxed), seconds * 1000);
+            assert!(!keeper.may_compact(at + pause - 1) && keeper.may_compact(at + pause));
+        }
+        keeper.end_compaction(true);
+        assert!(keeper.may_compact(0) && keeper.is_compacted());
     }
 }
