@@ -27,6 +27,9 @@ const PIECE_BYTES: usize = 16 << 10;
 const LAST_KEYS_MAX: usize = 128;
 /// Rounds of copying changed keys, before all stripes are locked in any case.
 const ROUNDS_MAX: usize = 8;
+/// The first of these rounds that begin with a sync. It takes time, in which more keys change, and
+/// leaves little for the one with which the new log takes the place of the old one.
+const SYNCS: usize = 2;
 /// The time of holds that see keys whose time is past too. A command whose worker has an older time
 /// may still find them.
 const ALL_TIMES: u64 = 0;
@@ -64,7 +67,7 @@ pub(super) fn begin(server: &Arc<Server>, done: impl FnOnce(bool) + Send + 'stat
 }
 
 /// Compacts the log of a server; whether that succeeded.
-pub(super) fn compact(server: &Server) -> bool {
+pub(crate) fn compact(server: &Server) -> bool {
     let Server { keyspace, beside, log, .. } = server;
     let compaction = |keeper| Compaction { keyspace, parked: &beside.parked, keeper };
     log.keeper().is_some_and(|keeper| compaction(keeper).execute())
@@ -120,7 +123,10 @@ impl Compaction<'_> {
                     self.copy_part(&mut replacement, part, database)?;
                 }
             }
-            for _ in 0..ROUNDS_MAX {
+            for round in 0..ROUNDS_MAX {
+                if round < SYNCS {
+                    replacement.sync()?;
+                }
                 let changes = self.keyspace.take_changes();
                 if changes.is_whole {
                     continue 'anew;
@@ -132,7 +138,6 @@ impl Compaction<'_> {
                     break;
                 }
             }
-            replacement.sync()?;
             if let Some(position) = self.switch(replacement) {
                 return Ok(position);
             }

@@ -24,6 +24,8 @@ pub use import::{DumpedKey, ImportError, LeftOut};
 pub use manifest::manifest_parts;
 pub use opening::{KeeperOptions, LoadReport};
 
+#[cfg(test)]
+pub(crate) use compaction::compact;
 pub(crate) use compaction::compact_if_due;
 #[cfg(test)]
 pub(crate) use items::write_command;

@@ -1,14 +1,16 @@
 //! The log on disks that are slow, or full.
 
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_keyspace::now;
 
 use super::{Peer, with};
+use crate::durability::compact;
 use crate::{KeeperOptions, Options, Server};
 
 /// A server with its log on a disk.
@@ -57,4 +59,35 @@ fn a_compaction_that_fails_is_not_tried_again_at_once() {
         assert_eq!(read_late(&mut peer).await, "+OK");
         assert!(peer.ask("INFO persistence").await.contains("aof_last_bgrewrite_status:ok"));
     });
+}
+
+#[test]
+fn what_changes_while_a_compaction_syncs_is_copied_before_all_stripes_are_locked() {
+    let disk = FaultyDisk::new(MemoryDisk::default());
+    let server = open(&disk, "no");
+    let fill = {
+        let server = Arc::clone(&server);
+        move || {
+            let set = |number: u32| format!("*3\r\n$3\r\nSET\r\n$5\r\nk{number:04}\r\n$1\r\nv\r\n");
+            let all: String = (0..1000).map(set).collect();
+            server.import_commands(all.as_bytes()).unwrap();
+        }
+    };
+    fill();
+    let copied = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&copied);
+    let compacting = thread::current().id();
+    disk.after_each(move |operation, disk| {
+        if operation == Operation::Write && thread::current().id() == compacting {
+            let copy = disk.bytes("/keys.new".as_ref()).unwrap();
+            seen.store(copy.len(), Ordering::Relaxed);
+        }
+    });
+    disk.before_next(Operation::Sync, fill);
+    assert!(compact(&server));
+    server.close_log();
+    let whole = disk.files().bytes("/keys".as_ref()).unwrap().len();
+    let copied = copied.load(Ordering::Relaxed);
+    // A record of these keys has 40 bytes: 2,000 were copied, and hardly one is left.
+    assert!(copied > 60_000 && whole - copied < 1000, "{copied} of {whole}");
 }
