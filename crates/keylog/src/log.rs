@@ -91,6 +91,7 @@ impl Log {
             length: AtomicU64::new(length),
             base_length: AtomicU64::new(base_length),
             replacements: AtomicU64::new(0),
+            busy_since: AtomicU64::new(0),
             has_replacement: Arc::default(),
             is_failed: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -145,6 +146,16 @@ impl Log {
         match reached {
             Reached::Written => self.shared.written.load(Ordering::Acquire),
             Reached::Synced => self.shared.synced.load(Ordering::Acquire),
+        }
+    }
+
+    /// For how long the writer has been busy with what it took last, or 0 if it waits for records.
+    /// `now` and the answer are in milliseconds; the former since 1970.
+    #[must_use]
+    pub fn busy_time(&self, now: u64) -> u64 {
+        match self.shared.busy_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => now.saturating_sub(since),
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) base_length: AtomicU64,
     /// How often it was replaced.
     pub(crate) replacements: AtomicU64,
+    /// When the writer took what it is busy with, in milliseconds since 1970; 0 while it waits.
+    pub(crate) busy_since: AtomicU64,
     /// Whether there is a [`Replacement`], which notes its end here.
     pub(crate) has_replacement: Arc<AtomicBool>,
     pub(crate) is_failed: AtomicBool,

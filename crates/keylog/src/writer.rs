@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::locked_file::LockedFile;
 use crate::record;
@@ -73,7 +73,9 @@ impl Writer {
             let taken = Queue { end: queue.end, ..std::mem::take(&mut *queue) };
             (queue.end, queue.is_stopped) = (taken.end, is_stopped);
             drop(queue);
+            shared.busy_since.store(now(), Ordering::Relaxed);
             let is_done = self.step(taken, is_stopped);
+            shared.busy_since.store(0, Ordering::Relaxed);
             if is_stopped {
                 // What was not written now never will be.
                 if is_done && let Err(error) = self.seal() {
@@ -103,14 +105,14 @@ impl Writer {
         }
     }
 
-    /// Writes what was appended; whether that succeeded.
-    fn step(&mut self, mut taken: Queue, is_last: bool) -> bool {
     /// Whether anything was appended that is not synced. It need not be kept: there may have been
     /// no syncs until now.
     fn has_unsynced(&self) -> bool {
         self.shared.synced.load(Ordering::Relaxed) < self.end
     }
 
+    /// Writes what was appended; whether that succeeded.
+    fn step(&mut self, mut taken: Queue, is_last: bool) -> bool {
         let Some((replacement, last, at)) = taken.replacement.take() else {
             self.keep(&taken.bytes, taken.end);
             return self.flush(is_last);
@@ -271,4 +273,10 @@ impl Writer {
             }
         }
     }
+}
+
+/// The time in milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,5 +1,5 @@
 //! Answers that wait for the log: those of commands whose changes, or whose findings, are not
-//! synced under `always`.
+//! synced under `always`, and those of changes that are far ahead of what is written.
 //!
 //! Key decision: the output of the whole connection waits, and its next requests too, as answers
 //! come in the order of requests. Other connections of the worker go on.

@@ -5,6 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use zodium_keylog::{Log, Reached, Sync};
 use zodium_keyspace::now;
 
+/// Bytes that may be ahead of what is written.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// Milliseconds from which on clients wait for a write, or for a sync that delays it: what is
+/// acknowledged in between is lost if the process is killed.
+const AHEAD_TIME_MAX: u64 = 1000;
 /// The longest pause after compactions that have failed, in milliseconds.
 const PAUSE_MAX: u64 = 3_600_000;
 
@@ -60,6 +65,16 @@ impl Keeper {
             Sync::EverySecond | Sync::No => Reached::Written,
         };
         self.log.has_reached(position, wanted)
+    }
+
+    /// The position that must be written before more is ahead of the log, though not synced; 0 for
+    /// none, as is usual. `now` is in milliseconds since 1970.
+    pub(super) fn must_reach(&self, end: u64, now: u64) -> u64 {
+        let least = match self.log.busy_time(now) > AHEAD_TIME_MAX {
+            true => end,
+            false => end.saturating_sub(AHEAD_BYTES_MAX),
+        };
+        if self.log.has_reached(least, Reached::Written) { 0 } else { least }
     }
 
     /// Has a worker be told of progress. It looks at the log once more after this.
@@ -130,10 +145,10 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, mpsc};
 
     use super::*;
-    use zodium_disk::{Disk, FaultyDisk, MemoryDisk};
+    use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
     use zodium_keylog::OpenError;
 
     fn keeper(disk: &FaultyDisk) -> Keeper {
@@ -141,6 +156,31 @@ mod tests {
         let log =
             Log::open(&disk, "/keys".as_ref(), Sync::EverySecond, |_| Ok::<(), OpenError>(()));
         Keeper::new(log.unwrap(), 1)
+    }
+
+    #[test]
+    fn bytes_and_time_ahead_of_a_write_are_limited() {
+        let disk = FaultyDisk::new(MemoryDisk::default());
+        let keeper = keeper(&disk);
+        let (told, hangs) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        disk.before_next(Operation::Write, move || {
+            told.send(()).unwrap();
+            ended.recv().ok();
+        });
+        let first = keeper.log.append(b"first");
+        hangs.recv().unwrap();
+        let late = now() + AHEAD_TIME_MAX + 1;
+        assert_eq!((keeper.must_reach(first, 0), keeper.must_reach(first, late)), (0, first));
+        let bytes = usize::try_from(AHEAD_BYTES_MAX).unwrap();
+        let second = keeper.log.append(&vec![0; bytes]);
+        let waits_for = keeper.must_reach(second, 0);
+        assert!((1..1000).contains(&waits_for), "{waits_for}");
+        drop(end);
+        while !keeper.log.has_reached(second, Reached::Written) {
+            std::thread::yield_now();
+        }
+        assert_eq!((keeper.must_reach(second, 0), keeper.must_reach(second, late)), (0, 0));
     }
 
     #[test]

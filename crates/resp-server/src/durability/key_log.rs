@@ -13,9 +13,6 @@ use crate::clients::Clients;
 use crate::fail::{Fail, Outcome};
 use crate::local::Letter;
 
-/// Bytes that may be ahead of the log during an import.
-const AHEAD_BYTES_MAX: u64 = 64 << 20;
-
 /// The log of a server's changes; empty if it keeps keys in memory only.
 #[derive(Default)]
 pub(crate) struct KeyLog(OnceLock<Keeper>);
@@ -91,7 +88,8 @@ impl KeyLog {
     }
 
     /// Appends what a hold has changed, before its stripes are unlocked. Returns the position that
-    /// its answer waits for; 0 for none.
+    /// its answer waits for; 0 for none. That is not only so under `always`: memory for what is not
+    /// written is limited, and a client whose answer waits sends no more.
     pub(crate) fn append(&self, hold: &mut Hold) -> u64 {
         let Some(keeper) = self.keeper() else { return 0 };
         note_removals(hold);
@@ -102,7 +100,10 @@ impl KeyLog {
             hold.journal.record.clear();
         }
         hold.end_touches((is_always && position > 0).then_some(position));
-        if is_always { position.max(hold.seen.last()) } else { 0 }
+        match is_always {
+            true => position.max(hold.seen.last()),
+            false => keeper.must_reach(position, hold.now),
+        }
     }
 
     /// Appends keys that were removed without a hold. Their stripe is locked.
@@ -149,9 +150,7 @@ impl KeyLog {
     /// Waits while much is ahead of the log.
     pub(super) fn let_follow(&self) {
         let Some(keeper) = self.keeper() else { return };
-        while keeper.log.end() > keeper.log.reached(Reached::Written) + AHEAD_BYTES_MAX
-            && keeper.log.failure().is_none()
-        {
+        while keeper.must_reach(keeper.log.end(), 0) > 0 && keeper.log.failure().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

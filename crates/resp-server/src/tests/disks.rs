@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,31 @@ async fn read_late(peer: &mut Peer) -> String {
             return answer;
         }
         sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_client_that_writes_waits_for_a_disk_that_hangs() {
+    for sync in ["no", "everysec"] {
+        let disk = FaultyDisk::new(MemoryDisk::default());
+        let server = open(&disk, sync);
+        with(Arc::clone(&server), |running| async move {
+            let (mut writes, mut reads) = (running.connect(), running.connect());
+            let (told, hangs) = mpsc::channel();
+            let (end, ended) = mpsc::channel::<()>();
+            disk.before_next(Operation::Write, move || {
+                told.send(()).unwrap();
+                ended.recv().ok();
+            });
+            writes.expect(&[("SET a 1", "+OK")]).await;
+            hangs.recv().unwrap();
+            sleep(Duration::from_millis(1100));
+            writes.expect(&[("GET a", "$1 1"), ("SET a 2", "")]).await;
+            reads.expect(&[("GET a", "$1 2")]).await;
+            drop(end);
+            assert_eq!(read_late(&mut writes).await, "+OK", "{sync}");
+            server.close_log();
+        });
     }
 }
 
