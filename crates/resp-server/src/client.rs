@@ -227,6 +227,22 @@ impl Client {
         waits || self.is_loading.get() || self.is_held.get() || self.is_paused.get()
     }
 
+    /// Notes that its command is executed, though the answer may come later.
+    pub(crate) fn end_skip(&self) {
+        let is_answered = self.wait.borrow().is_none() && !self.is_loading.get();
+        if is_answered && self.replies.get() == Replies::Skip {
+            self.replies.set(Replies::On);
+        }
+    }
+
+    /// Appends the answer of a command that has waited, if the client wants it.
+    pub(crate) fn answer_late(&self, answer: &[u8]) {
+        if self.replies.get() == Replies::On {
+            self.link.output().buffer().extend_from_slice(answer);
+        }
+        self.end_skip();
+    }
+
     /// Notes the command that it has sent.
     pub(crate) fn note_command(&self, command: &Command) {
         if !std::ptr::eq(self.command.get(), command.full_name) {

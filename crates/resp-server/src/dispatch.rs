@@ -66,9 +66,7 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
         // It is for one command, or for one transaction.
         client.is_caching.set(client.queue.borrow().is_some());
     }
-    if client.replies.get() == Replies::Skip {
-        client.replies.set(Replies::On);
-    }
+    client.end_skip();
     match outcome {
         Ok(after) => after,
         Err(fail) => {

@@ -213,7 +213,7 @@ impl LocalServer {
         let Some(client) = self.client(client) else { return };
         client.wait.borrow_mut().take();
         client.shared.facts.lock().is_blocked = false;
-        client.link.output().buffer().extend_from_slice(answer);
+        client.answer_late(answer);
         self.note_position(&client, position);
         self.hold_back(&client);
         client.link.wake();

@@ -177,7 +177,7 @@ impl LocalServer {
     pub(crate) fn end_load(&self, client: u64, answer: &[u8]) {
         let Some(client) = self.client(client) else { return };
         client.is_loading.set(false);
-        client.link.output().buffer().extend_from_slice(answer);
+        client.answer_late(answer);
         client.link.wake();
     }
 }

@@ -1,6 +1,7 @@
-//! Clients that are told not to wait any longer, or are disconnected.
+//! Clients that wait: those that are told not to any longer, or go, or want no answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Peer, served, with};
 use crate::{Options, Server};
@@ -72,7 +73,7 @@ fn a_request_that_waits_is_freed_when_its_wait_ends() {
         assert!(served.upgrade().is_none());
         assert_eq!(waits.ask("BLPOP list 1").await, "");
         let late = waiter().unwrap();
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(waits.read().await, "*-1");
         assert!(late.upgrade().is_none());
         assert_eq!(waits.ask("BLPOP list 1000000").await, "");
@@ -80,5 +81,17 @@ fn a_request_that_waits_is_freed_when_its_wait_ends() {
         drop(waits);
         other.expect(&[("PING", "+PONG")]).await;
         assert!(gone.upgrade().is_none());
+    });
+}
+
+#[test]
+fn a_client_without_replies_gets_none_to_a_command_that_has_waited() {
+    served(|running| async move {
+        let (mut waits, mut pusher) = (running.connect(), running.connect());
+        for (mode, next, answer) in [("SKIP", "PING", "+PONG"), ("OFF", "CLIENT REPLY ON", "+OK")] {
+            assert_eq!(waits.ask(&format!("CLIENT REPLY {mode}\r\nBLPOP list 0")).await, "");
+            pusher.expect(&[("LPUSH list x", ":1"), ("EXISTS list", ":0")]).await;
+            waits.expect(&[("", ""), (next, answer), ("PING", "+PONG")]).await;
+        }
     });
 }
