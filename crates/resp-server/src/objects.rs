@@ -53,10 +53,11 @@ struct Question {
 
 /// Whether a command is about an object in place of a key.
 pub(crate) fn is_object(server: &Server, command: &Command, arguments: Arguments) -> bool {
-    arguments.len() > 1
-        && arguments.word(1).starts_with(PREFIX)
-        && !matches!(command.keys, Keys::None)
-        && server.beside.is_attached()
+    if arguments.len() < 2 || matches!(command.keys, Keys::None) || !server.beside.is_attached() {
+        return false;
+    }
+    let is_named = |word: &[u8]| word.starts_with(PREFIX);
+    is_named(arguments.word(1)) || command.keys_of(arguments).any(is_named)
 }
 
 /// Answers a command about an object, at once or later.

@@ -243,7 +243,7 @@ fn an_answer_without_room_in_lua_is_an_error_of_the_script() {
 }
 
 #[test]
-fn a_script_reaches_no_object_of_a_storage() {
+fn a_script_or_command_reaches_no_object_of_a_storage_as_a_key() {
     let server = Arc::new(Server::new(Options::default()));
     server.attach(Arc::new(OneCommit(Tid(1))));
     with(server, |running| async move {
@@ -258,5 +258,12 @@ fn a_script_reaches_no_object_of_a_storage() {
         )
         .await;
         expect(&mut peer, &[("return redis.call('set', 'zodb', '1')", "+OK")]).await;
+        peer.expect(&[("RPUSH list 1", ":1")]).await;
+        for command in ["MSET a 1 zodb:main:1 2", "RENAME list zodb:main:1", "COPY list zodb:l"] {
+            let answer = peer.ask(command).await;
+            assert!(answer.contains(error), "{command}: {answer}");
+        }
+        let moved = peer.ask("LMOVE list zodb:main:1 LEFT LEFT\r\nLLEN list\r\nEXISTS a").await;
+        assert!(moved.ends_with(":1 :0"), "{moved}");
     });
 }
