@@ -12,9 +12,10 @@ use crate::After;
 use crate::call::Call;
 use crate::client::{Client, Queue, Watch};
 use crate::commands::{Command, Request, Run, flags};
-use crate::fail::{Fail, Outcome};
+use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::LocalServer;
 use crate::locking::{stripes_of, watched_stripes};
+use crate::memory::{Room, make_room};
 use crate::monitoring;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -132,6 +133,11 @@ pub(crate) fn exec(Request { local, client, reply, .. }: Request) -> Result<Afte
     if let (true, Err(fail)) = (writes, server.log.check()) {
         forget_watch(server, client);
         return Err(aborted(fail));
+    }
+    let adds = queue.requests.iter().any(|(command, _)| command.has(flags::DENY_OOM));
+    if adds && make_room(server) == Room::None {
+        forget_watch(server, client);
+        return Err(aborted(OUT_OF_MEMORY));
     }
     let stripes = queue.requests.iter().map(|(command, request)| {
         stripes_of(&server.keyspace, client, command, request.arguments())

@@ -283,3 +283,16 @@ fn a_pause_of_all_commands_can_be_ended() {
         assert_eq!(one.read().await, "$-1");
     });
 }
+
+#[test]
+fn a_transaction_that_may_add_is_refused_while_memory_is_full() {
+    served(|running| async move {
+        let (mut one, mut other) = (running.connect(), running.connect());
+        one.expect(&[("SET a 1", "+OK"), ("MULTI", "+OK"), ("SET a 2", "+QUEUED")]).await;
+        other.expect(&[("CONFIG SET maxmemory 1", "+OK")]).await;
+        let refusal = "-EXECABORT Transaction discarded because of: OOM command not allowed when \
+                       used memory > 'maxmemory'.";
+        one.expect(&[("EXEC", refusal), ("GET a", "$1 1")]).await;
+        one.expect(&[("MULTI", "+OK"), ("DEL a", "+QUEUED"), ("EXEC", "*1 :1")]).await;
+    });
+}
