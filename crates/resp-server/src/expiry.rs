@@ -11,6 +11,7 @@ use crate::memory::{is_off, make_all_room};
 use crate::parked::take_effect_of_torn;
 use crate::server::Server;
 use crate::ties::free_cut;
+use crate::transaction::end_left_watches;
 use crate::waiting::serve_put_off;
 
 /// Interval between two removals.
@@ -28,6 +29,7 @@ pub(crate) async fn expire(server: Arc<Server>) {
         compact_if_due(&server);
         serve_put_off(&server);
         take_effect_of_torn(&server);
+        end_left_watches(&server);
         let keys_max = server.settings.number("tracking-table-max-keys");
         server.tracking.limit(&server.clients, keys_max);
         loop {

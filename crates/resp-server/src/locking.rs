@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use zodium_keyspace::{Hold, Keyspace, Reader, Removed, Stripes};
 use zodium_resp::Arguments;
 
-use crate::client::Client;
+use crate::client::{Client, Watch};
 use crate::commands::{Command, Keys};
 use crate::events::Class;
 use crate::fail::Fail;
@@ -114,7 +114,14 @@ pub(crate) fn stripes_of(
 /// The stripes of the keys that a client watches.
 pub(crate) fn watched_stripes(keyspace: &Keyspace, client: &Client) -> Stripes {
     match &*client.watch.borrow() {
-        Some(watch) => keyspace.stripes(watch.keys.iter().map(|(_, key)| &**key)),
+        Some(watch) => watch.stripes(keyspace),
         None => Stripes::NONE,
+    }
+}
+
+impl Watch {
+    /// The stripes of its keys.
+    pub(crate) fn stripes(&self, keyspace: &Keyspace) -> Stripes {
+        keyspace.stripes(self.keys.iter().map(|(_, key)| &**key))
     }
 }

@@ -6,10 +6,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use zodium_keylog::OpenError;
 use zodium_keyspace::Keyspace;
 
 use crate::beside::Beside;
+use crate::client::Watch;
 use crate::clients::Clients;
 use crate::durability::{self, KeeperOptions, KeyLog, LoadReport};
 use crate::parked;
@@ -52,6 +54,8 @@ pub struct Server {
     pub(crate) clients: Clients,
     pub(crate) statistics: Statistics,
     pub(crate) scripts: Scripts,
+    /// What clients have watched that could not lock it.
+    pub(crate) left_watches: Mutex<Vec<Watch>>,
 }
 
 impl Server {
@@ -73,6 +77,7 @@ impl Server {
             clients: Clients::new(workers),
             statistics: Statistics::new(workers),
             scripts: Scripts::default(),
+            left_watches: Mutex::default(),
         }
     }
 

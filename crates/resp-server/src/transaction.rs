@@ -230,25 +230,51 @@ pub(crate) fn take_queue(client: &Client) -> Option<Queue> {
 
 /// Ends watching; whether a watched key has changed. The stripes of these keys are held.
 fn end_watch(client: &Client, hold: &mut Hold) -> bool {
-    let Some(Watch { watcher, keys }) = client.watch.borrow_mut().take() else { return false };
-    client.shared.facts.lock().watched = 0;
+    let Some(watch) = take_watch(client) else { return false };
     let selected = hold.database;
-    for (database, key) in &keys {
+    for (database, key) in &watch.keys {
         hold.database = *database;
         // A key that has expired since is removed now, which marks its watchers.
         hold.remove_expired(key);
-        hold.unwatch(key, &watcher);
     }
     hold.database = selected;
-    watcher.is_changed()
+    watch.end(hold);
+    watch.watcher.is_changed()
 }
 
-/// Ends watching, for a client that holds no stripes.
+fn take_watch(client: &Client) -> Option<Watch> {
+    let watch = client.watch.borrow_mut().take()?;
+    client.shared.facts.lock().watched = 0;
+    Some(watch)
+}
+
+impl Watch {
+    /// The keys have this watcher no longer. Their stripes are held.
+    fn end(&self, hold: &mut Hold) {
+        let selected = hold.database;
+        for (database, key) in &self.keys {
+            hold.database = *database;
+            hold.unwatch(key, &self.watcher);
+        }
+        hold.database = selected;
+    }
+}
+
+/// Ends watching, for a client that holds no stripes. It waits for none: a script may hold them.
 pub(crate) fn forget_watch(server: &Server, client: &Client) {
-    if client.watch.borrow().is_some() {
-        let stripes = watched_stripes(&server.keyspace, client);
-        let mut hold = server.journaling(server.keyspace.lock(stripes, 0));
-        end_watch(client, &mut hold);
-        server.settle(hold);
+    let stripes = watched_stripes(&server.keyspace, client);
+    let Some(watch) = take_watch(client) else { return };
+    match server.keyspace.try_lock(stripes, 0, None) {
+        Some(mut hold) => watch.end(&mut hold),
+        None => server.left_watches.lock().push(watch),
+    }
+}
+
+/// Ends what clients have watched that did not wait for it.
+pub(crate) fn end_left_watches(server: &Server) {
+    let left = std::mem::take(&mut *server.left_watches.lock());
+    for watch in left {
+        let stripes = watch.stripes(&server.keyspace);
+        watch.end(&mut server.keyspace.lock(stripes, 0));
     }
 }

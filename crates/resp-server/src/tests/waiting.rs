@@ -1,7 +1,10 @@
 //! Clients that wait: those that are told not to any longer, or go, or want no answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
+
+use zodium_keyspace::Stripes;
 
 use super::{Peer, served, with};
 use crate::{Options, Server};
@@ -93,5 +96,37 @@ fn a_client_without_replies_gets_none_to_a_command_that_has_waited() {
             pusher.expect(&[("LPUSH list x", ":1"), ("EXISTS list", ":0")]).await;
             waits.expect(&[("", ""), (next, answer), ("PING", "+PONG")]).await;
         }
+    });
+}
+
+#[test]
+fn a_client_that_ends_watching_waits_for_no_lock() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let [mut one, mut other, mut gone] = [(); 3].map(|()| running.connect());
+        for peer in [&mut one, &mut other, &mut gone] {
+            peer.expect(&[("WATCH key", "+OK")]).await;
+        }
+        let (told, is_locked) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let locked = Arc::clone(&server);
+        // As a script does.
+        let holder = thread::spawn(move || {
+            let _hold = locked.keyspace.lock(Stripes::ALL, 0);
+            told.send(()).unwrap();
+            ended.recv_timeout(Duration::from_secs(10)).is_ok()
+        });
+        is_locked.recv().unwrap();
+        drop(gone);
+        one.expect(&[("MULTI", "+OK"), ("DISCARD", "+OK")]).await;
+        other.expect(&[("RESET", "+RESET")]).await;
+        end.send(()).unwrap();
+        assert!(holder.join().unwrap());
+        assert_eq!(server.left_watches.lock().len(), 3);
+        let watcher = server.left_watches.lock()[0].watcher.clone();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(server.left_watches.lock().len(), 0);
+        one.expect(&[("SET key 1", "+OK")]).await;
+        assert!(!watcher.is_changed(), "it is still known");
     });
 }
