@@ -35,7 +35,9 @@ impl ExpiryWatch {
         let pause = self.looked.map_or(Duration::ZERO, |looked| now.duration_since(looked));
         self.looked = Some(now);
         if pause > PAUSE_MIN {
-            let since = self.forgiven.map_or(now, |forgiven| forgiven.since);
+            // A pause that is longer than all pauses in a row may be: the process was stopped.
+            let earlier = self.forgiven.filter(|_| pause <= timeout);
+            let since = earlier.map_or(now, |forgiven| forgiven.since);
             self.forgiven = Some(Forgiven { since, until: now + pause.min(timeout) });
         }
         let goes_on = |forgiven: &Forgiven| now < forgiven.until.min(forgiven.since + timeout);
@@ -81,6 +83,14 @@ mod tests {
         let found = due(&looks);
         let is_due: Vec<_> = (0..20).filter(|n| found[*n]).collect();
         assert_eq!(is_due, [0, 9, 18], "{found:?}");
+    }
+
+    #[test]
+    fn a_long_pause_counts_also_soon_after_another_one() {
+        assert_eq!(
+            due(&[0.0, 3.0, 3.5, 18.5, 19.4, 28.4, 28.5]),
+            [true, false, false, false, false, false, true]
+        );
     }
 
     #[test]
