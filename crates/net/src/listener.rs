@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use zodium_tls::ServerTls;
@@ -337,8 +338,11 @@ fn listen_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 fn check_unused(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Before storages are opened for it.
+            std::os::unix::net::SocketAddr::from_pathname(path)?;
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            std::fs::metadata(folder.unwrap_or(Path::new("."))).map(|_| false)
+            access(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)?;
+            Ok(false)
         }
         Err(error) => Err(error),
         Ok(metadata) if !metadata.file_type().is_socket() => Err(io::Error::new(
@@ -384,9 +388,15 @@ mod tests {
             drop(first);
             connect().unwrap();
 
-            let elsewhere = Address::Unix(folder.path().join("missing/zeo.sock"));
-            let error = Bound::bind(&elsewhere).await.map(drop).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            let long = "s".repeat(150);
+            for (name, kind) in [
+                ("missing/zeo.sock", io::ErrorKind::NotFound),
+                (&*long, io::ErrorKind::InvalidInput),
+            ] {
+                let elsewhere = Address::Unix(folder.path().join(name));
+                let error = Bound::bind(&elsewhere).await.map(drop).unwrap_err();
+                assert_eq!(error.kind(), kind);
+            }
         });
     }
 
