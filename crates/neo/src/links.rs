@@ -55,6 +55,8 @@ struct Peer<Role, Asked> {
     ids: MessageIds,
     /// Requests that it has not answered, by id.
     asked: FxHashMap<u32, Asked>,
+    /// Those of them that it may not answer any more.
+    given_up: FxHashMap<u32, Asked>,
 }
 
 /// A peer whose connection has ended, or is being closed.
@@ -91,7 +93,8 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
         self.last += 1;
         let connection = ConnectionId::new(self.last);
         let (ids, asked) = (MessageIds::default(), FxHashMap::default());
-        self.peers.insert(connection, Peer { name, role: Some(role), ids, asked });
+        let given_up = FxHashMap::default();
+        self.peers.insert(connection, Peer { name, role: Some(role), ids, asked, given_up });
         connection
     }
 
@@ -104,7 +107,8 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
 
     /// A connection has ended, or could not be made. Gives its peer, unless it was closed here.
     pub fn ended(&mut self, connection: ConnectionId) -> Option<Lost<Role, Asked>> {
-        let Peer { role, asked, .. } = self.peers.remove(&connection)?;
+        let Peer { role, mut asked, given_up, .. } = self.peers.remove(&connection)?;
+        asked.extend(given_up);
         role.map(|role| Lost { role, asked })
     }
 
@@ -180,10 +184,18 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
     /// Takes the request that an answer belongs to.
     pub fn answered(&mut self, answer: impl Into<Request>) -> Option<Asked> {
         let Request { connection, id } = answer.into();
-        self.peers.get_mut(&connection)?.asked.remove(&id)
+        let peer = self.peers.get_mut(&connection)?;
+        peer.asked.remove(&id).or_else(|| peer.given_up.remove(&id))
     }
 
-    /// Number of requests that a peer has not answered.
+    /// Counts on no answers any more to what a peer was asked. Those that come still are taken.
+    pub fn give_up_answers(&mut self, connection: ConnectionId) {
+        if let Some(peer) = self.peers.get_mut(&connection) {
+            peer.given_up.extend(peer.asked.drain());
+        }
+    }
+
+    /// Number of requests that a peer has not answered, and will.
     pub fn unanswered(&self, connection: ConnectionId) -> usize {
         self.peers.get(&connection).map_or(0, |peer| peer.asked.len())
     }
@@ -237,7 +249,8 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
     fn leave(&mut self, connection: ConnectionId) -> Option<Lost<Role, Asked>> {
         let peer = self.peers.get_mut(&connection)?;
         let role = peer.role.take()?;
-        let asked = std::mem::take(&mut peer.asked);
+        let mut asked = std::mem::take(&mut peer.asked);
+        asked.extend(peer.given_up.drain());
         self.push(LinkTask::Close { connection }.into());
         Some(Lost { role, asked })
     }
@@ -298,6 +311,20 @@ mod tests {
         assert_eq!([(); 2].map(|()| links.answered((connection, id))), [Some(()), None]);
         assert_eq!(links.unanswered(connection), 0);
         assert_eq!(links.take_outputs().len(), 2);
+    }
+
+    #[test]
+    fn an_answer_that_was_given_up_is_not_waited_for_but_taken() {
+        let mut links = TestLinks::default();
+        let connection = links.accepted(String::new(), "a");
+        let first = links.ask(connection, Pong {}, ()).unwrap();
+        links.ask(connection, Pong {}, ());
+        links.give_up_answers(connection);
+        assert_eq!(links.unanswered(connection), 0);
+        links.ask(connection, Pong {}, ());
+        assert_eq!(links.unanswered(connection), 1);
+        assert_eq!([(); 2].map(|()| links.answered((connection, first))), [Some(()), None]);
+        assert_eq!(links.ended(connection).unwrap().asked.len(), 2);
     }
 
     #[test]

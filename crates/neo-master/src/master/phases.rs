@@ -181,6 +181,8 @@ impl Master {
         }
         let mut told = Vec::new();
         for (id, connection) in self.cluster.members.identified(NodeType::Storage) {
+            // A storage drops what it was about to answer.
+            self.links.give_up_answers(connection);
             self.links.notify(connection, StopOperation {});
             if let Some(tid) = truncate {
                 self.links.notify(connection, Truncate { tid });
