@@ -47,6 +47,11 @@ pub(super) fn behind() -> Error {
     unusable("the host does not have all that was committed; is it a replica that lags?")
 }
 
+/// The error of a replica that takes no writes.
+pub(super) fn read_only() -> Error {
+    unusable("the host is read-only; is it a replica?")
+}
+
 fn unusable(message: &str) -> Error {
     let message = message.to_owned();
     let error = mysql::MySqlError { state: "08S01".to_owned(), message, code: UNKNOWN_COMMAND };

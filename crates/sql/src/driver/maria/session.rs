@@ -86,6 +86,9 @@ impl Session {
         }
         if purpose == MariaPurpose::Write {
             check_packets(&mut conn)?;
+            if address.hosts().len() > 1 {
+                check_writable(&mut conn)?;
+            }
         }
         if purpose != MariaPurpose::Read {
             let name = format!("{}.neostorage", address.database());
@@ -139,6 +142,19 @@ fn check_ready(conn: &mut Conn) -> Result<()> {
         Some((_, value)) if value != "ON" => Err(failure::not_ready()),
         _ => Ok(()),
     }
+}
+
+/// Refuses a replica, beside which there is another host that can be written to.
+fn check_writable(conn: &mut Conn) -> Result<()> {
+    match conn.query_first("SELECT CAST(@@read_only AS CHAR)")? {
+        Some(value) if is_off(&value) => Ok(()),
+        _ => Err(failure::read_only()),
+    }
+}
+
+/// Whether a variable of a server is off. Some versions have words for it.
+fn is_off(value: &String) -> bool {
+    ["0", "OFF"].contains(&&**value)
 }
 
 fn check_packets(conn: &mut Conn) -> Result<()> {
