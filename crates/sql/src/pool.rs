@@ -56,7 +56,7 @@ impl Pool {
         operation: &'static str,
         read: impl FnOnce(&Connection) -> driver::Result<T>,
     ) -> Result<T, SqlError> {
-        let connection = self.take()?;
+        let connection = self.take(|| false)?;
         let found = read(&connection).map_err(self.place.cannot(operation))?;
         let mut state = self.state.lock();
         state.failing = None;
@@ -67,21 +67,24 @@ impl Pool {
         Ok(found)
     }
 
-    /// A connection that sees the database as it is now, for as long as it lives.
-    pub(crate) fn snapshot(&self) -> Result<Connection, SqlError> {
-        let connection = self.take()?;
+    /// A connection that sees the database as it is now, for as long as it lives. If the server has
+    /// none left, `make_room` is to close another one, if it can.
+    pub(crate) fn snapshot(&self, make_room: impl FnMut() -> bool) -> Result<Connection, SqlError> {
+        let connection = self.take(make_room)?;
         connection.begin_snapshot().map_err(self.place.cannot("begin to read"))?;
         Ok(connection)
     }
 
-    fn take(&self) -> Result<Connection, SqlError> {
+    fn take(&self, mut make_room: impl FnMut() -> bool) -> Result<Connection, SqlError> {
         loop {
             if let Some(idle) = self.state.lock().idle.pop() {
                 return Ok(idle);
             }
             let opened = self.open();
+            let has_room = opened.as_ref().is_err_and(SqlError::may_pass) && make_room();
             let mut state = self.state.lock();
             match opened {
+                Err(_) if has_room => {}
                 Err(error) if self.may_wait(&error, &mut state) => {}
                 opened => return opened,
             }

@@ -142,7 +142,7 @@ impl<'a> Packing<'a> {
     fn mark(&self) -> Result<(Marking<'a>, Tid), SqlError> {
         let (storage, since) = (self.storage, self.storage.last_tid());
         let database = &storage.database;
-        let snapshot = database.pool.snapshot()?;
+        let snapshot = database.pool.snapshot(|| false)?;
         let mut marking = Marking::new(&database.place, database.partitions(), self.until);
         marking.root(&snapshot)?;
         marking.written_since(&snapshot, self.until)?;
@@ -171,7 +171,7 @@ impl<'a> Packing<'a> {
         let (storage, partitions) = (self.storage, self.storage.database.partitions());
         // Most commits since are looked at here, while others go on.
         let mut seen = storage.last_tid();
-        let snapshot = storage.database.pool.snapshot()?;
+        let snapshot = storage.database.pool.snapshot(|| false)?;
         marking.written_since(&snapshot, since)?;
         marking.follow(&snapshot, |done| self.step(done))?;
         let unused = marking.unused(&snapshot)?;

@@ -119,7 +119,12 @@ impl Live {
     /// The database as it is now. The oldest states go.
     fn snapshot(&mut self, database: &Database) -> Result<Arc<Snapshot>, SqlError> {
         self.keep(SNAPSHOTS_MAX - 1);
-        let snapshot = Arc::new(Snapshot(Mutex::new(Some(database.pool.snapshot()?))));
+        let connection = database.pool.snapshot(|| {
+            let count = self.snapshots.len();
+            self.keep(count.saturating_sub(1));
+            count > 0
+        })?;
+        let snapshot = Arc::new(Snapshot(Mutex::new(Some(connection))));
         self.snapshots.push(Arc::downgrade(&snapshot));
         Ok(snapshot)
     }
