@@ -90,23 +90,20 @@ pub(crate) fn open(place: &Place, purpose: Purpose) -> Result<Connection, SqlErr
     Ok(Connection::Sqlite(connection))
 }
 
-/// Whether SQLite could not create the files that it has beside a database, and needs none: there
-/// is nothing in a log or journal. The database is whole then, and stays as it is.
+/// Whether SQLite could not create the files that it has beside a database, and needs none: none is
+/// there. The database is whole then, and no process has it open for writing: it would have them.
 fn is_sealed(path: &Path) -> bool {
     // Beside the file to which symbolic links lead.
     let Ok(path) = path.canonicalize() else { return false };
-    let is_empty = |end: &str| {
+    let is_absent = |end: &str| {
         let mut beside = path.clone().into_os_string();
         beside.push(end);
-        match std::fs::metadata(beside) {
-            Ok(found) => found.len() == 0,
-            Err(error) => error.kind() == ErrorKind::NotFound,
-        }
+        std::fs::metadata(beside).is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };
     let folder = path.parent().unwrap_or(Path::new("/"));
     let is_refused = rustix::fs::access(folder, Access::WRITE_OK)
         .is_err_and(|error| matches!(error, Errno::ACCESS | Errno::ROFS));
-    is_refused && is_empty("-wal") && is_empty("-journal")
+    is_refused && ["-wal", "-shm", "-journal"].into_iter().all(is_absent)
 }
 
 /// Tells SQLite that nothing changes the file.
