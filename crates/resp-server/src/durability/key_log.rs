@@ -134,11 +134,12 @@ impl KeyLog {
     pub(crate) fn wait_for_all(&self) -> Result<(), String> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
         let end = keeper.log.end();
-        let wanted = match keeper.log.sync() {
+        // The setting may change meanwhile.
+        let wanted = || match keeper.log.sync() {
             Sync::Always | Sync::EverySecond => Reached::Synced,
             Sync::No => Reached::Written,
         };
-        while !keeper.log.has_reached(end, wanted) {
+        while !keeper.log.has_reached(end, wanted()) {
             if let Some(reason) = keeper.log.failure() {
                 return Err(format!("the log of keys cannot be written: {reason}"));
             }
