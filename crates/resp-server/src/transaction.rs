@@ -123,8 +123,10 @@ pub(crate) fn discard(Request { local, client, reply, .. }: Request) -> Result<A
 pub(crate) fn exec(Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
     let queue = take_queue(client).ok_or(Fail::fixed("ERR EXEC without MULTI"))?;
     let server = &local.server;
-    // This comes first: to end watching takes locks too, so keys stay watched.
-    server.scripts.running.check_not_long(&server.settings).map_err(aborted)?;
+    if let Err(fail) = server.scripts.running.check_not_long(&server.settings) {
+        forget_watch(server, client);
+        return Err(aborted(fail));
+    }
     if queue.is_broken {
         forget_watch(server, client);
         return Err(ABORTED);
