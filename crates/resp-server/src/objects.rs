@@ -56,8 +56,13 @@ pub(crate) fn is_object(server: &Server, command: &Command, arguments: Arguments
     if arguments.len() < 2 || matches!(command.keys, Keys::None) || !server.beside.is_attached() {
         return false;
     }
-    let is_named = |word: &[u8]| word.starts_with(PREFIX);
+    let is_named = |word: &[u8]| is_name(server, word);
     is_named(arguments.word(1)) || command.keys_of(arguments).any(is_named)
+}
+
+/// Whether a word names an object in place of a key.
+pub(crate) fn is_name(server: &Server, word: &[u8]) -> bool {
+    word.starts_with(PREFIX) && server.beside.is_attached()
 }
 
 /// Answers a command about an object, at once or later.

@@ -10,6 +10,7 @@ use super::strings::read;
 use crate::call::{Blocking, Call, Options, integer, is};
 use crate::events::Class;
 use crate::fail::{ANSWER_TOO_LONG, Fail, Outcome, SYNTAX, WRONG_TYPE};
+use crate::objects;
 
 /// What a command asks for.
 #[derive(Default)]
@@ -40,7 +41,11 @@ impl<'a> Order<'a> {
             } else if is(word, "get") && options.left() > 0 {
                 order.gets.push(options.value()?);
             } else if is(word, "store") && options.left() > 0 && !is_readonly {
-                order.target = Some(options.value()?);
+                let target = options.value()?;
+                if objects::is_name(call.server, target) {
+                    return Err(objects::READ_ONLY);
+                }
+                order.target = Some(target);
             } else {
                 return Err(SYNTAX);
             }

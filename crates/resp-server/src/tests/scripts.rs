@@ -259,7 +259,12 @@ fn a_script_or_command_reaches_no_object_of_a_storage_as_a_key() {
         .await;
         expect(&mut peer, &[("return redis.call('set', 'zodb', '1')", "+OK")]).await;
         peer.expect(&[("RPUSH list 1", ":1")]).await;
-        for command in ["MSET a 1 zodb:main:1 2", "RENAME list zodb:main:1", "COPY list zodb:l"] {
+        for command in [
+            "MSET a 1 zodb:main:1 2",
+            "RENAME list zodb:main:1",
+            "COPY list zodb:l",
+            "SORT list STORE zodb:l",
+        ] {
             let answer = peer.ask(command).await;
             assert!(answer.contains(error), "{command}: {answer}");
         }
