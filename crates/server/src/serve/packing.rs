@@ -45,8 +45,9 @@ impl Packing {
 
     /// Starts no further packs. A running one must be cancelled separately.
     pub(crate) async fn stop(self) {
+        // All of them first: the end of one would let another one begin that waits for its turn.
+        self.waiting.iter().for_each(JoinHandle::abort);
         for task in self.waiting {
-            task.abort();
             // The task has ended, and released its storage.
             let _ = task.await;
         }
