@@ -25,7 +25,7 @@ mod watcher;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::attach::{after_fork_in_child, after_fork_in_parent, before_fork};
+    use crate::attach::{after_fork_in_child, after_fork_in_parent, before_exit, before_fork};
     #[pymodule_export]
     use crate::client::NativeClient;
     #[pymodule_export]

@@ -41,6 +41,7 @@ def close_all():
     """Close all storages, so that no native thread calls a finalized interpreter."""
     for storage in list(_open):
         storage.close()
+    _native.before_exit()
 
 
 def after_fork_in_child():
