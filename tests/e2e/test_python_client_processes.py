@@ -1,6 +1,7 @@
 """zodium.ClientStorage with servers that only read, processes that fork, and turns to commit."""
 
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
@@ -321,3 +322,41 @@ def test_a_second_transaction_waits_for_the_first_ones_end(
         waiting.join(PATIENCE)
         assert order == ["first", "second"]
         storage.tpc_abort(second)
+
+
+# A close waits less for the thread that tells the storage.
+ENDS_WHILE_TOLD = """
+    import json, sys, time
+    from ZODB.Connection import TransactionMetaData
+    from ZODB.utils import z64
+    import zodium
+
+    class Told:
+        def invalidate(self, *change):
+            print("told", flush=True)
+            end = time.monotonic() + 7
+            while time.monotonic() < end:
+                time.sleep(0.01)
+
+        def invalidateCache(self):
+            pass
+
+        def transform_record_data(self, data):
+            return data
+
+    address = tuple(json.loads(sys.argv[1]))
+    storage, other = zodium.ClientStorage(address), zodium.ClientStorage(address)
+    storage.registerDB(Told())
+    change = TransactionMetaData()
+    other.tpc_begin(change)
+    other.store(other.new_oid(), z64, b"data", "", change)
+    other.tpc_vote(change)
+    other.tpc_finish(change)
+    time.sleep(0.5)
+"""
+
+
+def test_a_program_ends_soundly_while_a_storage_is_told_of_a_commit(server):
+    words = [sys.executable, "-c", textwrap.dedent(ENDS_WHILE_TOLD), json.dumps(server.address)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "told\n"), ended.stderr
