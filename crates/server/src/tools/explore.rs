@@ -55,6 +55,8 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
         ),
         (_, false) => (how.read(&name)?.storage, None),
     };
+    // Before anyone can connect, and then stop the process.
+    let mut end = End::catch()?;
     let address = &Listener::meant(&options.address);
     let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error))?;
     let bound = listener.address();
@@ -67,7 +69,6 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     let explorer = Explorer::new(ExplorerOptions { storage, name: shown.clone(), hosts, undo });
     let server = HttpServer::start(listener, "explorer", Arc::new(explorer));
     let server = server.with_context(|| format!("cannot serve pages on {address}"))?;
-    let mut end = End::catch()?;
     announce(&shown, bound, options.json);
     end.wait();
     drop(server);
