@@ -344,6 +344,8 @@ ENDS_WHILE_TOLD = """
         def transform_record_data(self, data):
             return data
 
+        untransform_record_data, references = transform_record_data, None
+
     address = tuple(json.loads(sys.argv[1]))
     storage, other = zodium.ClientStorage(address), zodium.ClientStorage(address)
     storage.registerDB(Told())
@@ -356,7 +358,12 @@ ENDS_WHILE_TOLD = """
 """
 
 
-def test_a_program_ends_soundly_while_a_storage_is_told_of_a_commit(server):
-    words = [sys.executable, "-c", textwrap.dedent(ENDS_WHILE_TOLD), json.dumps(server.address)]
+def test_a_program_ends_soundly_while_a_storage_is_told_of_a_commit(either_server):
+    words = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(ENDS_WHILE_TOLD),
+        json.dumps(either_server.address),
+    ]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "told\n"), ended.stderr
