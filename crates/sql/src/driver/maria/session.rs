@@ -144,17 +144,14 @@ fn check_ready(conn: &mut Conn) -> Result<()> {
     }
 }
 
-/// Refuses a replica, beside which there is another host that can be written to.
+/// Refuses a replica, beside which there is another host that can be written to. Some versions have
+/// words for whether a variable is on.
 fn check_writable(conn: &mut Conn) -> Result<()> {
-    match conn.query_first("SELECT CAST(@@read_only AS CHAR)")? {
-        Some(value) if is_off(&value) => Ok(()),
+    let is_read_only: Option<String> = conn.query_first("SELECT CAST(@@read_only AS CHAR)")?;
+    match is_read_only.as_deref() {
+        Some("0" | "OFF") => Ok(()),
         _ => Err(failure::read_only()),
     }
-}
-
-/// Whether a variable of a server is off. Some versions have words for it.
-fn is_off(value: &String) -> bool {
-    ["0", "OFF"].contains(&&**value)
 }
 
 fn check_packets(conn: &mut Conn) -> Result<()> {
