@@ -31,6 +31,7 @@ mod record;
 mod score;
 mod seen;
 mod set;
+mod short_words;
 mod sizes;
 mod sorted_set;
 mod stream;
