@@ -78,6 +78,11 @@ impl<'a> Hold<'a> {
         }
     }
 
+    /// Has all that follows happen at a time, in milliseconds since 1970: the locks were waited for.
+    pub fn begin_at(&mut self, now: u64) {
+        (self.now, self.past) = (now, now);
+    }
+
     /// Keeps keys whose time is past: for this hold they are there.
     pub fn keep_expired(&mut self) {
         self.past = 0;

@@ -161,7 +161,7 @@ fn run_data(command: &'static Command, run: fn(&mut Call) -> Outcome, request: R
     let Request { local, client, arguments, reply } = request;
     let server = &*local.server;
     let stripes = stripes_of(&server.keyspace, client, command, arguments);
-    let now = local.now.get();
+    let now = local.clock.time();
     let mut hold = match command.only_reads() {
         true => server.lock_to_read(&local.reader, stripes, now)?,
         false => server.lock(stripes, now)?,

@@ -51,6 +51,7 @@ mod tracking;
 mod transaction;
 mod unanswered;
 mod waiting;
+mod worker_clock;
 mod zexec;
 
 use client::Client;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{Reader, now};
+use zodium_keyspace::Reader;
 use zodium_net::{CloseReason, Inbox};
 
 use crate::Server;
@@ -21,6 +21,7 @@ use crate::reply::Reply;
 use crate::statistics::WorkerStatistics;
 use crate::tracking::Invalidation;
 use crate::waiting::Waiter;
+use crate::worker_clock::WorkerClock;
 
 /// A worker's connections.
 pub(crate) struct LocalServer {
@@ -28,8 +29,8 @@ pub(crate) struct LocalServer {
     pub(crate) number: usize,
     /// Reads strings beside other workers.
     pub(crate) reader: Reader,
-    /// The time of the batch that is being handled, in milliseconds since 1970.
-    pub(crate) now: Cell<u64>,
+    /// The time of what is being executed.
+    pub(crate) clock: WorkerClock,
     clients: RefCell<FxHashMap<u64, Rc<Client>>>,
     /// Letters that come; `None` if another service of this worker has them.
     inbox: Option<Inbox<Letter>>,
@@ -71,7 +72,7 @@ impl LocalServer {
             inbox,
             number,
             reader,
-            now: Cell::new(now()),
+            clock: WorkerClock::new(),
             clients: RefCell::default(),
             batch: Cell::default(),
             held: RefCell::default(),

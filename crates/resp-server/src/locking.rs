@@ -19,16 +19,27 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 
 impl Server {
     /// Locks stripes, and waits for those that others hold. If a script has held them for longer
-    /// than `busy-reply-threshold`, it answers `BUSY`.
+    /// than `busy-reply-threshold`, it answers `BUSY`. All happens at `now`, in milliseconds since
+    /// 1970, or when it has waited: a time to live counts from the command that sets it.
     pub(crate) fn lock(&self, stripes: Stripes, now: u64) -> Result<Hold<'_>, Fail> {
         let mut until = None;
         loop {
-            if let Some(hold) = self.keyspace.try_lock(stripes, now, until) {
+            if let Some(mut hold) = self.keyspace.try_lock(stripes, now, until) {
+                if until.is_some() {
+                    hold.begin_at(zodium_keyspace::now());
+                }
                 return Ok(self.noting(hold));
             }
             until =
                 Some(Instant::now() + self.scripts.running.patience(&self.settings)?.max(WAIT_MIN));
         }
+    }
+
+    /// Locks stripes for what has to happen, and waits for scripts as long as they run.
+    pub(crate) fn lock_however_long(&self, stripes: Stripes) -> Hold<'_> {
+        let mut hold = self.keyspace.lock(stripes, 0);
+        hold.begin_at(zodium_keyspace::now());
+        self.noting(hold)
     }
 
     /// Locks stripes for a command that changes nothing: others may read them meanwhile.

@@ -28,7 +28,7 @@ pub(crate) fn shown<T>(
     let show = || {
         if is_shown(clients, command) {
             let sender = Sender { database: client.database.get(), name: client.link.peer() };
-            send(clients, local.now.get(), &sender, arguments);
+            send(clients, local.clock.time(), &sender, arguments);
         }
     };
     if command.is_script() {

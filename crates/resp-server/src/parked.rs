@@ -291,7 +291,7 @@ pub(crate) fn execute(
     });
     // A compaction must not come between the two.
     let stripes = if stripes.is_empty() { server.keyspace.stripe(token) } else { stripes };
-    let mut hold = server.noting(server.keyspace.lock(stripes, now()));
+    let mut hold = server.lock_however_long(stripes);
     if let Some(owner) = owner {
         server.beside.parked.remove_claimed(owner);
     }

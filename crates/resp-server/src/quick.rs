@@ -39,7 +39,7 @@ pub(crate) fn execute(
         return false;
     }
     let place = place.unwrap_or_else(|| server.keyspace.place(key));
-    let (database, now) = (client.database.get(), local.now.get());
+    let (database, now) = (client.database.get(), local.clock.time());
     let keyspace = &server.keyspace;
     match arguments.len() {
         2 => keyspace

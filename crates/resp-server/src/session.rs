@@ -103,8 +103,8 @@ impl Session for RespSession {
 impl RespSession {
     /// Executes the requests in some bytes.
     fn take_requests(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
-        self.local.now.set(now());
-        self.client.shared.used_at.store(self.local.now.get(), Ordering::Relaxed);
+        self.local.clock.read();
+        self.client.shared.used_at.store(self.local.clock.time(), Ordering::Relaxed);
         if self.client.is_told() {
             self.local.take_letters();
         }
@@ -121,6 +121,7 @@ impl RespSession {
     fn take_batches(&mut self, batch: &mut Batch, bytes: &[u8]) -> Result<Consumed, CloseReason> {
         let mut consumed = 0;
         while self.takes_requests() {
+            self.local.clock.follow();
             let (rest, limits) = (&bytes[consumed..], self.limits());
             let behind = batch.read(&mut self.reader, rest, &limits);
             let (keyspace, reader) = (&self.local.server.keyspace, &self.local.reader);
@@ -164,8 +165,12 @@ impl RespSession {
                 // It is read again when the pause ends.
                 return (number, true);
             }
-            let is_done = quick::execute(&self.local, &self.client, arguments, place);
-            if !is_done && execute(&self.local, &self.client, arguments) == After::Close {
+            if quick::execute(&self.local, &self.client, arguments, place) {
+                continue;
+            }
+            let after = execute(&self.local, &self.client, arguments);
+            self.local.clock.follow();
+            if after == After::Close {
                 return (number, false);
             }
         }

@@ -13,6 +13,7 @@ mod monitoring;
 mod scans;
 mod scripts;
 mod ties;
+mod times;
 mod waiting;
 
 use std::rc::Rc;

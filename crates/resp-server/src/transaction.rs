@@ -145,7 +145,7 @@ pub(crate) fn exec(Request { local, client, reply, .. }: Request) -> Result<Afte
         stripes_of(&server.keyspace, client, command, request.arguments())
     });
     let stripes = stripes.fold(watched_stripes(&server.keyspace, client), |all, one| all | one);
-    let mut hold = server.lock(stripes, local.now.get()).map_err(aborted)?;
+    let mut hold = server.lock(stripes, local.clock.time()).map_err(aborted)?;
     if end_watch(client, &mut hold) {
         let position = server.settle(hold);
         local.note_position(client, position);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{DATABASES, EntryRef, Removed, Stripes, ValueRef, Word, now};
+use zodium_keyspace::{DATABASES, EntryRef, Removed, Stripes, ValueRef, Word};
 use zodium_resp::{Arguments, OwnedRequest, Version};
 
 use crate::call::{Blocking, Call};
@@ -195,7 +195,7 @@ pub(crate) fn serve_put_off(server: &Server) {
 /// Executes a command that waits. Returns whether the key is still there, and keys that the
 /// command itself has filled.
 fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
-    let mut hold = server.noting(server.keyspace.lock(waiter.stripes, now()));
+    let mut hold = server.lock_however_long(waiter.stripes);
     hold.database = waiter.database;
     hold.news.filled.is_noted = true;
     let mut is_over = waiter.is_over.lock();
