@@ -78,7 +78,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Has all that follows happen at a time, in milliseconds since 1970: the locks were waited for.
+    /// Has all that follows happen at another time, in milliseconds since 1970.
     pub fn begin_at(&mut self, now: u64) {
         (self.now, self.past) = (now, now);
     }

@@ -11,6 +11,9 @@ use crate::packed::{Element, Packed};
 /// Fewer elements are removed one by one: that takes less time than having another thread do it.
 pub(crate) const CUT_LEAST: usize = 512;
 
+/// Room for so many elements is not given back.
+const SPARE_LEAST: usize = 64;
+
 /// Elements in order.
 #[derive(Clone, Debug)]
 pub struct List(Form);
@@ -80,7 +83,7 @@ impl List {
     pub fn pop_front(&mut self) -> Option<Word> {
         match &mut self.0 {
             Form::Packed(packed) => take(packed, 0),
-            Form::Deque(deque) => deque.pop_front(),
+            Form::Deque(deque) => deque.pop_front().inspect(|_| shrink(deque)),
         }
     }
 
@@ -88,7 +91,7 @@ impl List {
     pub fn pop_back(&mut self) -> Option<Word> {
         match &mut self.0 {
             Form::Packed(packed) => take(packed, packed.len().checked_sub(1)?),
-            Form::Deque(deque) => deque.pop_back(),
+            Form::Deque(deque) => deque.pop_back().inspect(|_| shrink(deque)),
         }
     }
 
@@ -155,6 +158,7 @@ impl List {
                 } else {
                     deque.retain(keeps);
                 }
+                shrink(deque);
             }
         }
         before - self.len()
@@ -172,11 +176,13 @@ impl List {
             Form::Deque(deque) if deque.len() - kept.len() < CUT_LEAST => {
                 deque.truncate(kept.end);
                 deque.drain(..kept.start);
+                shrink(deque);
                 None
             }
             Form::Deque(deque) => {
                 let mut cut = deque.split_off(kept.end);
                 cut.extend(deque.drain(..kept.start));
+                shrink(deque);
                 Some(List(Form::Deque(Box::new(cut))))
             }
         }
@@ -219,6 +225,13 @@ impl FromIterator<Word> for List {
     }
 }
 
+/// Gives back room of elements that have gone, once it is most of the room.
+fn shrink(deque: &mut VecDeque<Word>) {
+    if deque.capacity() > 4 * deque.len() + SPARE_LEAST {
+        deque.shrink_to(2 * deque.len());
+    }
+}
+
 fn word(element: Element<'_, 1>) -> &[u8] {
     element.words[0]
 }
@@ -258,6 +271,26 @@ mod tests {
             if let Some(cut) = cut {
                 assert!(cut.iter().map(number).eq((end..length).chain(0..start)));
             }
+        }
+    }
+
+    #[test]
+    fn the_few_that_are_left_of_many_take_little_room() {
+        let shrinks: [fn(&mut List); 4] = [
+            |list| (0..19_990).for_each(|_| _ = list.pop_front()),
+            |list| (0..19_990).for_each(|_| _ = list.pop_back()),
+            |list| _ = list.keep_only(100..110),
+            |list| _ = list.remove_equal(b"same", usize::MAX, false),
+        ];
+        for shrink in shrinks {
+            let mut list = List::default();
+            (0..20_000).for_each(|number| match number % 2000 {
+                0 => list.push_back(b"other"),
+                _ => list.push_back(b"same"),
+            });
+            shrink(&mut list);
+            assert_eq!(list.len(), 10);
+            assert!(list.own_bytes() < 10_000, "{}", list.own_bytes());
         }
     }
 

@@ -68,6 +68,7 @@ impl<T> Ordered<T> {
         if chunk.is_empty() {
             self.chunks.remove(place);
         }
+        self.tighten(place);
         Some(element)
     }
 
@@ -93,7 +94,29 @@ impl<T> Ordered<T> {
         if !emptied.is_empty() {
             self.chunks.drain(emptied);
         }
+        self.tighten(first + 1);
+        self.tighten(first);
         removed
+    }
+
+    /// Takes no more memory than needed for a list that has become shorter: joins it with one of
+    /// its neighbours if both are short.
+    fn tighten(&mut self, place: usize) {
+        let len = |place: usize| self.chunks.get(place).map_or(CHUNK_MAX, Vec::len);
+        let mut pairs = [place, place.wrapping_sub(1)].into_iter();
+        let are_short = |first: &usize| len(*first) + len(first.wrapping_add(1)) <= CHUNK_MAX / 2;
+        let place = match pairs.find(are_short) {
+            Some(first) => {
+                let next = self.chunks.remove(first + 1);
+                self.chunks[first].extend(next);
+                first
+            }
+            None => place,
+        };
+        if let Some(chunk) = self.chunks.get_mut(place) {
+            shrink(chunk);
+        }
+        shrink(&mut self.chunks);
     }
 
     /// The elements from a rank on, upwards.
@@ -150,10 +173,37 @@ impl<T> Ordered<T> {
     }
 }
 
+fn shrink<T>(elements: &mut Vec<T>) {
+    if elements.capacity() > 4 * elements.len().max(1) {
+        elements.shrink_to(2 * elements.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::random_below;
+
+    /// The room of elements that have gone is given back.
+    fn check_room<T>(ordered: &Ordered<T>) {
+        let [one, more] = [CHUNK_MAX * size_of::<T>(), 10 * ordered.len * size_of::<T>()];
+        let lists = 4 * (ordered.len / 32 + 1) * size_of::<Vec<T>>();
+        assert!(ordered.own_bytes() <= one + more + lists, "{} of {}", ordered.own_bytes(), more);
+    }
+
+    #[test]
+    fn the_few_that_are_left_of_many_take_little_room() {
+        let mut ordered = Ordered::default();
+        for number in 0..50_000 {
+            ordered.insert(number, Ord::cmp);
+        }
+        for number in (0..50_000).filter(|number| number % 200 != 0) {
+            let rank = ordered.count_before(|other| *other < number);
+            assert_eq!(ordered.remove(rank), Some(number));
+        }
+        assert!(ordered.upwards(0).eq((0..50_000).step_by(200).collect::<Vec<_>>().iter()));
+        check_room(&ordered);
+    }
 
     #[test]
     fn it_holds_what_a_sorted_list_holds() {
@@ -163,6 +213,7 @@ mod tests {
             if shrinks && !model.is_empty() {
                 let rank = random_below(model.len());
                 assert_eq!(ordered.remove(rank), Some(model.remove(rank)));
+                check_room(&ordered);
                 continue;
             }
             let element = if round % 2 == 0 { round } else { random_below(1 << 30) };
@@ -200,6 +251,7 @@ mod tests {
                 assert!(ordered.upwards(0).eq(&model));
                 assert_eq!(ordered.len, model.len());
                 assert!(ordered.chunks.iter().all(|chunk| !chunk.is_empty()));
+                check_room(&ordered);
                 if expected.is_empty() {
                     break;
                 }
