@@ -92,7 +92,7 @@ fn with_exponent(digits: &str, exponent: i32) -> String {
     if last >= 0 && exponent.abs() < count + PLAIN_ZEROS_MAX {
         return format!("{digits}{}", "0".repeat(usize::try_from(last).unwrap_or(0)));
     }
-    if last < 0 && (last > -PLAIN_ZEROS_MAX || exponent.abs() < 4 || exponent >= 0) {
+    if last < 0 && (last > -PLAIN_ZEROS_MAX || exponent.abs() < 4) {
         if exponent < 0 {
             let zeros = usize::try_from(-exponent - 1).unwrap_or(0);
             return format!("0.{}{digits}", "0".repeat(zeros));
@@ -197,6 +197,9 @@ mod tests {
             (-1.7e18, "-1700000000000000000"),
             (1e19, "1e+19"),
             (9.869_604_401_089_358, "9.869604401089358"),
+            (1_234.000_000_1, "1234.0000001"),
+            (41_631.759_756, "41631.759756"),
+            (41_631.759_756_02, "4.163175975602e+4"),
         ] {
             assert_eq!(format_double(number), text);
         }
