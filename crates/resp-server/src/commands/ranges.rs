@@ -162,12 +162,11 @@ pub(super) fn zrangestore(call: &mut Call) -> Outcome {
 /// Stores a result, or removes the key if it is empty; answers its length.
 pub(super) fn store(call: &mut Call, target: &[u8], set: SortedSet, event: &str) {
     let length = set.len();
-    let was_there = call.hold.remove(target);
     if length > 0 {
         call.hold.put(target, Entry::new(set.into_value()));
         call.changed(target, Class::SortedSet, event);
-    } else if was_there {
-        call.changed(target, Class::Generic, "del");
+    } else {
+        call.remove(target);
     }
     call.reply.count(length);
 }
