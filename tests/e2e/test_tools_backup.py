@@ -261,8 +261,11 @@ def test_any_transaction_is_restored_to_the_byte(run, path, tmp_path, seeded):
     repository.back_up(path)
     for _ in range(3):
         add_transactions(path, seeded, 2)
-        repository.back_up(path, *["--quick"] * seeded.randrange(2))
-    assert repository.verify()[0] == 0 and repository.verify("--quick")[0] == 0
+        done = repository.back_up(path, *["--quick"] * seeded.randrange(2))
+    for options in [], ["--quick"]:
+        code, out, said = repository.verify(*options)
+        assert (code, said) == (0, "")
+        assert f"the newest is point {done['point']} of 20" in out and f"to {done['last']}" in out
     data = path.read_bytes()
     # Of what was there before the pack it may have removed a part.
     *before, packed = packed_tids_of(path)

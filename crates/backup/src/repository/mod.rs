@@ -36,5 +36,5 @@ pub use point::{Point, points};
 pub use prune::{KeepRules, Pruned, prune};
 pub use restore::{BlobTarget, ReadBlob, RestoreTarget, Restored, restore, restored_point};
 pub use sealing::Key;
-pub use verify::{Verified, find_damage, verify};
+pub use verify::{NewestPoint, Verified, find_damage, verify};
 pub use writer::{BlobSource, Source};

@@ -1,6 +1,7 @@
 //! Verifies a repository.
 
 use rustc_hash::FxHashSet;
+use zodium_types::Tid;
 
 use super::blobs::Blob;
 use super::chunk_store::{ChunkStore, Delta, hash_of};
@@ -22,6 +23,19 @@ pub struct Verified {
     pub blobs: u64,
     /// Bytes of their content.
     pub bytes: u64,
+    /// The newest point.
+    pub newest: Option<NewestPoint>,
+}
+
+/// How far the backups of a repository go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewestPoint {
+    /// The number of the point.
+    pub number: u64,
+    /// When it was made, in seconds since 1970.
+    pub seconds: i64,
+    /// Its last transaction; [`Tid::ZERO`] of a storage that had none.
+    pub last: Tid,
 }
 
 /// What was verified already.
@@ -69,6 +83,8 @@ pub fn find_damage(
                 format!("restore point {} does not continue the one before it", point.number);
             (finder.report)(BackupError::damaged(repository.name(), what));
         }
+        let (number, seconds, last) = (point.number, point.seconds, point.last());
+        finder.verified.newest = Some(NewestPoint { number, seconds, last });
         needed.extend(point.pages().cloned());
         match finder.sound(point.own_chunks(&store))? {
             Some(chunks) => {

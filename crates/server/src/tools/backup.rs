@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use zodium_backup::BackupError;
 use zodium_backup::repository::{
-    self, Backup, BackupSummary, Listing, Repository, Source, Verified,
+    self, Backup, BackupSummary, Listing, NewestPoint, Repository, Source, Verified,
 };
 use zodium_backup::repozo::{self, Date, Done, RepozoOptions};
 use zodium_filestorage::FileStorage;
@@ -346,7 +346,11 @@ fn is_locked(options: &BackupOptions, name: &str) -> Result<bool> {
 }
 
 fn print_verified(json: bool, found: &Verified, output: &mut Output) -> Result<()> {
-    let Verified { points, chunks, blobs, bytes } = found;
+    let Verified { points, chunks, blobs, bytes, newest } = found;
+    let newest = newest.map(|NewestPoint { number, seconds, last }| {
+        let made = Timestamp::from_second(seconds).unwrap_or_default();
+        (number, made.to_string(), last)
+    });
     match json {
         true => output.line(json!({
             "whole": true,
@@ -354,9 +358,19 @@ fn print_verified(json: bool, found: &Verified, output: &mut Output) -> Result<(
             "chunks": chunks,
             "blobs": blobs,
             "bytes": bytes,
+            "newest": newest.as_ref().map(|(number, made, last)| {
+                json!({ "point": number, "made": made, "last": last.to_string() })
+            }),
         })),
-        false => output
-            .line(format_args!("whole: {points} restore points, {chunks} chunks, {blobs} blobs")),
+        false => {
+            let counts = format!("whole: {points} restore points, {chunks} chunks, {blobs} blobs");
+            output.line(match newest {
+                Some((number, made, last)) => {
+                    format!("{counts}; the newest is point {number} of {made}, up to {last}")
+                }
+                None => counts,
+            })
+        }
     }
 }
 
