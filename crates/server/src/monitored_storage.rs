@@ -1,7 +1,7 @@
 //! What the monitor shows of one storage: its health and its metrics.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use zodium_blobs::BlobDirectory;
 use zodium_engine::{Database, PackStatus, WriteFailure};
@@ -17,14 +17,28 @@ use zodium_zeo_server::{BlobTraffic, SessionMetrics};
 use crate::free_space::FreeSpace;
 use crate::monitored_process::unix_seconds;
 
-/// Whether a storage takes commits, and what has failed.
-pub(crate) fn health_of(name: &str, storage: &Database, damaged: u64) -> StorageHealth {
+/// How long a storage counts as full after a refusal, whatever its disk has left: a transaction may
+/// have been too large.
+const FULL_REMEMBERED: Duration = Duration::from_secs(60);
+/// With less than so many bytes left on its disk, a storage that has refused a transaction counts
+/// as full until it takes one.
+const FREE_BYTES_LEAST: u64 = 1 << 20;
+
+/// Whether a storage takes commits, and what has failed. `free_bytes` are those of its disk, if
+/// they are known.
+pub(crate) fn health_of(
+    name: &str,
+    storage: &Database,
+    damaged: u64,
+    free_bytes: Option<u64>,
+) -> StorageHealth {
     let state = match storage.write_state() {
         _ if storage.is_closing() => StorageState::Closing,
         WriteState::Changed => StorageState::Changed,
         _ if storage.commit_status().failed => StorageState::Failed,
         WriteState::Failed => StorageState::Failed,
-        WriteState::Full => StorageState::Full,
+        WriteState::Full { ago } if !is_still_full(ago, free_bytes) => StorageState::Writable,
+        WriteState::Full { .. } => StorageState::Full,
         WriteState::ReadOnly => StorageState::ReadOnly,
         WriteState::Writable => StorageState::Writable,
     };
@@ -33,6 +47,10 @@ pub(crate) fn health_of(name: &str, storage: &Database, damaged: u64) -> Storage
         .filter(|_| matches!(state, StorageState::Failed | StorageState::Changed));
     let failure = failure.map(|failure| failure_of(storage, &failure));
     StorageHealth { name: name.to_owned(), state, damaged, failure }
+}
+
+fn is_still_full(refused_ago: Duration, free_bytes: Option<u64>) -> bool {
+    refused_ago < FULL_REMEMBERED || free_bytes.is_some_and(|bytes| bytes < FREE_BYTES_LEAST)
 }
 
 /// Describes a failure, and what comes next.
@@ -163,4 +181,24 @@ fn pack_of(status: &PackStatus) -> Pack {
         error: last.result.as_ref().err().cloned(),
     });
     Pack { succeeded: status.succeeded, failed: status.failed, running, last }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_storage_is_full_for_a_minute_and_then_while_its_disk_is() {
+        let (soon, late) = (Duration::from_secs(59), Duration::from_secs(60));
+        let [little, much] = [FREE_BYTES_LEAST - 1, FREE_BYTES_LEAST].map(Some);
+        for (ago, free_bytes, is_full) in [
+            (soon, None, true),
+            (soon, much, true),
+            (late, None, false),
+            (late, much, false),
+            (late, little, true),
+        ] {
+            assert_eq!(is_still_full(ago, free_bytes), is_full, "{ago:?} {free_bytes:?}");
+        }
+    }
 }

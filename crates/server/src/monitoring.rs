@@ -15,6 +15,7 @@ use zodium_monitor::{
     Health, Listener, Messages, Monitor, Network, Phase, Promise, Snapshot, Source,
 };
 use zodium_net::{Limits, LinkMetrics, Workers};
+use zodium_storage::WriteState;
 use zodium_zeo_server::Server;
 
 use crate::free_space::FreeSpace;
@@ -125,8 +126,12 @@ impl Source for Watched {
         let storages = self.server().map_or(Vec::new(), |server| {
             let storages = server.storages();
             let health = |(name, storage): (&str, &Arc<Database>)| {
-                let damaged = self.file(name).map_or(0, |file| file.damaged_places());
-                health_of(name, storage, damaged)
+                let file = self.file(name);
+                let damaged = file.as_deref().map_or(0, FileStorage::damaged_places);
+                let is_full = matches!(storage.write_state(), WriteState::Full { .. });
+                let path = file.as_deref().filter(|_| is_full).map(FileStorage::path);
+                let free_bytes = path.and_then(|path| self.free_space.last_bytes(path));
+                health_of(name, storage, damaged, free_bytes)
             };
             storages.map(health).collect()
         });

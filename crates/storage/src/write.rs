@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::task::Poll;
+use std::time::Duration;
 
 use zodium_blobs::BlobDirectory;
 use zodium_types::{Distribution, Oid, Tid};
@@ -17,9 +18,12 @@ pub enum WriteState {
     Writable,
     /// It was opened for reading only.
     ReadOnly,
-    /// There was no space for the last transaction that asked, less than a minute ago. (Clients
-    /// may stop asking because of this answer, so it does not last.)
-    Full,
+    /// There was no space for the last transaction that asked for some. (Clients may stop asking
+    /// because of this answer: whether it still holds is not known after a while.)
+    Full {
+        /// How long ago that was.
+        ago: Duration,
+    },
     /// A write failed; nothing is committed until the storage was reopened.
     Failed,
     /// Another program has changed what is stored; nothing is committed until it is the same

@@ -1,6 +1,6 @@
 //! What the log writer and the votes share: the end of the log, and the space behind it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use zodium_disk::FileIdentity;
 use zodium_types::Tid;
@@ -87,9 +87,5 @@ impl AppendState {
         self.failure = None;
         self.refused_end = self.end;
         self.reserved_end = reserved_end;
-    }
-
-    pub(crate) fn was_full_within(&self, age: Duration) -> bool {
-        self.full_since.is_some_and(|since| since.elapsed() < age)
     }
 }

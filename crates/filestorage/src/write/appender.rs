@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use zodium_disk::SpaceWatch;
@@ -22,8 +22,6 @@ use crate::read::Reader;
 /// Space is reserved ahead in steps of an eighth of the file, within these bounds.
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
-/// How long after its last refusal for lack of space the storage still counts as full.
-const FULL_REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The writing end of the log. Any thread may reserve space, and one appends.
 pub(crate) struct Appender {
@@ -101,8 +99,10 @@ impl Appender {
             _ if self.file.read_only => WriteState::ReadOnly,
             Some(WriteFailure::Changed) => WriteState::Changed,
             Some(_) => WriteState::Failed,
-            None if state.was_full_within(FULL_REMEMBERED) => WriteState::Full,
-            None => WriteState::Writable,
+            None => match state.full_since {
+                Some(since) => WriteState::Full { ago: since.elapsed() },
+                None => WriteState::Writable,
+            },
         }
     }
 

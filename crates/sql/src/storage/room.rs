@@ -13,8 +13,6 @@ use crate::place::Place;
 const COPIES: u64 = 2;
 /// Room that a commit leaves for pages that it splits.
 const RESERVE_BYTES: u64 = 64 << 10;
-/// How long a refusal is remembered: clients may stop asking because of it.
-const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Room {
@@ -84,8 +82,8 @@ impl Room {
         *self.refused.lock() = None;
     }
 
-    /// Whether a transaction was refused a short while ago.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused.lock().is_some_and(|refused| refused.elapsed() < REMEMBERED)
+    /// How long ago a transaction was refused, if none was committed since.
+    pub(super) fn refused_ago(&self) -> Option<Duration> {
+        self.refused.lock().map(|refused| refused.elapsed())
     }
 }

@@ -86,7 +86,7 @@ impl Write for SqlStorage {
         match self.check_writable() {
             Err(SqlError::ReadOnly { .. }) => WriteState::ReadOnly,
             Err(_) => WriteState::Failed,
-            Ok(()) if self.room.was_refused() => WriteState::Full,
+            Ok(()) if let Some(ago) = self.room.refused_ago() => WriteState::Full { ago },
             Ok(()) => WriteState::Writable,
         }
     }
