@@ -272,10 +272,14 @@ def test_exit_codes(written, tmp_path, binary):
     assert code("recover", path, other) == 2
     assert code("recover", path, path) == 2
     # A part of the new file would be replaced.
-    for name in ("new.fs.part", "new.fs.part-damaged"):
+    for name, expected in {
+        "new.fs.part": 2,
+        "new.fs.part.index": 2,
+        "new.fs.part-damaged": 0,
+    }.items():
         part = tmp_path / name
         part.write_bytes(path.read_bytes())
-        assert code("recover", part, tmp_path / "new.fs") == 2
+        assert code("recover", part, tmp_path / "new.fs") == expected
         assert part.read_bytes() == path.read_bytes()
     assert other.read_bytes() == before
     assert code("recover", path, tmp_path / "out.fs") == 0

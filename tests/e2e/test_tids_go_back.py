@@ -45,6 +45,23 @@ def test_a_copy_that_cannot_go_on_leaves_no_file(run, path, tmp_path):
     assert {found.name for found in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize("target", ["Data.fs", "sqlite:Data.fs"])
+def test_a_copy_that_cannot_go_on_removes_no_other_file(run, path, tmp_path, target):
+    """Operators name what they keep by the name of the storage, the source of the copy too."""
+    source = path.rename(tmp_path / "Data.fs.damaged")
+    (tmp_path / "Data.fs.bak").write_bytes(b"kept")
+    (tmp_path / "Data.fs-2026-11-01").write_bytes(b"kept")
+    before = {found.name for found in tmp_path.iterdir()}
+    scheme, name = target.rpartition(":")[::2]
+    url = f"sqlite://{tmp_path / name}" if scheme else tmp_path / name
+    content = source.read_bytes()
+    assert run("copy", source, url)[0] == 2
+    # An index without its file is renamed, as at each opening.
+    assert {found.name.removesuffix(".lost") for found in tmp_path.iterdir()} == before
+    assert not (tmp_path / name).exists() and source.read_bytes() == content
+    assert run("copy", source, url)[2].count("data file is missing") == 0
+
+
 def test_a_recovered_file_is_backed_up_restored_and_copied(run, path, tmp_path):
     recovered, restored, copied = (tmp_path / name for name in ("new.fs", "out.fs", "copy.fs"))
     assert run("recover", path, recovered)[0] == 1

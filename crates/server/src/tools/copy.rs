@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::DIFFERENT;
 use super::blobs::{BlobFolder, Blobs};
 use super::open::{OpenArguments, Readable, StorageArguments, Writable};
 use super::output::Output;
-use super::part::remove_storage;
+use super::part::files_of;
 use super::remote::ServerRestore;
 use super::storage_name::StorageName;
 use super::view::ViewArguments;
@@ -87,6 +87,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
         return Ok(ExitCode::from(DIFFERENT));
     }
     let is_new = to.is_absent();
+    let before = to.path().map_or(Vec::new(), identities);
     to.begin_like(&from)?;
     if is_new && source.is_of_python_2() {
         to.begin_for_python_2()?;
@@ -98,7 +99,7 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     let range = TidRange { min: Some(there.next()), max: Some(last) };
     let copied = copy(how, &to, &*source, range, blobs.as_ref());
     if is_new && copied.as_ref().is_err_and(is_in_vain) {
-        to.path().into_iter().for_each(remove_storage);
+        to.path().into_iter().for_each(|path| remove_made(path, &before));
     }
     let mut copied = copied?;
     copied.missing_blobs += missing_before;
@@ -111,6 +112,20 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
 /// Whether no later copy can go on from what was copied before an error.
 fn is_in_vain(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(ToolError::NotLater { .. }))
+}
+
+/// The files of a storage that are there, with their numbers in the file system.
+fn identities(path: &Path) -> Vec<(PathBuf, u64)> {
+    let identity = |file: PathBuf| file.metadata().ok().map(|found| (file, found.ino()));
+    files_of(path).filter_map(identity).collect()
+}
+
+/// Removes a new storage, and the files beside it that are not those of before. Any that cannot be
+/// removed does no harm.
+fn remove_made(path: &Path, before: &[(PathBuf, u64)]) {
+    for made in identities(path).iter().filter(|made| made.0 == path || !before.contains(made)) {
+        let _ = fs::remove_file(&made.0);
+    }
 }
 
 /// Prints what was copied.

@@ -3,8 +3,8 @@
 //! Key decision: a file beside it is locked by its writer. So what a killed process has left is
 //! replaced, and what another one writes is not.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +14,17 @@ use super::storage_name::StorageName;
 
 /// What follows the name of a storage in that of the file that its writer locks.
 const LOCK_SUFFIX: &str = ".restoring";
+/// What follows it in those of the files that writing a storage makes beside it.
+const SIDE_SUFFIXES: [&str; 8] = [
+    ".lock",
+    ".checksums",
+    ".index",
+    ".index.crc32c",
+    ".index.index_tmp",
+    "-wal",
+    "-shm",
+    "-journal",
+];
 
 /// A data file or a database in SQLite that is not whole yet.
 pub(crate) struct Part {
@@ -57,21 +68,20 @@ impl Part {
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
         }
         require_new(&output)?;
-        let old = written.exists().then(|| written.clone());
-        for old in old.into_iter().chain(sides(&written)?) {
+        for old in files_of(&written) {
             fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
         }
         Ok(Part { name, written, output, lock_path, _lock: file })
     }
 
-    /// Whether a part of `output` has the name of this file, or is beside it: it is removed.
+    /// Whether a part of `output`, which is removed, would have the name of this file.
     pub(crate) fn would_replace(file: &Path, output: &Path) -> bool {
         let (Ok(file), Ok(folder)) = (file.canonicalize(), folder_of(output).canonicalize()) else {
             // It cannot be read either.
             return false;
         };
         let part = with_suffix(&folder.join(output.file_name().unwrap_or_default()), ".part");
-        file == part || file.parent() == Some(&folder) && suffix_of(&file, &part).is_some()
+        files_of(&part).any(|replaced| replaced == file)
     }
 
     /// Moves it to its place, its side files first. It must be closed.
@@ -81,28 +91,30 @@ impl Part {
     pub(crate) fn finish(self) -> Result<()> {
         let kept = || format!("what was written is {}", self.written.display());
         require_new(&self.output).with_context(kept)?;
-        for side in sides(&self.written)? {
-            let suffix = suffix_of(&side, &self.written).unwrap_or_default();
-            rename(&side, &with_suffix(&self.output, suffix))?;
+        for suffix in SIDE_SUFFIXES {
+            let side = with_suffix(&self.written, suffix);
+            if side.exists() {
+                rename(&side, &with_suffix(&self.output, suffix))?;
+            }
         }
         rename(&self.written, &self.output)?;
         let cannot = || format!("cannot remove {}", self.lock_path.display());
         fs::remove_file(&self.lock_path).with_context(cannot)
     }
 
-    /// Removes it.
+    /// Removes it. What is left of it does no harm.
     pub(crate) fn discard(self) {
-        remove_storage(&self.written);
+        for file in files_of(&self.written) {
+            let _ = fs::remove_file(file);
+        }
         let _ = fs::remove_file(&self.lock_path);
     }
 }
 
-/// Removes a storage that is of no use, and the files beside it. What is left of it does no harm.
-pub(crate) fn remove_storage(path: &Path) {
-    let _ = fs::remove_file(path);
-    for side in sides(path).unwrap_or_default() {
-        let _ = fs::remove_file(side);
-    }
+/// The files of a storage that are there: its own, and those that writing it makes beside it.
+pub(crate) fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let sides = SIDE_SUFFIXES.map(|suffix| with_suffix(path, suffix));
+    iter::once(path.to_owned()).chain(sides).filter(|file| file.is_file())
 }
 
 /// Refuses the name of a database that is there.
@@ -118,28 +130,6 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
     let folder = folder_of(to);
     let renamed = fs::rename(from, to).and_then(|()| sync_folder(folder));
     renamed.with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
-}
-
-/// The files beside a storage whose names begin with its name.
-fn sides(path: &Path) -> Result<Vec<PathBuf>> {
-    let folder = folder_of(path);
-    let unreadable = || format!("cannot read {}", folder.display());
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(unreadable)? {
-        let side = folder.join(entry.with_context(unreadable)?.file_name());
-        // Not a blob directory of the same name.
-        if suffix_of(&side, path).is_some() && side.is_file() {
-            found.push(side);
-        }
-    }
-    Ok(found)
-}
-
-/// What follows the name of a storage in that of a side file: `.index`, `-wal`.
-fn suffix_of<'s>(side: &'s Path, path: &Path) -> Option<&'s str> {
-    let name = path.file_name().and_then(OsStr::to_str)?;
-    let suffix = side.file_name().and_then(OsStr::to_str)?.strip_prefix(name)?;
-    (suffix.starts_with(['.', '-']) && suffix != LOCK_SUFFIX).then_some(suffix)
 }
 
 #[cfg(test)]
@@ -167,6 +157,20 @@ mod tests {
         assert!(!path("a.fs.part").exists() && path("a.fs.partial").exists());
         assert!(!path("a.fs.part.restoring").exists());
         assert!(Part::begin(&name).is_err(), "it exists");
+    }
+
+    #[test]
+    fn files_that_only_have_the_name_of_a_part_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let name = StorageName::Sqlite(path("a.sqlite"));
+        fs::write(path("a.part-2"), b"other").unwrap();
+        fs::write(path("a.part.bak"), b"other").unwrap();
+        Part::begin(&name).unwrap().discard();
+        let part = Part::begin(&name).unwrap();
+        fs::write(path("a.part"), b"new").unwrap();
+        part.finish().unwrap();
+        assert!(path("a.part-2").exists() && path("a.part.bak").exists());
     }
 
     #[test]
