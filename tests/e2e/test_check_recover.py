@@ -272,6 +272,7 @@ def test_exit_codes(written, tmp_path, binary):
     assert code("recover", path, other) == 2
     assert code("recover", path, path) == 2
     # A part of the new file would be replaced.
+    (tmp_path / "new.fs.part.restoring").touch()
     for name, expected in {
         "new.fs.part": 2,
         "new.fs.part.index": 2,

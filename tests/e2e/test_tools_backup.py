@@ -402,6 +402,7 @@ def test_a_restore_that_fails_or_is_killed_leaves_nothing_in_the_way(run, path, 
     # What a killed restore leaves.
     (tmp_path / "out.fs.part").write_bytes(path.read_bytes()[:-100])
     (tmp_path / "out.fs.part.index").write_bytes(b"old")
+    (tmp_path / "out.fs.part.restoring").touch()
     blobs.mkdir()
     (blobs / ".restoring").touch()
     (blobs / "old.blob").touch()

@@ -1,7 +1,7 @@
 //! A storage that is written beside its place, and moved there when it is whole.
 //!
 //! Key decision: a file beside it is locked by its writer. So what a killed process has left is
-//! replaced, and what another one writes is not.
+//! replaced, and neither what another one writes nor a file that only has such a name.
 
 use std::fs::{self, File, TryLockError};
 use std::iter;
@@ -39,6 +39,9 @@ pub(crate) struct Part {
 
 impl Part {
     /// Begins the storage `output`, which must not exist. Replaces what a killed process has left.
+    ///
+    /// # Errors
+    /// A file may have the name of the part, and not be of such a process: it has left no lock.
     pub(crate) fn begin(output: &StorageName) -> Result<Part> {
         let (name, written, output) = match output {
             StorageName::File(path) => {
@@ -56,7 +59,11 @@ impl Part {
         if !folder.is_dir() {
             bail!("{}: there is no such directory", folder.display());
         }
+        require_new(&output)?;
         let lock_path = with_suffix(&written, LOCK_SUFFIX);
+        if let (false, Some(other)) = (lock_path.exists(), files_of(&written).next()) {
+            bail!("{} is in the way, and is no unfinished part: rename it", other.display());
+        }
         let cannot = || format!("cannot create {}", lock_path.display());
         let file = File::options().create(true).truncate(false).write(true).open(&lock_path);
         let file = file.with_context(cannot)?;
@@ -67,7 +74,6 @@ impl Part {
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
         }
-        require_new(&output)?;
         for old in files_of(&written) {
             fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
         }
@@ -171,6 +177,16 @@ mod tests {
         fs::write(path("a.part"), b"new").unwrap();
         part.finish().unwrap();
         assert!(path("a.part-2").exists() && path("a.part.bak").exists());
+        fs::remove_file(path("a.sqlite")).unwrap();
+        for other in ["a.part", "a.part-wal"] {
+            fs::write(path(other), b"other").unwrap();
+            for _ in 0..2 {
+                let refused = Part::begin(&name).map(|_| ()).unwrap_err().to_string();
+                assert!(refused.contains(other) && refused.contains("in the way"), "{refused}");
+            }
+            fs::remove_file(path(other)).unwrap();
+        }
+        Part::begin(&name).unwrap();
     }
 
     #[test]
