@@ -126,6 +126,25 @@ def test_referrers_and_paths_are_those_of_the_database(run, path, storage):
         assert all(after in refs[before] for before, after in zip(steps, steps[1:]))
 
 
+def test_an_object_that_cannot_be_read_may_be_a_referrer(run, tmp_path):
+    """References before the damage count, and those behind it are not known."""
+    path = tmp_path / "Data.fs"
+    storage = ZODB.FileStorage.FileStorage(str(path))
+    to_2 = b"N.U\x08" + p64(2) + b"Q"
+    transaction = TransactionMetaData()
+    storage.tpc_begin(transaction)
+    for number, data in enumerate([b"N.N.", to_2 + b"\xff.", b"N.N."]):
+        storage.store(p64(number), p64(0), data, "", transaction)
+    storage.tpc_vote(transaction)
+    storage.tpc_finish(transaction)
+    storage.close()
+    code, out, said = run("refs", "--to", "2", path)
+    assert (code, out.split()[0]) == (1, p64(1).hex())
+    assert "1 objects cannot be read, and may refer to it too" in said
+    code, out, said = run("refs", "--to", "0", path)
+    assert (code, out) == (1, "") and "1 objects cannot be read" in said
+
+
 def references(storage):
     """{oid: the oids that its current revision refers to}."""
     from ZODB.serialize import get_refs

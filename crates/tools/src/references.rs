@@ -38,8 +38,10 @@ pub struct Referrer<'a> {
     pub tid: Tid,
     /// Its data.
     pub data: &'a [u8],
-    /// Its references, repeated ones included; `None` for data that cannot be read.
-    pub references: Option<&'a [Oid]>,
+    /// Its references, repeated ones included; of data that cannot be read those before the damage.
+    pub references: &'a [Oid],
+    /// Whether its data could be read.
+    pub is_read: bool,
 }
 
 /// The current objects of a storage as of one transaction.
@@ -87,9 +89,9 @@ impl<'s> CurrentObjects<'s> {
                     let is_current = self.records.find(oid) == Some(number << 1);
                     number += 1;
                     if let Some(data) = data.filter(|_| is_current) {
-                        let read = collect(data, &mut references);
-                        let references = read.then_some(&references[..]);
-                        return visit(Referrer { oid, tid: current, data, references });
+                        let is_read = collect(data, &mut references);
+                        let references = &references[..];
+                        return visit(Referrer { oid, tid: current, data, references, is_read });
                     }
                 }
                 LogItem::Skipped => {}

@@ -74,7 +74,7 @@ fn print_dangling(
 ) -> Result<bool, ToolError> {
     let mut is_whole = true;
     objects.each(&mut |referrer| {
-        let Some(references) = referrer.references else {
+        if !referrer.is_read {
             if is_compressed(referrer.data) {
                 *compressed += 1;
                 return Ok(());
@@ -92,9 +92,9 @@ fn print_dangling(
                     tid.0
                 ),
             });
-        };
+        }
         let missing = |to: &Oid| Some((*to, objects.missing(*to)?));
-        let missing: Vec<_> = references.iter().filter_map(missing).collect();
+        let missing: Vec<_> = referrer.references.iter().filter_map(missing).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -146,8 +146,8 @@ fn unreadable_json(referrer: &Referrer<'_>) -> String {
     .to_string()
 }
 
-/// Prints the objects that refer to one, and the way to it; whether it is there. Objects with
-/// compressed data are counted.
+/// Prints the objects that refer to one, and the way to it; whether it is there, and all references
+/// could be read. Objects with compressed data are counted.
 fn print_referrers(
     objects: CurrentObjects<'_>,
     to: Oid,
@@ -156,11 +156,13 @@ fn print_referrers(
     output: &mut Output,
 ) -> Result<bool> {
     let missing = objects.missing(to);
-    let mut count = 0_u64;
+    let (mut count, mut unread) = (0_u64, 0_u64);
     objects.each(&mut |referrer| {
-        *compressed += u64::from(is_compressed(referrer.data));
-        let references = referrer.references.unwrap_or_default();
-        if !references.contains(&to) {
+        match is_compressed(referrer.data) {
+            true => *compressed += 1,
+            false => unread += u64::from(!referrer.is_read),
+        }
+        if !referrer.references.contains(&to) {
             return Ok(());
         }
         count += 1;
@@ -176,11 +178,17 @@ fn print_referrers(
     }
     if let Some(missing) = missing {
         complain!("zodium: object {to}: {}", missing.in_words());
-        if count == 0 && *compressed == 0 && missing == Missing::Absent {
+        if count + unread + *compressed == 0 && missing == Missing::Absent {
             bail!("and no object refers to it");
         }
     }
-    Ok(missing.is_none())
+    if unread > 0 {
+        complain!(
+            "zodium: {unread} objects cannot be read, and may refer to it too: `zodium refs` \
+             without --to names them"
+        );
+    }
+    Ok(missing.is_none() && unread == 0)
 }
 
 fn print_path(objects: CurrentObjects<'_>, to: Oid, json: bool, output: &mut Output) -> Result<()> {
