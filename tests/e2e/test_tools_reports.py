@@ -97,6 +97,9 @@ def test_data_that_zlibstorage_has_compressed_are_said_to_be_sound(run, tmp_path
     for words in (["refs"], ["refs", "--to", "0x1"], ["refs", "--to", "0x9"]):
         code, _, said = run(*words, path)
         assert (code, "3 objects are compressed by zc.zlibstorage" in said) == (2, True), said
+    code, out, said = run("oids", path, "0x1")
+    assert (code, "3 records are compressed by zc.zlibstorage" in said) == (2, True), said
+    assert "new revision" in out
     code, out, _ = run("check", "--references", "--pickles", path)
     assert (code, out.count("zc.zlibstorage"), ": whole (" in out) == (0, 1, True), out
     code, _, said = run("pack", path)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
+use zodium_pickle::is_compressed;
 use zodium_storage::LogItem;
 use zodium_types::{Oid, Tid};
 
@@ -34,7 +35,9 @@ pub struct Trace {
     /// What is told of an object's part in a transaction, in the order of the report.
     messages: Vec<(Oid, Tid, String)>,
     references: Vec<Oid>,
-    /// Records that could not be read.
+    /// Records that zc.zlibstorage has compressed.
+    compressed: u64,
+    /// Other records that could not be read.
     unreadable: u64,
 }
 
@@ -72,6 +75,7 @@ impl Trace {
             headings: BTreeMap::new(),
             messages: Vec::new(),
             references: Vec::new(),
+            compressed: 0,
             unreadable: 0,
         }
     }
@@ -97,7 +101,11 @@ impl Trace {
         let class = self.classes.number(data);
         self.records.push((oid, class));
         let mut references = std::mem::take(&mut self.references);
-        self.unreadable += u64::from(!collect(data, &mut references));
+        let is_read = collect(data, &mut references);
+        match is_compressed(data) {
+            true => self.compressed += 1,
+            false => self.unreadable += u64::from(!is_read),
+        }
         let traced = self.objects.get_mut(&oid);
         let is_traced = traced.is_some();
         if let Some(traced) = traced {
@@ -157,7 +165,12 @@ impl Trace {
         }
     }
 
-    /// Records whose references could not be read.
+    /// Records whose references only clients with zc.zlibstorage can read.
+    pub fn compressed(&self) -> u64 {
+        self.compressed
+    }
+
+    /// Other records whose references could not be read.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }

@@ -10,6 +10,7 @@ use zodium_tools::{TidRange, parse_oid};
 use super::DIFFERENT;
 use super::open::StorageArguments;
 use super::output::Output;
+use super::refs::refuse_compressed;
 use super::view::ViewArguments;
 use crate::streams::complain;
 
@@ -49,6 +50,7 @@ pub(super) fn run(options: &OidsOptions) -> Result<ExitCode> {
         false => output.text(&trace.report())?,
     }
     output.flush()?;
+    refuse_compressed(trace.compressed(), "records")?;
     match trace.unreadable() {
         0 => Ok(ExitCode::SUCCESS),
         count => {

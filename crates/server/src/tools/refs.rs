@@ -55,13 +55,19 @@ pub(super) fn run(options: &RefsOptions) -> Result<ExitCode> {
         None => print_dangling(&objects, options.json, &mut compressed, &mut output)?,
     };
     output.flush()?;
-    if compressed > 0 {
+    refuse_compressed(compressed, "objects")?;
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+/// Refuses data whose references cannot be known.
+pub(super) fn refuse_compressed(count: u64, what: &str) -> Result<()> {
+    if count > 0 {
         bail!(
-            "{compressed} objects are compressed by zc.zlibstorage. That is no damage, but only \
-             their clients can read their references"
+            "{count} {what} are compressed by zc.zlibstorage. That is no damage, but only their \
+             clients can read their references"
         );
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+    Ok(())
 }
 
 /// Prints the objects with references that lead nowhere; whether there are none. Those with
