@@ -188,3 +188,41 @@ def test_a_bucket_that_is_gone_is_told(run, tmp_path, seeded):
         with_transaction(storage, lambda txn: storage.deleteObject(gone, serial, txn))
     code, damages, _ = run(path)
     assert code == 1 and "creation was undone" in damages[gone.hex()]
+
+
+def last_leaf(tree):
+    leaf = tree._firstbucket
+    while leaf._next is not None:
+        leaf = leaf._next
+    return leaf
+
+
+@pytest.mark.parametrize("leads_to", ["removed", "living"])
+def test_a_cleared_tree_is_whole_and_a_tree_that_leads_on_is_not(run, tmp_path, leads_to):
+    """Inner nodes that clear() has removed stay until a pack, and their leaves lead on."""
+    path = tmp_path / "Data.fs"
+    with closing(ZODB.DB(FileStorage(str(path)))) as database:
+        with database.transaction() as connection:
+            root = connection.root()
+            root["big"] = BTrees.OOBTree.OOBTree(dict.fromkeys(map(str, range(12000)), 1))
+            root["small"] = BTrees.OOBTree.OOBTree(dict.fromkeys(range(200), 1))
+            # Another database may refer to this one.
+            connection.add(other := BTrees.OOBTree.OOBTree(dict.fromkeys(range(200), 1)))
+        with database.transaction() as connection:
+            root, other = connection.root(), connection.get(other._p_oid)
+            first_of = {"removed": root["big"]._firstbucket, "living": root["small"]._firstbucket}
+            root["big"].clear()
+            for tree in root.values():
+                tree._check()
+                BTrees.check.check(tree)
+        assert run(path)[:2] == (0, {})
+        with database.transaction() as connection:
+            tree = connection.root()["small"] if leads_to == "removed" else other
+            leaf = last_leaf(tree)
+            wrong = connection.get(first_of[leads_to]._p_oid)
+            leaf.__setstate__((leaf.__getstate__()[0], wrong))
+            leaf._p_changed = True
+            spoiled, wrong = leaf._p_oid.hex(), wrong._p_oid.hex()
+    code, damages, summary = run(path)
+    assert (code, summary["damages"], list(damages)) == (1, 1, [spoiled])
+    assert f"the next bucket is {wrong}" in damages[spoiled]

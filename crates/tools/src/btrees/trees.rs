@@ -44,10 +44,13 @@ pub fn check_btrees(
     };
     let nodes = Nodes::of(objects, &mut counted)?;
     let mut checker = Checker::new(&nodes, objects);
-    for oid in nodes.tops() {
-        checker.check_tree(oid);
+    let tops = nodes.tops();
+    for oid in &tops {
+        checker.check_tree(*oid);
         checker.found.drain(..).try_for_each(&mut counted)?;
     }
+    checker.check_ends(&tops)?;
+    checker.found.drain(..).try_for_each(&mut counted)?;
     let uncertain = nodes.uncertain + checker.uncertain;
     let Nodes { trees, leaves, keys, unread, .. } = nodes;
     Ok(BTreesChecked { trees, leaves, keys, uncertain, unread, damages })
@@ -81,19 +84,27 @@ struct Visit<'n> {
     high: Option<&'n Value<'static>>,
 }
 
+/// The last leaf of a tree, which leads on to another one.
+struct End {
+    top: Oid,
+    leaf: Oid,
+    next: Oid,
+}
+
 struct Checker<'n, 's> {
     nodes: &'n Nodes,
     objects: &'n CurrentObjects<'s>,
     /// Nodes that are in a tree.
     seen: FxHashSet<Oid>,
+    ends: Vec<End>,
     found: Vec<BTreeDamage>,
     uncertain: u64,
 }
 
 impl<'n, 's> Checker<'n, 's> {
     fn new(nodes: &'n Nodes, objects: &'n CurrentObjects<'s>) -> Checker<'n, 's> {
-        let (seen, found) = (FxHashSet::default(), Vec::new());
-        Checker { nodes, objects, seen, found, uncertain: 0 }
+        let (seen, ends, found) = (FxHashSet::default(), Vec::new(), Vec::new());
+        Checker { nodes, objects, seen, ends, found, uncertain: 0 }
     }
 
     fn check_tree(&mut self, top: Oid) {
@@ -129,7 +140,7 @@ impl<'n, 's> Checker<'n, 's> {
             }
         }
         if is_known {
-            self.check_leaves(&leaves, &firsts);
+            self.check_leaves(top, &leaves, &firsts);
         }
     }
 
@@ -171,23 +182,19 @@ impl<'n, 's> Checker<'n, 's> {
     }
 
     /// All leaves are equally deep, each leads to the next one, and each inner node to its first.
-    fn check_leaves(&mut self, leaves: &[(Oid, usize)], firsts: &[(Oid, Oid, usize)]) {
+    fn check_leaves(&mut self, top: Oid, leaves: &[(Oid, usize)], firsts: &[(Oid, Oid, usize)]) {
         for (place, (oid, depth)) in leaves.iter().enumerate() {
             if *depth != leaves[0].1 {
                 self.damage(*oid, "it is not as deep in its tree as the first bucket");
             }
             let following = leaves.get(place + 1).map(|(oid, _)| *oid);
             let Some(Kept::Leaf { next, .. }) = self.nodes.all.get(oid) else { continue };
-            // A tree that was not read may go on behind its part that seems to be one.
-            let is_end = following.is_none() && self.nodes.has_unread_tree;
-            if *next != following && !is_end {
-                let name = |oid: Option<Oid>| oid.map_or("none".to_owned(), |oid| oid.to_string());
-                let what = format!(
-                    "the next bucket is {}, and the one that follows in its tree is {}",
-                    name(*next),
-                    name(following)
-                );
-                self.damage(*oid, &what);
+            match (*next, following) {
+                // A tree that was not read may go on behind its part that seems to be one.
+                (Some(_), None) if self.nodes.has_unread_tree => {}
+                (Some(next), None) => self.ends.push(End { top, leaf: *oid, next }),
+                _ if *next != following => self.report_next(*oid, *next, following),
+                _ => {}
             }
         }
         for (oid, first, place) in firsts {
@@ -200,6 +207,42 @@ impl<'n, 's> Checker<'n, 's> {
                 None => self.damage(*oid, "it has no buckets"),
             }
         }
+    }
+
+    /// The last leaf of a tree leads to none. But what `clear` has removed from a tree seems to be
+    /// trees, each of which leads on to the next one, until a pack drops them.
+    fn check_ends(&mut self, tops: &[Oid]) -> Result<(), ToolError> {
+        if self.ends.is_empty() {
+            return Ok(());
+        }
+        let mut removed: FxHashSet<Oid> = tops.iter().copied().collect();
+        self.objects.each(&mut |object| {
+            for to in object.references {
+                removed.remove(to);
+            }
+            Ok(())
+        })?;
+        let first_of = |top: &Oid| match self.nodes.all.get(top) {
+            Some(Kept::Inner { first, .. }) => Some(*first),
+            _ => None,
+        };
+        let firsts: FxHashSet<Oid> = removed.iter().filter_map(first_of).collect();
+        for End { top, leaf, next } in std::mem::take(&mut self.ends) {
+            if !removed.contains(&top) || !firsts.contains(&next) {
+                self.report_next(leaf, Some(next), None);
+            }
+        }
+        Ok(())
+    }
+
+    fn report_next(&mut self, leaf: Oid, next: Option<Oid>, following: Option<Oid>) {
+        let name = |oid: Option<Oid>| oid.map_or("none".to_owned(), |oid| oid.to_string());
+        let what = format!(
+            "the next bucket is {}, and the one that follows in its tree is {}",
+            name(next),
+            name(following)
+        );
+        self.damage(leaf, &what);
     }
 
     fn damage(&mut self, oid: Oid, what: &str) {
