@@ -1,5 +1,6 @@
 //! The second pass: each current object, loaded as a client loads it.
 
+use rustc_hash::FxHashSet;
 use zodium_storage::{Load, LogItem, Read, StorageError};
 use zodium_types::{Oid, Tid};
 
@@ -16,8 +17,8 @@ pub(super) fn load_objects(
     advance: &mut dyn FnMut(usize),
     findings: &mut Findings<'_>,
 ) -> Result<(), ToolError> {
-    let loader = Loader { storage, log };
-    let (mut references, mut outcome) = (Vec::new(), Ok(()));
+    let mut loader = Loader { storage, log, unfound: Vec::new() };
+    let (mut references, mut outcome) = (Vec::new(), Ok::<(), ToolError>(()));
     let (mut asked, mut tids, at_once) = (Vec::new(), Vec::new(), storage.loads_at_once());
     let mut load_asked = |asked: &mut Vec<(Oid, Tid)>, tids: &mut Vec<Tid>| {
         let loaded = storage.load_many_before(asked);
@@ -39,18 +40,21 @@ pub(super) fn load_objects(
             }
         }
     });
-    outcome.and_then(|()| load_asked(&mut asked, &mut tids))
+    outcome.and_then(|()| load_asked(&mut asked, &mut tids))?;
+    loader.look_for_unfound(findings)
 }
 
 struct Loader<'c> {
     storage: &'c dyn Read,
     log: &'c Log,
+    /// Objects that no load has found, with the transactions that wrote them.
+    unfound: Vec<(Tid, Oid)>,
 }
 
 impl Loader<'_> {
     /// The data of an object that `tid` wrote last; `None` if it is deleted or damaged.
     fn checked(
-        &self,
+        &mut self,
         oid: Oid,
         tid: Tid,
         loaded: Result<Load, StorageError>,
@@ -60,9 +64,8 @@ impl Loader<'_> {
         let revision = match loaded.map_err(ToolError::from) {
             Ok(Load::Revision(revision)) => revision,
             Ok(Load::NoRevision | Load::Missing | Load::WouldBlock) => {
-                if self.log.data.find(oid).is_some() && !is_deleted && self.logged(oid, tid)? {
-                    let what = "the log has it, and no load finds it".to_owned();
-                    findings.add(LogDamageKind::Load, Some(oid), Some(tid), what);
+                if self.log.data.find(oid).is_some() && !is_deleted {
+                    self.unfound.push((tid, oid));
                 }
                 return Ok(None);
             }
@@ -107,17 +110,25 @@ impl Loader<'_> {
         }
     }
 
-    /// Whether the log still has the record of an object; a pack may have dropped it.
-    fn logged(&self, oid: Oid, tid: Tid) -> Result<bool, ToolError> {
-        let mut found = false;
-        let range = TidRange { min: Some(tid), max: Some(tid) };
-        walk(self.storage, range, &mut |item| {
-            if matches!(item, LogItem::Record { oid: other, .. } if other == oid) {
-                found = true;
+    /// Looks whether the log still has the records that no load has found; a pack may have dropped
+    /// them. It may have dropped many of one transaction, so each transaction is read once.
+    fn look_for_unfound(&mut self, findings: &mut Findings<'_>) -> Result<(), ToolError> {
+        self.unfound.sort_unstable();
+        for written in self.unfound.chunk_by(|(one, _), (other, _)| one == other) {
+            let (tid, _) = written[0];
+            let mut logged = FxHashSet::default();
+            walk(self.storage, TidRange { min: Some(tid), max: Some(tid) }, &mut |item| {
+                if let LogItem::Record { oid, .. } = item {
+                    logged.insert(oid);
+                }
+                Ok(())
+            })?;
+            for (_, oid) in written.iter().filter(|(_, oid)| logged.contains(oid)) {
+                let what = "the log has it, and no load finds it".to_owned();
+                findings.add(LogDamageKind::Load, Some(*oid), Some(tid), what);
             }
-            Ok(())
-        })?;
-        Ok(found)
+        }
+        Ok(())
     }
 
     fn why_missing(&self, oid: Oid) -> Option<&'static str> {

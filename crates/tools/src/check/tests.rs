@@ -1,5 +1,6 @@
 //! A storage whose log is that of one storage, and whose objects are those of another.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use zodium_memorystorage::MemoryStorage;
@@ -22,6 +23,8 @@ struct Torn {
     last: Tid,
     /// Loads of this object report damage.
     unreadable: Option<Oid>,
+    /// How often the log was read.
+    iterated: AtomicUsize,
 }
 
 impl Read for Torn {
@@ -81,6 +84,7 @@ impl Read for Torn {
         start: Option<Tid>,
         stop: Option<Tid>,
     ) -> Result<Box<dyn TransactionCursor>, StorageError> {
+        self.iterated.fetch_add(1, Ordering::Relaxed);
         self.log.iterate(start, stop)
     }
 
@@ -125,7 +129,8 @@ fn found_in(torn: &Torn, check: LogCheck) -> (Found, LogChecked) {
 
 fn torn(log: &[Written<'_>], objects: &[Written<'_>]) -> Torn {
     let (log, objects) = (storage(log), storage(objects));
-    Torn { last: objects.last_tid(), log, objects, unreadable: None }
+    let (last, iterated) = (objects.last_tid(), AtomicUsize::new(0));
+    Torn { last, log, objects, unreadable: None, iterated }
 }
 
 const ALL: LogCheck = LogCheck { references: true, pickles: true };
@@ -156,6 +161,20 @@ fn each_difference_of_log_and_objects_is_found() {
         let (found, _) = found_in(&torn(&[BASE, second], &[BASE, objects]), LogCheck::default());
         assert_eq!(found, expected, "{objects:?}");
     }
+}
+
+#[test]
+fn the_log_is_not_read_again_for_each_object_that_a_pack_drops() {
+    let count = || (1..1000).map(|oid| (oid, Some(PLAIN)));
+    let (first, second): (Vec<_>, Vec<_>) = (count().collect(), count().step_by(2).collect());
+    let last: Written<'_> = (5, &[(2000, Some(PLAIN))]);
+    let torn = torn(&[(1, &first), (2, &second), last], &[last]);
+    let (found, _) = found_in(&torn, LogCheck::default());
+    let tid = |oid: u64| if oid % 2 == 1 { 2 } else { 1 };
+    let mut expected: Vec<_> = (1..1000).map(|oid| ("load", Some(oid), Some(tid(oid)))).collect();
+    expected.sort_by_key(|(_, oid, tid)| (*tid, *oid));
+    assert_eq!(found, expected);
+    assert!(torn.iterated.into_inner() < 10);
 }
 
 #[test]
