@@ -13,7 +13,8 @@ const SPARSE_MAX: usize = 16;
 /// One number below `u64::MAX` for each oid.
 #[derive(Debug, Default)]
 pub struct OidMap {
-    pages: FxHashMap<u64, Page>,
+    /// By their first oids, whose hashes clients that choose oids do not know.
+    pages: FxHashMap<Oid, Page>,
 }
 
 #[derive(Debug)]
@@ -66,9 +67,9 @@ impl OidMap {
     /// Shows all objects in the order of their oids.
     pub fn each(&self, mut visit: impl FnMut(Oid, u64)) {
         let mut pages: Vec<_> = self.pages.iter().collect();
-        pages.sort_unstable_by_key(|(page, _)| **page);
-        for (page, content) in pages {
-            let oid = |slot: u64| Oid(page * PAGE_OIDS + slot);
+        pages.sort_unstable_by_key(|(first, _)| **first);
+        for (first, content) in pages {
+            let oid = |slot: u64| Oid(first.0 + slot);
             match content {
                 Page::Sparse(pairs) => {
                     let mut pairs = pairs.clone();
@@ -84,13 +85,18 @@ impl OidMap {
     }
 }
 
-fn place(oid: Oid) -> (u64, u8) {
-    (oid.0 / PAGE_OIDS, (oid.0 % PAGE_OIDS) as u8)
+/// The first oid of the page, and the place in it.
+fn place(oid: Oid) -> (Oid, u8) {
+    let slot = oid.0 % PAGE_OIDS;
+    (Oid(oid.0 - slot), slot as u8)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::hash::BuildHasher;
+
+    use rustc_hash::FxHashSet;
 
     use super::*;
 
@@ -112,5 +118,26 @@ mod tests {
         let mut all = Vec::new();
         map.each(|oid, number| all.push((oid, number)));
         assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn chosen_oids_do_not_share_one_place_of_the_map() {
+        const FACTOR: u64 = 0xf135_7aea_2e62_a9c5;
+        // Numbers of pages for which the hasher alone has all low bits zero: it multiplies, then
+        // rotates. So it has for their first oids.
+        let inverse =
+            (0..6).fold(FACTOR, |x, _| x.wrapping_mul(2_u64.wrapping_sub(FACTOR.wrapping_mul(x))));
+        let pages = (1_u64..).map(|n| n.wrapping_mul(inverse)).filter(|page| page >> 56 == 0);
+        let mut map = OidMap::default();
+        pages.take(1000).for_each(|page| assert_eq!(map.insert(Oid(page << 8), 1), None));
+        let place = |hash: u64| hash & ((1 << 22) - 1);
+        let (hasher, firsts) = (map.pages.hasher(), || map.pages.keys());
+        let plain: FxHashSet<u64> = firsts()
+            .flat_map(|Oid(oid)| [*oid, oid >> 8])
+            .map(|n| place(hasher.hash_one(n)))
+            .collect();
+        assert_eq!(plain.len(), 1, "else the oids are not chosen well");
+        let places: FxHashSet<u64> = firsts().map(|first| place(hasher.hash_one(first))).collect();
+        assert!(places.len() > 900, "{}", places.len());
     }
 }
