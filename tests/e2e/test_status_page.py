@@ -6,6 +6,7 @@ Screenshots are left in the test's folder.
 import contextlib
 import json
 import resource
+import shutil
 import subprocess
 import threading
 import time
@@ -132,6 +133,20 @@ def test_the_page_says_when_the_server_is_gone_and_when_it_is_back(start_server,
     wait_for(browser, lambda: text_of(browser, "health") == "no answer")
     start_server(tmp_path / "Data.fs", *monitor.options)
     wait_for(browser, lambda: text_of(browser, "health") == "healthy")
+
+
+def test_the_page_says_that_another_program_changed_the_file(start_server, wire, browser, tmp_path):
+    monitor, path = Monitor(), tmp_path / "Data.fs"
+    client = wire(start_server(path, *monitor.options))
+    serial = client.commit(1, [(oid_of(1), Z64, b"data")])
+    browser.get(monitor.url)
+    wait_for(browser, lambda: "accepts commits" in text_of(browser, "storages"))
+    shutil.copy(path, tmp_path / "other.fs")
+    (tmp_path / "other.fs").rename(path)
+    with pytest.raises(ErrorReply):
+        client.commit(2, [(oid_of(1), serial, b"more")])
+    wait_for(browser, lambda: "another program changed the file" in text_of(browser, "storages"))
+    assert text_of(browser, "health") == "not healthy"
 
 
 def test_graphs_begin_before_the_page_is_opened(start_server, wire, browser):

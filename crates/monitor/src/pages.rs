@@ -237,6 +237,25 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_words_for_each_state_of_a_storage() {
+        // A new state does not compile without a place here.
+        let following = |state: &StorageState| match state {
+            StorageState::Writable => Some(StorageState::ReadOnly),
+            StorageState::ReadOnly => Some(StorageState::Full),
+            StorageState::Full => Some(StorageState::Failed),
+            StorageState::Failed => Some(StorageState::Changed),
+            StorageState::Changed => Some(StorageState::Waiting),
+            StorageState::Waiting => Some(StorageState::Closing),
+            StorageState::Closing => None,
+        };
+        for state in std::iter::successors(Some(StorageState::Writable), following) {
+            let name = serde_json::to_value(state).unwrap();
+            let words = format!("\n  {}: [\"", name.as_str().unwrap());
+            assert!(SCRIPT.contains(&words), "{state:?}");
+        }
+    }
+
+    #[test]
     fn what_is_not_there_and_what_is_not_read_is_refused() {
         assert_eq!(answer(StorageState::Writable, "GET", "/etc/passwd").0.as_u16(), 404);
         assert_eq!(answer(StorageState::Writable, "POST", "/metrics").0.as_u16(), 405);

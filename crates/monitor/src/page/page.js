@@ -336,6 +336,7 @@ const STATES = {
   readonly: ["read-only", "good"],
   full: ["no space left", "bad"],
   failed: ["a write failed", "bad"],
+  changed: ["another program changed the file", "bad"],
   waiting: ["serves nothing yet", "bad"],
   closing: ["closing", "warn"],
 };
@@ -363,7 +364,8 @@ function blobEntries(blobs) {
 
 function storageCard(storage, status) {
   const state = status.health.storages.find((health) => health.name === storage.name);
-  const [stateText, stateClass] = STATES[state ? state.state : "closing"];
+  const stateName = state ? state.state : "closing";
+  const [stateText, stateClass] = STATES[stateName] ?? [stateName, "bad"];
   const card = element("article", null, "card");
   const title = element("h3", storage.name);
   title.append(element("span", stateText, "pill " + stateClass), element("span", storage.file, "quiet"));
