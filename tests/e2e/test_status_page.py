@@ -149,6 +149,14 @@ def test_the_page_says_that_another_program_changed_the_file(start_server, wire,
     assert text_of(browser, "health") == "not healthy"
 
 
+def test_the_page_does_not_wait_for_a_history_that_never_comes(start_server, browser):
+    monitor = Monitor()
+    start_server(None, *monitor.options)
+    browser.execute_cdp_cmd("Fetch.enable", {"patterns": [{"urlPattern": "*history.json"}]})
+    browser.get(monitor.url)
+    wait_for(browser, lambda: text_of(browser, "health") == "healthy")
+
+
 def test_graphs_begin_before_the_page_is_opened(start_server, wire, browser):
     monitor = Monitor()
     server = start_server(None, *monitor.options)

@@ -312,10 +312,21 @@ function draw(tile) {
   tile.graph.setAttribute("aria-label", `${tile.name} since ${since}: now ${now}, at most ${top}`);
 }
 
+// A server that hangs must not stop the round.
+async function fetchJson(name) {
+  const given = new AbortController();
+  const patience = setTimeout(() => given.abort(), TIMEOUT_MS);
+  try {
+    return await (await fetch(name, { signal: given.signal, cache: "no-store" })).json();
+  } finally {
+    clearTimeout(patience);
+  }
+}
+
 // What the server has kept, and after it what this page has seen.
 async function fetchHistory() {
   try {
-    const { points } = await (await fetch("history.json", { cache: "no-store" })).json();
+    const { points } = await fetchJson("history.json");
     if (points.length) {
       const newest = points[points.length - 1].time;
       TILES.forEach((tile, series) => {
@@ -573,11 +584,8 @@ function showHeader(status) {
 let before = null;
 
 async function refresh() {
-  const given = new AbortController();
-  const patience = setTimeout(() => given.abort(), TIMEOUT_MS);
   try {
-    const answer = await fetch("status.json", { signal: given.signal, cache: "no-store" });
-    const status = await answer.json();
+    const status = await fetchJson("status.json");
     // After a restart of the server its counters begin at zero.
     if (before && before.server.started !== status.server.started) {
       before = null;
@@ -593,7 +601,6 @@ async function refresh() {
     byId("health").textContent = "no answer";
     byId("health").className = "pill bad";
   } finally {
-    clearTimeout(patience);
     setTimeout(refresh, INTERVAL_MS);
   }
 }
