@@ -2,16 +2,20 @@
 
 import subprocess
 import time
+from contextlib import ExitStack, closing
+from hashlib import sha1
 
 import pytest
 import transaction
 import ZODB
+from BTrees.Length import Length
 from harness import files
-from harness.databases import write_database
+from harness.databases import with_transaction, write_database
 from harness.servers import stock_server
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.FileStorage import FileStorage
+from ZODB.utils import p64
 
 pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
@@ -76,6 +80,63 @@ def test_a_dump_is_loaded_and_committed_through_a_server(run, start_server, tmp_
     code, out, said = run("commit", url, head, given=text % head.encode())
     assert (code, out) == (2, b"") and "conflict" in said
     assert run("load", "-q", served, given=b"")[0] == 2
+
+
+@pytest.fixture(params=["file", "server", "stock"])
+def served(request, start_server, tmp_path):
+    """served(path): the name of a storage, which is that file or has a server."""
+    with ExitStack() as stack:
+
+        def serve(path):
+            if request.param == "file":
+                return path
+            if request.param == "server":
+                return start_server(path).url
+            server = stock_server(tmp_path, "Z5")
+            stack.callback(server.kill)
+            return server.url
+
+        yield serve
+
+
+def dump_of(oid, data):
+    """A transaction for `zodium commit`: one object, or its deletion."""
+    head = b'user ""\ndescription ""\nextension ""\nobj %s' % oid.hex().encode()
+    if data is None:
+        return head + b" delete\n\n"
+    return head + b" %d sha1:%s\n%s\n\n" % (len(data), sha1(data).hexdigest().encode(), data)
+
+
+def test_a_commit_upon_an_earlier_transaction_is_the_same_everywhere(run, served, tmp_path):
+    """A server merges changes of one Length, and stores upon the serial of a deletion."""
+    path = tmp_path / "Data.fs"
+    with closing(ZODB.DB(FileStorage(str(path)))) as database:
+        storage = database.storage
+        with database.transaction() as connection:
+            root = connection.root()
+            root["length"], root["gone"] = Length(), Length(7)
+            connection.savepoint()
+            length, gone = root["length"]._p_oid, root["gone"]._p_oid
+        data, before = storage.load(length)
+        with database.transaction() as connection:
+            connection.root()["length"].change(5)
+        serial = storage.load(gone)[1]
+        with_transaction(storage, lambda txn: storage.deleteObject(gone, serial, txn))
+        after = storage.lastTransaction()
+    changed = data.replace(b"K\0.", b"K\x64.")
+    assert changed != data
+    storage = served(path)
+    for oid, at, body, why in [
+        (length, before, changed, f"object {length.hex()} was changed"),
+        (gone, bytes(8), data, f"object {gone.hex()} was changed by transaction {after.hex()}"),
+        (gone, after, None, "there is none to delete"),
+    ]:
+        code, out, said = run("commit", storage, at.hex(), given=dump_of(oid, body))
+        assert (code, out, why in said) == (2, b"", True), said
+    assert run("info", storage, "head")[1].decode().strip() == after.hex()
+    for oid in (gone, p64(99)):
+        code, _, said = run("commit", storage, after.hex(), given=dump_of(oid, data))
+        assert (code, said) == (0, "")
 
 
 def test_commits_are_watched_in_a_file_and_on_a_server(binary, start_server, tmp_path):

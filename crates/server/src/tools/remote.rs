@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use zodium_client::{Client, ClientError, Transaction, TransactionOptions};
+use zodium_client::{Client, ClientError, StoreConflict, Transaction, TransactionOptions, Voted};
 use zodium_pickle::{Limits, Value, decode_extension};
 use zodium_storage::{LogItem, StorageError};
 use zodium_tools::ToolError;
@@ -98,32 +98,73 @@ pub(super) fn commit_to_server(
     let mut open = client.begin(&options).map_err(failed)?;
     for object in &transaction.objects {
         let oid = object.oid;
-        let serial = match client.load_before(oid, at.next()) {
-            Ok(found) => found.map_or(Tid::ZERO, |found| found.serial),
-            Err(ClientError::NoObject(_)) => Tid::ZERO,
-            Err(error) => return Err(failed(error)),
-        };
+        let base = Base::of(client, oid, at)?;
         match &object.body {
-            DumpBody::Delete => open.delete(oid, serial),
-            DumpBody::Data(data) => open.store(oid, serial, data.clone()),
+            DumpBody::Delete if !base.lives => {
+                return Err(ToolError::Refused(format!("object {oid}: there is none to delete")));
+            }
+            DumpBody::Delete => open.delete(oid, base.serial),
+            DumpBody::Data(data) => open.store(oid, base.serial, data.clone()),
             DumpBody::CopyOf(earlier) => {
-                open.store(oid, serial, load_at(client, oid, *earlier)?.into())
+                open.store(oid, base.serial, load_at(client, oid, *earlier)?.into())
             }
             DumpBody::HashOnly => return Err(no_data(oid)),
         }
         .map_err(failed)?;
     }
-    finish(open)
-}
-
-fn finish(mut open: Transaction) -> Result<Tid, ToolError> {
-    let voted = open.vote().map_err(failed)?;
-    if let Some(conflict) = voted.conflicts.first() {
-        let (oid, serial) = (conflict.oid, conflict.committed);
-        let what = format!("conflict: object {oid} was changed by transaction {serial}");
+    // A server merges the changes of two transactions where it can, as those of a BTree.
+    if let Some(oid) = vote(&mut open)?.changed.first() {
+        let what = format!("conflict: object {oid} was changed after {at}");
         return Err(ToolError::Refused(what));
     }
     open.finish(|_| ()).map_err(failed)
+}
+
+/// What a new revision of an object is stored upon.
+struct Base {
+    serial: Tid,
+    /// Whether it is an object, and no deletion.
+    lives: bool,
+}
+
+impl Base {
+    /// The base as of transaction `at`.
+    fn of(client: &Client, oid: Oid, at: Tid) -> Result<Base, ToolError> {
+        match client.load_before(oid, at.next()) {
+            Ok(Some(found)) => return Ok(Base { serial: found.serial, lives: true }),
+            Ok(None) | Err(ClientError::NoObject(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // A deletion has a serial too, which only the history of the object tells.
+        let serial = match client.call("history", &Value::tuple([oid.into(), Value::Int(1)])) {
+            Ok(newest) => {
+                newest.as_sequence().and_then(|newest| newest.first()?.entry("tid")?.as_tid())
+            }
+            Err(ClientError::Raised(_)) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        match serial {
+            Some(serial) if serial > at => Err(ToolError::Refused(format!(
+                "conflict: object {oid} was changed by transaction {serial}, after {at}"
+            ))),
+            serial => Ok(Base { serial: serial.unwrap_or(Tid::ZERO), lives: false }),
+        }
+    }
+}
+
+fn finish(mut open: Transaction) -> Result<Tid, ToolError> {
+    vote(&mut open)?;
+    open.finish(|_| ()).map_err(failed)
+}
+
+fn vote(open: &mut Transaction) -> Result<Voted, ToolError> {
+    let voted = open.vote().map_err(failed)?;
+    match voted.conflicts.first() {
+        Some(StoreConflict { oid, committed, .. }) => Err(ToolError::Refused(format!(
+            "conflict: object {oid} was changed by transaction {committed}"
+        ))),
+        None => Ok(voted),
+    }
 }
 
 fn options(
