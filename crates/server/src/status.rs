@@ -130,7 +130,8 @@ impl StatusOptions {
 
 fn table(address: &str, now: &Answers, before: Option<&Answers>) -> String {
     let started = now.storages.values().find_map(|status| status["start"].as_str());
-    let mut text = format!("{address}, started {} UTC\n", started.unwrap_or("at an unknown time"));
+    // In UTC, or in the local time of a stock server.
+    let mut text = format!("{address}, started {}\n", started.unwrap_or("at an unknown time"));
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     for (name, status) in &now.storages {
         let old = before.and_then(|before| Some((before.storages.get(name)?, before.at)));
@@ -220,7 +221,7 @@ mod tests {
         let start = Instant::now();
         let (first, second) = (answers(10, start), answers(30, start + Duration::from_secs(2)));
         let alone = table("db:8100", &first, None);
-        assert!(alone.contains("db:8100, started Mon Nov 23 10:00:00 2026 UTC\n"), "{alone}");
+        assert!(alone.contains("db:8100, started Mon Nov 23 10:00:00 2026\n"), "{alone}");
         let line = alone.lines().last().unwrap_or_default();
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells[..5], ["ma?in", "3", "10", "-", "7"]);
