@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -16,6 +16,7 @@ use zodium_tools::text::time_of;
 use zodium_types::{Address, Tid};
 
 use crate::healthcheck::seconds;
+use crate::monitored_process::unix_seconds;
 use crate::reach::{Destination, ReachOptions};
 use crate::streams::print;
 
@@ -190,9 +191,17 @@ fn row(name: &str, status: &Value, before: Option<(&Value, Duration)>) -> [Strin
         shown("conflicts"),
         shown("active_txns"),
         shown("waiting"),
-        if status["lock_time"].is_null() { "no" } else { "yes" }.to_owned(),
+        locks_held(status, unix_seconds(SystemTime::now())),
         last_transaction(status),
     ]
+}
+
+/// How long the oldest locks have been held, by this machine's clock.
+fn locks_held(status: &Value, now: f64) -> String {
+    match status["lock_time"].as_f64() {
+        Some(since) => format!("{:.0} s", (now - since).max(0.0)),
+        None => "no".to_owned(),
+    }
 }
 
 fn last_transaction(status: &Value) -> String {
@@ -214,6 +223,13 @@ mod tests {
             "last-transaction": "040d34dfad420944",
         });
         Answers { at, storages: Map::from_iter([("ma\u{1b}in".to_owned(), status)]) }
+    }
+
+    #[test]
+    fn the_age_of_locks_is_shown() {
+        for (since, shown) in [(json!(null), "no"), (json!(1000.4), "65 s"), (json!(2000), "0 s")] {
+            assert_eq!(locks_held(&json!({ "lock_time": since }), 1065.0), shown);
+        }
     }
 
     #[test]
