@@ -1,8 +1,10 @@
 """Keys of Redis and Valkey are taken over from their files."""
 
 import contextlib
+import resource
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,45 @@ def test_files_of_valkey_are_imported(tmp_path, source):
         assert client.get("other") == (b"database" if is_rdb else b"database!")
     again = run_import(SAMPLES / source, file)
     assert again.returncode == 1 and "exists already" in again.stderr
+
+
+def many_commands(file, count=200_000):
+    with file.open("wb") as commands:
+        for number in range(count):
+            key = b"key:%d" % number
+            commands.write(b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$5\r\nhello\r\n" % (len(key), key))
+    return file
+
+
+def test_a_killed_import_leaves_no_file_that_could_be_served(tmp_path):
+    source, file = many_commands(tmp_path / "many.aof"), tmp_path / "keys.log"
+    part = tmp_path / "keys.log.part"
+    words = [str(PROGRAM), "resp", "import", str(source), "--file", str(file)]
+    with subprocess.Popen(words) as importing:
+        while not (part.exists() and part.stat().st_size > 1_000_000):
+            assert importing.poll() is None and not file.exists()
+            time.sleep(0.01)
+        importing.kill()
+    assert part.exists() and not file.exists()
+    done = run_import(source, file)
+    assert (done.returncode, done.stderr) == (0, "")
+    with served(file) as server, redis.Redis(HOST, server.port) as client:
+        assert client.dbsize() == 200_000
+    assert not part.exists()
+
+
+def test_an_import_to_a_full_disk_leaves_nothing(tmp_path):
+    source, file = many_commands(tmp_path / "many.aof"), tmp_path / "keys.log"
+    words = [str(PROGRAM), "resp", "import", str(source), "--file", str(file)]
+    limit = (1_000_000, resource.RLIM_INFINITY)
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    assert done.returncode == 1 and "cannot write the keys" in done.stderr
+    assert list(tmp_path.iterdir()) == [source]
 
 
 def test_a_target_is_needed():

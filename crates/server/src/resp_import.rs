@@ -15,6 +15,8 @@ use zodium_types::Address;
 use crate::resp_copy::{self, Copied};
 use crate::serve::resp;
 use crate::streams::{complain, print};
+use crate::tools::part::Part;
+use crate::tools::storage_name::StorageName;
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -58,20 +60,35 @@ pub(crate) fn run(options: &ImportOptions) -> Result<ExitCode> {
     if target.exists() {
         bail!("{} exists already: name a new file with --file", target.display());
     }
+    if Part::would_replace(&options.source, target) {
+        let (source, target) = (options.source.display(), target.display());
+        bail!("{source} would be replaced while {target} is written: name another");
+    }
+    // A part that a killed process leaves must not be served as if it had all keys.
+    let part = Part::begin(&StorageName::File(target.to_owned()))?;
+    let keys = match import_to_file(&options.source, &part.written) {
+        Ok(keys) => keys,
+        Err(error) => {
+            part.discard();
+            return Err(error);
+        }
+    };
+    part.finish()?;
+    print(&format!("Imported {keys} keys into {}\n", target.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the keys of the source to a new file, and closes it; the number of keys.
+fn import_to_file(source: &Path, file: &Path) -> Result<u64> {
     let server = Arc::new(Server::new(Options::default()));
     let keeper =
-        KeeperOptions { disk: Arc::new(RealDisk), path: target.to_owned(), sync: "no".to_owned() };
+        KeeperOptions { disk: Arc::new(RealDisk), path: file.to_owned(), sync: "no".to_owned() };
     server.keep(&keeper)?;
-    let outcome = import(&server, &options.source);
-    if let Err(error) = outcome {
+    if let Err(error) = import(&server, source) {
         server.close_log();
-        // What was written is of no use.
-        let _ = std::fs::remove_file(target);
         return Err(error);
     }
-    let figures = server.finish_import().context("cannot write the keys")?;
-    print(&format!("Imported {figures} keys into {}\n", target.display()))?;
-    Ok(ExitCode::SUCCESS)
+    server.finish_import().context("cannot write the keys")
 }
 
 /// Sends the keys of the source to a running server.
