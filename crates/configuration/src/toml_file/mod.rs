@@ -147,8 +147,8 @@ fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
         let message = "a storage in memory has no file: remove `memory`, or `path` and `truncate`";
         findings.mistake(table.mistake("memory", message));
     }
-    let is_database = matches!(storage.kind, StorageKind::Sqlite { .. });
-    if table.has("sqlite") && (is_in_memory || table.has("path") || table.is_true("truncate")) {
+    let is_database = table.has("sqlite");
+    if is_database && (is_in_memory || table.has("path") || table.is_true("truncate")) {
         let message = "a storage is in one place: `sqlite`, or `path`, or `memory`";
         findings.mistake(table.mistake("sqlite", message));
     }
@@ -162,7 +162,7 @@ fn storage_options(table: &Table, findings: &mut Findings) -> StorageOptions {
         let message = "a storage is in one place: `mysql`, or `path`, `sqlite`, `neo` or `memory`";
         findings.mistake(table.mistake("mysql", message));
     }
-    if table.has("cluster") && !table.has("sqlite") {
+    if table.has("cluster") && !is_database {
         let message = "only a storage with `sqlite` has the name of a cluster";
         findings.mistake(table.mistake("cluster", message));
     }

@@ -200,6 +200,8 @@ fn storage_is_in_one_place() {
         assert!(refused.iter().any(|message| message.contains(said)), "{refused:?}");
     }
 }
+        ("sqlite = 'a'\nneo = 'neo://a@b:1'", "in one place"),
+        ("sqlite = 'a'\nmysql = 'mysql://a@b/c'", "in one place"),
 
 #[test]
 fn files_are_read_by_either_name() {
