@@ -23,9 +23,6 @@ use crate::settings::tls::{KeyPassword, TlsOptions};
 /// Smallest memory limit for clients.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// Smallest limit of a message, as on the command line.
-const MESSAGE_BYTES_MIN: u32 = 1 << 10;
-
 /// Advice for a storage that has no blobs. An image sets the variable for a data file.
 const WITHOUT_BLOBS: &str =
     "remove `blob-directory`, as an option --blob-dir, or as a variable ZODIUM_BLOB_DIR";
@@ -137,8 +134,6 @@ impl Problems {
     fn master(&mut self, master: &MasterOptions) {
         let advice = "give the name, or --cluster";
         self.add_if(master.cluster.is_empty(), "`cluster` is missing", advice);
-        let advice = "a cluster has one at least";
-        self.add_if(master.partitions == 0, "`partitions` is 0", advice);
         let is_named = master.upstream_cluster.is_some();
         let is_part = is_named == master.upstream_masters.is_empty();
         let advice = "a backup cluster needs both, or leave both out";
@@ -168,23 +163,17 @@ impl Problems {
     }
 
     fn server(&mut self, server: &ServerOptions) {
-        self.add_if(server.workers == Some(0), "`workers` is 0", "at least one has to serve");
         let is_idle = server.client_conflict_resolution && server.python_resolver.is_some();
         let advice = "`client-conflict-resolution` leaves all conflicts to the clients; drop one";
         self.add_if(is_idle, "`python-resolver` would get no conflicts", advice);
         let is_zero = server.transaction_timeout.is_some_and(|timeout| timeout.is_zero());
         let advice = "every commit would time out; omit it for no limit";
         self.add_if(is_zero, "`transaction-timeout` is 0", advice);
-        let advice = "no client could connect; omit it for as many as open files allow";
-        self.add_if(server.connections_max == Some(0), "`connections-max` is 0", advice);
         let advice = "no client could register in time; the default is 30s";
         self.add_if(server.handshake_time_max.is_zero(), "`handshake-timeout` is 0", advice);
         let is_little = server.memory_bytes_max.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN);
         let advice = "give 1MiB or more, or omit it for a quarter of the memory";
         self.add_if(is_little, "`memory-limit` leaves no room for messages", advice);
-        let advice = "no client could register; give 1KiB or more, or omit it";
-        let is_short = server.message_bytes_max < MESSAGE_BYTES_MIN;
-        self.add_if(is_short, "`message-size-max` leaves no room for messages", advice);
         if let Some(path) = &server.pid_file {
             self.parent("pid file", path);
         }
@@ -577,7 +566,7 @@ mod tests {
 
     #[test]
     fn settings_of_the_server_do_what_they_say() {
-        assert_problem("`message-size-max`", |_, c| c.server.message_bytes_max = 1023);
+        assert_problem("`memory-limit`", |_, c| c.server.memory_bytes_max = Some(1023));
     }
 
     #[test]
@@ -702,7 +691,7 @@ mod tests {
     #[test]
     fn all_problems_are_reported_at_once() {
         let problems = problems(|_, c| {
-            c.server.workers = Some(0);
+            c.server.handshake_time_max = Duration::ZERO;
             c.server.transaction_timeout = Some(Duration::ZERO);
             c.log.destinations = vec![LogDestination::Stderr, LogDestination::Stderr];
             c.storages.iter_mut().for_each(|storage| storage.quota_bytes = Some(0));

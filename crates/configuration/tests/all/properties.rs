@@ -181,8 +181,9 @@ fn tls() -> impl Strategy<Value = TlsOptions> {
 }
 
 fn server() -> impl Strategy<Value = ServerOptions> {
-    let limits = (option::of(any::<u16>()), 0..=i64::MAX as usize, any::<u32>());
-    let times = (option::of(duration()), option::of(duration()), option::of(duration()));
+    let limits = (option::of(1..=1024_u16), 0..=i64::MAX as usize, 1024..=u32::MAX);
+    let busy_poll = (1_000..=1_000_000_000_u64).prop_map(Duration::from_nanos);
+    let times = (option::of(duration()), option::of(duration()), option::of(busy_poll));
     let flags = any::<[bool; 5]>();
     let classes = vec("[*a-z.\"]{1,20}", 0..3);
     let files = (option::of(path()), option::of(tls()));

@@ -95,8 +95,14 @@ fn each_mistake_is_shown_at_its_line_and_column() {
         ("[server]\naddress = '8100\n", "2:16", "literal string"),
         ("[server]\naddress = ['8100', 'x']\n", "2:20", "\"x\" is not an address"),
         ("[server]\nencoding = 'msgpak'\n", "2:12", "did you mean \"msgpack\""),
-        ("[server]\nworkers = -1\n", "2:11", "not below zero"),
-        ("[server]\nworkers = 65536\n", "2:11", "too many"),
+        ("[server]\ninvalidation-queue-size = -1\n", "2:27", "not below zero"),
+        ("[server]\nworkers = 0\n", "2:11", "from 1 to 1024"),
+        ("[server]\nworkers = 65535\n", "2:11", "from 1 to 1024"),
+        ("[server]\nconnections-max = 0\n", "2:19", "from 1 to"),
+        ("[server]\nmessage-size-max = 1023\n", "2:20", "1024 bytes or more"),
+        ("[server]\nbusy-poll = 50\n", "2:13", "from 1us to 1s"),
+        ("[neo-master]\ncluster = 'a'\npartitions = 0\n", "3:14", "from 1 to 1000000"),
+        ("[neo-master]\ncluster = 'a'\npartitions = 1000001\n", "3:14", "from 1 to 1000000"),
         ("[server]\nread-only = 'yes'\n", "2:13", "not a string"),
         ("[server]\ntransaction-timeout = '5 min'\n", "2:23", "\"5m\""),
         ("[server]\nmessage-size-max = '4GiB'\n", "2:20", "shorter than 4 GiB"),
@@ -194,14 +200,14 @@ fn storage_is_in_one_place() {
         ("neo = 'neo://a@b:1'\npath = 'b'", "in one place"),
         ("neo = 'neo://a@b:1'\nmemory = true", "in one place"),
         ("sqlite = 'a'\nmemory = true", "in one place"),
+        ("sqlite = 'a'\nneo = 'neo://a@b:1'", "in one place"),
+        ("sqlite = 'a'\nmysql = 'mysql://a@b/c'", "in one place"),
         ("path = 'a'\ncluster = 'b'", "name of a cluster"),
     ] {
         let refused = refused(&format!("[[storage]]\n{lines}\n"));
         assert!(refused.iter().any(|message| message.contains(said)), "{refused:?}");
     }
 }
-        ("sqlite = 'a'\nneo = 'neo://a@b:1'", "in one place"),
-        ("sqlite = 'a'\nmysql = 'mysql://a@b/c'", "in one place"),
 
 #[test]
 fn files_are_read_by_either_name() {

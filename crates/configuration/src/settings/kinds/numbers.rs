@@ -13,7 +13,6 @@ use crate::surroundings::Surroundings;
 
 /// A whole number of the type `T`.
 pub(crate) struct Count<T> {
-    /// Bounds on the command line. In files the check of the whole reports such values.
     min: u64,
     max: u64,
     number: PhantomData<fn() -> T>,
@@ -21,7 +20,6 @@ pub(crate) struct Count<T> {
 
 /// A size in bytes, a number of the type `T`.
 pub(crate) struct Bytes<T> {
-    /// The least on the command line.
     min: u64,
     /// The error for sizes that are no `T`.
     beyond: &'static str,
@@ -83,11 +81,8 @@ fn integer(number: u64) -> Value {
     i64::try_from(number).map_or_else(|_| Value::from(number.to_string()), Value::from)
 }
 
-impl<T: Number> Kind for Count<T> {
-    type Value = T;
-
-    fn text(&self, text: &OsStr) -> Converted<T> {
-        let count = unicode(text)?.parse().ok();
+impl<T: Number> Count<T> {
+    fn bounded(&self, count: Option<u64>) -> Converted<T> {
         let count = count.filter(|count| (self.min..=self.max).contains(count));
         let wrong = || match self {
             Count { min: 0, .. } => NO_COUNT.to_owned(),
@@ -96,13 +91,21 @@ impl<T: Number> Kind for Count<T> {
         };
         narrow(count.ok_or_else(wrong)?)
     }
+}
+
+impl<T: Number> Kind for Count<T> {
+    type Value = T;
+
+    fn text(&self, text: &OsStr) -> Converted<T> {
+        self.bounded(unicode(text)?.parse().ok())
+    }
 
     fn toml(&self, value: &DeValue, _directory: &Path) -> Converted<T> {
-        narrow(count(value).ok_or(NO_COUNT)?)
+        self.bounded(count(value))
     }
 
     fn zeo_conf(&self, text: &str, _surroundings: &Surroundings) -> Converted<T> {
-        narrow(zconfig_values::count(text)?)
+        self.bounded(Some(zconfig_values::count(text)?))
     }
 
     fn written(&self, value: &T) -> Written<Value> {
@@ -112,6 +115,9 @@ impl<T: Number> Kind for Count<T> {
 
 impl<T: Number> Bytes<T> {
     fn fitting(&self, bytes: u64) -> Converted<T> {
+        if bytes < self.min {
+            return Err(format!("give {} bytes or more", self.min));
+        }
         T::try_from(bytes).map_err(|_| self.beyond.to_owned())
     }
 }
@@ -120,11 +126,7 @@ impl<T: Number> Kind for Bytes<T> {
     type Value = T;
 
     fn text(&self, text: &OsStr) -> Converted<T> {
-        let bytes = bytes(unicode(text)?).ok_or(NO_SIZE)?;
-        if bytes < self.min {
-            return Err(format!("give {} bytes or more", self.min));
-        }
-        self.fitting(bytes)
+        self.fitting(bytes(unicode(text)?).ok_or(NO_SIZE)?)
     }
 
     fn toml(&self, value: &DeValue, _directory: &Path) -> Converted<T> {
@@ -174,6 +176,26 @@ impl Kind for Days {
 mod tests {
     use super::super::tests::toml;
     use super::*;
+
+    #[test]
+    fn bounds_hold_in_all_sources() {
+        let surroundings = Surroundings { directory: "/srv".into(), environment: &|_| None };
+        let read = |number: &str| {
+            let (count, bytes) = (Count::<u16>::within(2, 9), Bytes::<u32>::at_least(2, "long"));
+            let [from_toml, from_text, from_zeo_conf] = [
+                (toml(&count, number), toml(&bytes, number)),
+                (count.text(OsStr::new(number)), bytes.text(OsStr::new(number))),
+                (count.zeo_conf(number, &surroundings), bytes.zeo_conf(number, &surroundings)),
+            ];
+            assert!(from_toml == from_text && from_text == from_zeo_conf, "{number}");
+            from_toml
+        };
+        let (beyond, small) = ("give a whole number from 2 to 9", "give 2 bytes or more");
+        assert_eq!(read("2"), (Ok(2), Ok(2)));
+        assert_eq!(read("9"), (Ok(9), Ok(9)));
+        assert_eq!(read("10"), (Err(beyond.to_owned()), Ok(10)));
+        assert_eq!(read("1"), (Err(beyond.to_owned()), Err(small.to_owned())));
+    }
 
     #[test]
     fn sizes_have_units() {

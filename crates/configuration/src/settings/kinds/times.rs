@@ -16,7 +16,6 @@ pub(crate) struct Time {
     /// The unit of numbers without one on the command line, and its name.
     unit_seconds: f64,
     unit: &'static str,
-    /// Bounds on the command line.
     bounds: Option<(Duration, Duration)>,
 }
 
@@ -32,6 +31,15 @@ impl Time {
         Time { unit_seconds: 1e-6, unit: "microseconds", bounds }
     }
 
+    fn bounded(&self, duration: Duration) -> Converted<Duration> {
+        match self.bounds {
+            Some((min, max)) if !(min..=max).contains(&duration) => {
+                Err(format!("give a time from {} to {}", in_units(min), in_units(max)))
+            }
+            _ => Ok(duration),
+        }
+    }
+
     fn without_unit(&self, text: &str) -> Option<Duration> {
         let number: f64 = text.parse().ok()?;
         Duration::try_from_secs_f64(number * self.unit_seconds).ok()
@@ -44,13 +52,7 @@ impl Kind for Time {
     fn text(&self, text: &OsStr) -> Converted<Duration> {
         let text = unicode(text)?;
         let duration = self.without_unit(text).or_else(|| with_unit(text));
-        let duration = duration.ok_or_else(|| no_time(self.unit))?;
-        match self.bounds {
-            Some((min, max)) if !(min..=max).contains(&duration) => {
-                Err(format!("give a time from {} to {}", in_units(min), in_units(max)))
-            }
-            _ => Ok(duration),
-        }
+        self.bounded(duration.ok_or_else(|| no_time(self.unit))?)
     }
 
     fn toml(&self, value: &DeValue, _directory: &Path) -> Converted<Duration> {
@@ -60,11 +62,11 @@ impl Kind for Time {
             DeValue::Float(number) => Time::ANY.without_unit(number.as_str()),
             _ => None,
         };
-        time.ok_or_else(|| no_time("seconds"))
+        self.bounded(time.ok_or_else(|| no_time("seconds"))?)
     }
 
     fn zeo_conf(&self, text: &str, _surroundings: &Surroundings) -> Converted<Duration> {
-        zconfig_values::seconds(text)
+        self.bounded(zconfig_values::seconds(text)?)
     }
 
     fn written(&self, value: &Duration) -> Written<Value> {
@@ -178,6 +180,20 @@ mod tests {
         ] {
             assert!(toml(&Time::ANY, text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn bounds_hold_in_all_sources() {
+        let time = Time::micros(Duration::from_secs(1));
+        let surroundings = Surroundings { directory: "/srv".into(), environment: &|_| None };
+        assert_eq!(toml(&time, "\"50us\""), Ok(Duration::from_micros(50)));
+        assert_eq!(time.zeo_conf("1", &surroundings), Ok(Duration::from_secs(1)));
+        let beyond = Err("give a time from 1us to 1s".to_owned());
+        for text in ["0", "50", "\"2s\""] {
+            assert_eq!(toml(&time, text), beyond, "{text}");
+        }
+        assert_eq!(time.text(OsStr::new("2s")), beyond);
+        assert_eq!(time.zeo_conf("50", &surroundings), beyond);
     }
 
     #[test]
