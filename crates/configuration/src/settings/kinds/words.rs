@@ -60,14 +60,15 @@ impl Kind for Level {
     type Value = String;
 
     fn text(&self, text: &OsStr) -> Converted<String> {
-        let text = unicode(text)?;
+        // The filter takes no spaces.
+        let text: String = unicode(text)?.split_whitespace().collect();
         for part in text.split(',') {
-            let level = part.rsplit_once('=').map_or(part, |(_, level)| level).trim();
+            let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
             if !LEVELS.contains(&&level.to_lowercase()[..]) {
                 return Err(unknown_word(level, &LEVELS));
             }
         }
-        Ok(text.to_owned())
+        Ok(text)
     }
 
     fn written(&self, value: &String) -> Written<Value> {
@@ -171,8 +172,12 @@ mod tests {
     #[test]
     fn levels_may_be_of_modules() {
         let level = |text| toml(&Level, text);
-        for text in ["\"info\"", "\"WARN, zodium_zeo=debug\"", "\"off,a::b=trace\""] {
-            assert!(level(text).is_ok(), "{text}");
+        for (text, expected) in [
+            ("\"info\"", "info"),
+            ("\" WARN, zodium_zeo = debug \"", "WARN,zodium_zeo=debug"),
+            ("\"off,a::b=trace\"", "off,a::b=trace"),
+        ] {
+            assert_eq!(level(text).as_deref(), Ok(expected), "{text}");
         }
         assert!(level("\"inof\"").unwrap_err().contains("did you mean \"info\""));
         assert!(level("\"info,\"").is_err() && level("\"a=\"").is_err());
