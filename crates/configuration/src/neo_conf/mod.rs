@@ -311,6 +311,13 @@ logfile = /var/log/neo.log
     }
 
     #[test]
+    fn a_comment_may_follow_the_name_of_a_section() {
+        let text = "[storage] ; of the first machine\nnid = 1\n[admin]  # on: all = 1\nnid = 2";
+        let node = read(text, "storage").unwrap().0.neo_storage.unwrap();
+        assert_eq!(node.nid, Some(1));
+    }
+
+    #[test]
     fn numbers_and_times_are_neostorages() {
         let (configuration, _) = read("[s2]\nwait = 2.5\nnid = 7", "s2").unwrap();
         let node = configuration.neo_storage.unwrap();

@@ -167,9 +167,11 @@ impl Sections {
     }
 }
 
-/// The name of a section, if a line begins one.
+/// The name of a section, if a line begins one. As in Python, it goes up to the last bracket, and a
+/// comment may follow.
 fn header(line: &str) -> Option<&str> {
-    line.strip_prefix('[')?.strip_suffix(']').filter(|name| !name.is_empty())
+    let (name, _) = line.strip_prefix('[')?.rsplit_once(']')?;
+    Some(name).filter(|name| !name.is_empty())
 }
 
 fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
