@@ -79,7 +79,8 @@ fn interpret(
             neo_master = Some(file.group(Default::default(), "masters", &[], &mut findings));
         }
     }
-    let log = match file.value(LOG_FILE, &mut findings) {
+    // As for NEO, an empty path is none.
+    let log = match file.value(LOG_FILE, &mut findings).filter(|path| !path.is_empty()) {
         Some(path) => {
             let path = file.expanded(LOG_FILE, path, &mut findings);
             LogOptions {
@@ -315,6 +316,12 @@ logfile = /var/log/neo.log
         let text = "[storage] ; of the first machine\nnid = 1\n[admin]  # on: all = 1\nnid = 2";
         let node = read(text, "storage").unwrap().0.neo_storage.unwrap();
         assert_eq!(node.nid, Some(1));
+    }
+
+    #[test]
+    fn an_empty_log_file_is_none() {
+        let (configuration, warnings) = read("[storage]\nlogfile =", "storage").unwrap();
+        assert_eq!((configuration.log, warnings.len()), (LogOptions::default(), 0));
     }
 
     #[test]
