@@ -73,11 +73,11 @@ pub(crate) fn without_scheme(path: &str) -> &str {
     path.strip_prefix("file://").unwrap_or(path)
 }
 
-/// A line of a file with stars in place of the password of a URL, which no error shows.
+/// A line of a file with stars in place of the password of a URL or of a login,
+/// `USER:PASSWORD@DATABASE`. No error shows it.
 fn without_password(line: &str) -> String {
-    let password = line.find("://").and_then(|scheme| {
-        let user = scheme + 3;
-        let end = line.rfind('@').filter(|end| *end > user)?;
+    let user = line.find("://").map_or(0, |scheme| scheme + 3);
+    let password = line.rfind('@').filter(|end| *end > user).and_then(|end| {
         let start = user + line[user..end].find(':')? + 1;
         Some(start..end)
     });
@@ -193,12 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn passwords_of_urls_are_not_shown() {
+    fn passwords_are_not_shown() {
         for (line, expected) in [
             ("m = \"mysql://u:p\u{e4}:@s@h:1/d\" x", "m = \"mysql://u:*****@h:1/d\" x"),
             ("m = \"mysql://u@h:1/d\"", "m = \"mysql://u@h:1/d\""),
             ("a = \"zeo://h:1/d\"", "a = \"zeo://h:1/d\""),
             ("a = \"x@y:z\"", "a = \"x@y:z\""),
+            ("d = \"u:p:s@n", "d = \"u:***@n"),
+            ("database = root:s3cr%et@neo", "database = root:*******@neo"),
+            // What follows the name may be the password: a line may be a part of a value.
+            ("database: root:secret@neo", "database:************@neo"),
         ] {
             let source = Source::new(Path::new("a.toml"), line);
             let excerpt = source.place(0..1).excerpt();
