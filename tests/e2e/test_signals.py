@@ -67,6 +67,20 @@ def test_the_pid_file_is_there_while_it_serves(tmp_path, start_server):
     assert not pid_file.exists()
 
 
+def test_the_pid_file_is_there_until_all_is_closed(tmp_path, start_server, wire):
+    """A script that waits until it is gone may start the next server."""
+    pid_file, log = tmp_path / "zeo.pid", tmp_path / "zeo.log"
+    options = ("--pid-file", str(pid_file), "--log-file", str(log))
+    server = start_server(tmp_path / "Data.fs", *options)
+    wire(server).commit(1, [(Z64, Z64, b"data")])
+    server.process.terminate()
+    end = time.monotonic() + SECONDS
+    while pid_file.exists():
+        assert time.monotonic() < end
+    assert "stopped" in log.read_text()
+    assert server.process.wait(SECONDS) == 0
+
+
 def test_a_pid_file_that_cannot_be_written_stops_the_start(tmp_path, start_server):
     pid_file = tmp_path / "nowhere" / "zeo.pid"
     server = start_server(tmp_path / "Data.fs", "--pid-file", str(pid_file), wait=False)

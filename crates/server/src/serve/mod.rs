@@ -94,8 +94,13 @@ async fn serve(
     };
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let network = Network { bound, resp, tls };
-    let served =
-        serve_storages(&configuration, logs, &storages, network, &watched, &mut signals).await;
+    // It is there until all is closed: once it is gone, another server can start.
+    let mut pid_file = None;
+    let served = async {
+        pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
+        serve_storages(&configuration, logs, &storages, network, &watched, &mut signals).await
+    };
+    let served = served.await;
     watched.closes();
     let closed = storages.close();
     // Commands of the last transactions have taken effect.
@@ -105,6 +110,7 @@ async fn serve(
     let ending = served?;
     closed?;
     info!("stopped");
+    drop(pid_file);
     Ok(ending)
 }
 
@@ -125,7 +131,6 @@ async fn serve_storages(
 ) -> Result<Ending> {
     let Network { bound, resp, tls } = network;
     let mut listeners = listening::listen(bound, tls.as_ref())?;
-    let pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let resp_server = resp_server.as_ref();
     if let Some(server) = resp_server {
@@ -169,7 +174,6 @@ async fn serve_storages(
     if let Some(workers) = Arc::into_inner(workers) {
         workers.stop(STOP_PATIENCE);
     }
-    drop(pid_file);
     Ok(ending)
 }
 
