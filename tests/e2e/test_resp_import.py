@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from harness.keys import change, snapshot
+from harness.keys import change, many_commands, snapshot
 from harness.process import HOST, REPOSITORY
 from harness.resp import PROGRAM, RespServer, StockServer, stock_program
 
@@ -48,14 +48,6 @@ def test_files_of_valkey_are_imported(tmp_path, source):
         assert client.get("other") == (b"database" if is_rdb else b"database!")
     again = run_import(SAMPLES / source, file)
     assert again.returncode == 1 and "exists already" in again.stderr
-
-
-def many_commands(file, count=200_000):
-    with file.open("wb") as commands:
-        for number in range(count):
-            key = b"key:%d" % number
-            commands.write(b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$5\r\nhello\r\n" % (len(key), key))
-    return file
 
 
 def test_a_killed_import_leaves_no_file_that_could_be_served(tmp_path):

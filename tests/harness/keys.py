@@ -164,3 +164,12 @@ EXPIRE {a} 1000
 PEXPIREAT {a} 99999999999999
 PERSIST {a}
 SWAPDB 2 3""".splitlines()
+
+
+def many_commands(file, count=200_000):
+    """An append-only file that sets so many keys."""
+    with file.open("wb") as commands:
+        for number in range(count):
+            key = b"key:%d" % number
+            commands.write(b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$5\r\nhello\r\n" % (len(key), key))
+    return file

@@ -130,7 +130,6 @@ async fn serve_storages(
     signals: &mut Signals,
 ) -> Result<Ending> {
     let Network { bound, resp, tls } = network;
-    let mut listeners = listening::listen(bound, tls.as_ref())?;
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let resp_server = resp_server.as_ref();
     if let Some(server) = resp_server {
@@ -141,6 +140,8 @@ async fn serve_storages(
         }
     }
     let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
+    // A client that gets a connection gets answers.
+    let mut listeners = listening::listen(bound, tls.as_ref())?;
     watched.serves(&server, resp_server, storages.files(), &workers);
     announce::announce(configuration.log.format, storages, &listeners);
     if let Some(resp) = resp {
