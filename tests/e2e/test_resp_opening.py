@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from harness.keys import many_commands
 from harness.monitor import Monitor
-from harness.process import HOST, free_port
+from harness.process import HOST, ServerProcess, free_port
 from harness.resp import PROGRAM
 
 pytestmark = pytest.mark.zodium
@@ -53,3 +53,13 @@ def test_clients_of_zeo_connect_when_the_keys_are_read(keys, start_server):
     options = ("--resp", f"{HOST}:{free_port()}", "--resp-file", str(keys), *monitor.options)
     server = start_server(None, *options, wait=False)
     assert_refuses_while_it_reads(watched(server, monitor))
+
+
+def test_a_server_without_a_database_tells_that_it_reads_its_keys(keys, tmp_path):
+    monitor, port = Monitor(), free_port()
+    words = [str(PROGRAM), "resp", "-a", f"{HOST}:{port}", "--file", str(keys), *monitor.options]
+    server = ServerProcess(words, port, tmp_path, wait=False)
+    try:
+        assert_refuses_while_it_reads(watched(server, monitor))
+    finally:
+        server.stop()

@@ -140,22 +140,23 @@ async fn serve(
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let bound = resp::bind(options, conf.as_ref(), true).await?;
     let bound = bound.context("there is no address to listen on: give one with --address")?;
+    let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server)));
+    let monitor = configuration.monitor.as_ref();
+    // It lives until the end: reading and closing keys is reported too.
+    let _monitor = monitoring::start(monitor, Arc::clone(&watched) as _, messages)?;
     if let Some(ending) = resp::keep(&bound.server, options, &mut signals, || logs.reload()).await?
     {
         return Ok(ending);
     }
     let kept_server = Arc::clone(&bound.server);
     let server = Arc::clone(&bound.server);
-    let watched_server = Arc::clone(&bound.server);
     let worker_options = workers::worker_options(options, limits::of(options));
     let workers = Workers::start(worker_options, move |worker| {
         RespService::new(Arc::clone(&server), worker)
     })?;
     let workers = Arc::new(workers);
-    let watched = Arc::new(WatchedResp::new(watched_server, &workers));
-    let monitor = configuration.monitor.as_ref();
-    let _monitor = monitoring::start(monitor, Arc::clone(&watched) as _, messages)?;
     let listeners = bound.listen(tls.as_ref(), Protocol::default())?;
+    watched.serves(&workers);
     if configuration.log.format == LogFormat::Human {
         let lines =
             listeners.iter().map(|listener| format!("Serving RESP on {}\n", listener.address()));

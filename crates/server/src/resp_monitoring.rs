@@ -1,7 +1,7 @@
 //! What the monitor shows of keys that Redis and Valkey clients use.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use zodium_monitor::{Health, Network, Phase, Promise, Resp, Snapshot, Source};
@@ -10,37 +10,49 @@ use zodium_resp_server::Server;
 
 use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
 
-/// The source of the monitor's data of a process that serves RESP only.
+/// The source of the monitor's data of a process that serves RESP only, from before its keys are
+/// read until their file is closed.
 pub(crate) struct WatchedResp {
     server: Arc<Server>,
-    links: Vec<Arc<LinkMetrics>>,
-    turned_away: Arc<AtomicU64>,
-    limits: Limits,
     started: f64,
-    workers: usize,
+    /// Empty while keys are being read.
+    workers: OnceLock<WatchedWorkers>,
     is_closing: AtomicBool,
 }
 
+struct WatchedWorkers {
+    links: Vec<Arc<LinkMetrics>>,
+    turned_away: Arc<AtomicU64>,
+    limits: Limits,
+}
+
 impl WatchedResp {
-    /// For a server on these workers.
-    pub(crate) fn new(server: Arc<Server>, workers: &Workers) -> WatchedResp {
-        let links = workers.metrics();
+    /// For a server that reads its keys.
+    pub(crate) fn opening(server: Arc<Server>) -> WatchedResp {
         WatchedResp {
             server,
-            turned_away: workers.turned_away(),
-            limits: workers.limits().clone(),
             started: unix_seconds(SystemTime::now()),
-            workers: links.len(),
-            links,
+            workers: OnceLock::new(),
             is_closing: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that the server serves from now on, on these workers.
+    pub(crate) fn serves(&self, workers: &Workers) {
+        self.workers.get_or_init(|| WatchedWorkers {
+            links: workers.metrics(),
+            turned_away: workers.turned_away(),
+            limits: workers.limits().clone(),
+        });
     }
 
     /// Notes that the server is about to stop.
     pub(crate) fn closes(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
+}
 
+impl WatchedWorkers {
     fn network(&self) -> Network {
         let turned_away = self.turned_away.load(Ordering::Relaxed);
         let links = self.links.iter().map(Arc::as_ref);
@@ -68,16 +80,23 @@ pub(crate) fn resp_of(server: &Server) -> Resp {
 
 impl Source for WatchedResp {
     fn health(&self) -> Health {
-        let is_closing = self.is_closing.load(Ordering::Relaxed);
-        let phase = if is_closing { Phase::Closing } else { Phase::Serving };
+        let phase = match self.workers.get() {
+            _ if self.is_closing.load(Ordering::Relaxed) => Phase::Closing,
+            None => Phase::Opening,
+            Some(_) => Phase::Serving,
+        };
         Health { phase, storages: Vec::new(), notes: Vec::new() }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
         Box::pin(async {
+            let Some(workers) = self.workers.get() else {
+                let server = server_of(self.started, 0, 0);
+                return Snapshot { server, ..Snapshot::default() };
+            };
             Snapshot {
-                server: server_of(self.started, self.workers, 0),
-                network: self.network(),
+                server: server_of(self.started, workers.links.len(), 0),
+                network: workers.network(),
                 resp: Some(resp_of(&self.server)),
                 ..Snapshot::default()
             }
