@@ -239,6 +239,15 @@ def test_a_node_asks_for_time_while_it_waits_for_its_database(launch_node, manag
     manager.until("READY=1")
 
 
+def test_a_watchdog_without_a_limit_is_none(tmp_path, launch, manager):
+    env = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "0"}
+    server = launch(tmp_path / "Data.fs", "-a", f"127.0.0.1:{free_port()}", env=env)
+    manager.until("READY=1")
+    server.terminate()
+    manager.until("STOPPING=1")
+    assert server.wait(SECONDS) == 0
+
+
 def test_the_watchdog_is_fed_while_workers_answer(tmp_path, launch, manager):
     env = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "200000"}
     launch(tmp_path / "Data.fs", "-a", f"127.0.0.1:{free_port()}", env=env)

@@ -92,7 +92,7 @@ impl Watchdog {
     {
         // Twice as often as necessary, as systemd recommends.
         let watch = |limit: Duration| tokio::spawn(watch(answer, may_wait, limit / 2));
-        Watchdog { task: sd_notify::watchdog_enabled().map(watch) }
+        Watchdog { task: watchdog_limit().map(watch) }
     }
 
     /// Stops asking, and returns when that is done.
@@ -103,6 +103,11 @@ impl Watchdog {
             let _ = task.await;
         }
     }
+}
+
+/// The limit of the watchdog; a limit of nothing is none, as for systemd's own library.
+fn watchdog_limit() -> Option<Duration> {
+    sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero())
 }
 
 async fn watch<F: Future<Output = bool>>(
