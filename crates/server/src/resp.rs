@@ -138,7 +138,11 @@ async fn serve(
     let options = &options;
     let tls = tls::load(options.tls.as_ref())?;
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    let bound = resp::bind(options, conf.as_ref(), true).await?;
+    // To look up the name of an address may take long.
+    let bound = tokio::select! {
+        bound = resp::bind(options, conf.as_ref(), true) => bound?,
+        ending = serve::ending(&mut signals, || logs.reload(), || ()) => return Ok(ending),
+    };
     let bound = bound.context("there is no address to listen on: give one with --address")?;
     let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server)));
     let monitor = configuration.monitor.as_ref();

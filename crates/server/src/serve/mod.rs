@@ -78,8 +78,16 @@ async fn serve(
     let configuration = Arc::new(configuration);
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let tls = tls::load(configuration.server.tls.as_ref())?;
-    let bound = listening::bind(&configuration.server.addresses).await?;
-    let resp = resp::bind(&configuration.server, conf.as_ref(), false).await?;
+    let binding = async {
+        let bound = listening::bind(&configuration.server.addresses).await?;
+        let resp = resp::bind(&configuration.server, conf.as_ref(), false).await?;
+        anyhow::Ok((bound, resp))
+    };
+    // To look up the name of an address may take long.
+    let (bound, resp) = tokio::select! {
+        bound = binding => bound?,
+        ending = ending(&mut signals, || logs.reload(), || ()) => return Ok(ending),
+    };
     let watched = Watched::opening();
     // It lives until the end: opening and closing storages is reported too.
     let _monitor =
