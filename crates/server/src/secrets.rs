@@ -21,12 +21,15 @@ pub(crate) fn leave_the_command_line(arguments: &[OsString]) {
     if !is_program {
         return;
     }
-    let (cleaned, password) = match cleaned(arguments) {
+    let variable = MariaAddress::PASSWORD_VARIABLE;
+    let given = std::env::var(variable).ok();
+    let (cleaned, password) = match cleaned(arguments, given.as_deref()) {
         Found::One(cleaned, password) => (cleaned, password),
         Found::Different => {
             return complain!(
-                "zodium: two passwords stay on the command line, where all users of this machine \
-                 can read them: give option files (`?defaults_file=PATH`)"
+                "zodium: passwords stay on the command line, where all users of this machine can \
+                 read them, since they differ, or {variable} has another one: give option files \
+                 (`?defaults_file=PATH`)"
             );
         }
         Found::Nothing => return,
@@ -35,7 +38,7 @@ pub(crate) fn leave_the_command_line(arguments: &[OsString]) {
     let mut command = Command::new(program);
     command.arg0(name).args(&cleaned[1..]);
     // It comes back only with an error: then the password is seen, and all works.
-    let _ = command.env(MariaAddress::PASSWORD_VARIABLE, password).exec();
+    let _ = command.env(variable, password).exec();
 }
 
 /// What a command line has.
@@ -43,14 +46,15 @@ pub(crate) fn leave_the_command_line(arguments: &[OsString]) {
 enum Found {
     /// No password.
     Nothing,
-    /// Passwords that differ: the environment has a place for one.
+    /// Passwords that differ, or one that differs from that of the environment, which has a place
+    /// for one.
     Different,
     /// The command line without its password, and the password.
     One(Vec<OsString>, String),
 }
 
-/// Looks for passwords.
-fn cleaned(arguments: &[OsString]) -> Found {
+/// Looks for passwords. `given` is the one of the environment, for addresses without one.
+fn cleaned(arguments: &[OsString], given: Option<&str>) -> Found {
     let is_server = arguments
         .iter()
         .any(|word| word.to_str().is_some_and(|word| word.to_ascii_lowercase().ends_with("mysql")));
@@ -72,7 +76,7 @@ fn cleaned(arguments: &[OsString]) -> Found {
             cleaned.push(word.clone());
             continue;
         };
-        if found.as_ref().is_some_and(|found| *found != password) {
+        if found.as_deref().or(given).is_some_and(|other| other != password) {
             return Found::Different;
         }
         found = Some(password);
@@ -86,7 +90,7 @@ mod tests {
     use super::*;
 
     fn after(line: &str) -> Found {
-        cleaned(&words(line))
+        cleaned(&words(line), None)
     }
 
     fn words(line: &str) -> Vec<OsString> {
@@ -104,6 +108,9 @@ mod tests {
             both("z neo storage --adapter=mysql --database=u@d/s", "p")
         );
         assert_eq!(after("z copy mysql://u:p@h/d mysql://u:q@h/e"), Found::Different);
+        let copy = words("z copy mysql://u@h/d mysql://u:q@h/e");
+        assert_eq!(cleaned(&copy, Some("p")), Found::Different);
+        assert!(matches!(cleaned(&copy, Some("q")), Found::One(..)));
         assert_eq!(after("z neo storage -d u:p@d"), Found::Nothing);
         assert_eq!(after("z serve Data.fs -a 1"), Found::Nothing);
     }
