@@ -122,6 +122,17 @@ def test_the_files_and_the_command_line_say_the_same(node, tmp_path):
         assert "starting a NEO storage node" in (tmp_path / log).read_text()
 
 
+def test_options_go_before_the_variables_of_an_image(tmp_path, monkeypatch):
+    (tmp_path / "neo.conf").write_text(
+        f"[storage]\ncluster: a\nadapter: SQLite\ndatabase: {tmp_path}/none/a.sqlite\n"
+    )
+    monkeypatch.setenv("ZODIUM_LOG_FILE", "STDOUT")
+    monkeypatch.setenv("ZODIUM_CONFIG", str(tmp_path / "image.toml"))
+    told = refusal("-f", tmp_path / "neo.conf", "--logfile", tmp_path / "words.log")
+    assert "none/a.sqlite" in told
+    assert "none/a.sqlite" in (tmp_path / "words.log").read_text()
+
+
 def test_what_cannot_be_run_is_refused_in_words(tmp_path):
     neo_log = tmp_path / "neo.log"
     sqlite3.connect(neo_log).execute("CREATE TABLE log (text)").connection.commit()

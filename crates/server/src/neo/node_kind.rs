@@ -6,8 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::Args;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 use zodium_configuration::{Configuration, LogDestination, NeoNode, Warning, read_neo_conf};
@@ -48,13 +49,16 @@ pub(super) struct Common<'a> {
 /// The options of a node.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArguments<K: NodeKind> {
+    #[command(flatten)]
+    _conflicts: Conflicts,
+
     #[arg(short = 'C', long, value_name = "FILE", env = "ZODIUM_CONFIG")]
     #[arg(help = format!(
         "A configuration file in TOML, with the table [neo-{}]; options override it", K::NAME
     ))]
     config: Option<PathBuf>,
 
-    #[arg(short, long, value_name = "FILE", conflicts_with = "config")]
+    #[arg(short, long, value_name = "FILE")]
     #[arg(help = format!(
         "A configuration file of NEO's, as neo{} reads it; options override it", K::NAME
     ))]
@@ -65,22 +69,56 @@ pub(crate) struct NodeArguments<K: NodeKind> {
     section: String,
 
     /// Append log lines to this file, a text; the same as --log-file
-    #[arg(short, long, value_name = "PATH", conflicts_with = "log-file")]
+    #[arg(short, long, value_name = "PATH")]
     logfile: Option<PathBuf>,
 
     #[command(flatten)]
     settings: SettingArguments<K::Selection>,
 }
 
+/// Refuses two options for one thing. Clap would also refuse an option beside a variable of the
+/// environment, as an image sets them: options go before these.
+#[derive(Debug)]
+struct Conflicts;
+
+impl FromArgMatches for Conflicts {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Conflicts, clap::Error> {
+        let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        for (one, other) in [("config", "file"), ("log-file", "logfile")] {
+            if is_given(one) && is_given(other) {
+                let message = format!("the argument '--{one}' cannot be used with '--{other}'\n");
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
+            }
+        }
+        Ok(Conflicts)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Conflicts::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Conflicts {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
 impl<K: NodeKind> NodeArguments<K> {
     /// The configuration of the node, and warnings about the file.
     pub(super) fn configuration(&self) -> Result<(Configuration, K::Table, Vec<Warning>)> {
-        let (mut configuration, warnings) = match (&self.config, &self.file) {
-            (Some(file), _) => crate::config::read(file)?,
-            (None, Some(file)) => read_neo_conf(file, &self.section, K::NODE)?,
+        let (mut configuration, warnings) = match (&self.file, &self.config) {
+            (Some(file), _) => read_neo_conf(file, &self.section, K::NODE)?,
+            (None, Some(file)) => crate::config::read(file)?,
             (None, None) => (Configuration::default(), Vec::new()),
         };
-        if let (Some(file), None) = (&self.config, K::table(&mut configuration)) {
+        let file = self.config.as_ref().filter(|_| self.file.is_none());
+        if let (Some(file), None) = (file, K::table(&mut configuration)) {
             let (file, name) = (file.display(), K::NAME);
             return Err(wrong::<K>(&format!(
                 "{file} has no table [neo-{name}]; `zodium serve -C {file}` runs a server"
@@ -97,7 +135,7 @@ impl<K: NodeKind> NodeArguments<K> {
 
 /// An error of the command line, reported as by clap.
 pub(super) fn wrong<K: NodeKind>(what: &str) -> anyhow::Error {
-    let command = clap::Command::new(K::NAME).bin_name(format!("zodium neo {}", K::NAME));
+    let command = Command::new(K::NAME).bin_name(format!("zodium neo {}", K::NAME));
     let mut command = NodeArguments::<K>::augment_args(command);
     command.error(ErrorKind::MissingRequiredArgument, what).into()
 }
@@ -167,7 +205,7 @@ pub(super) fn asked_to_stop() -> Result<impl Future<Output = ()>> {
 /// Reads a command line of words between bars, for tests.
 #[cfg(test)]
 pub(super) fn parsed<A: Args>(words: &str) -> Result<A, String> {
-    let command = A::augment_args(clap::Command::new("node").no_binary_name(true));
+    let command = A::augment_args(Command::new("node").no_binary_name(true));
     let words = words.split('|').filter(|word| !word.is_empty());
     let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
     A::from_arg_matches(&matches).map_err(|error| error.to_string())

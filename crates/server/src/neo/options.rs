@@ -134,6 +134,7 @@ mod tests {
             ("-c|a|-d|b|--new-nid|--reset", "cannot be used with"),
             ("-c|a|-d|b|--new-nid|--nid|5", "cannot be used with"),
             ("-f|a|-C|b", "cannot be used with"),
+            ("-c|a|-d|b|-l|c|--log-file|d", "cannot be used with"),
         ] {
             let error = configuration(words).unwrap_err();
             assert!(error.contains(expected), "{words}: {error}");
