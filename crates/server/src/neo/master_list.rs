@@ -1,8 +1,8 @@
 //! The file with further masters, `--dynamic-master-list`: a list of pairs of host and port in
 //! JSON, as NEO's nodes write it.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -48,8 +48,13 @@ fn write(path: &Path, masters: &[Address]) -> Result<()> {
     let cannot = || format!("cannot write the list of masters, {}", path.display());
     let pairs: Vec<_> = masters.iter().map(|master| (&master.host, master.port)).collect();
     let temporary = with_suffix(path, ".new");
-    fs::write(&temporary, serde_json::to_string(&pairs)?).with_context(cannot)?;
-    fs::rename(&temporary, path).with_context(cannot)
+    let text = serde_json::to_string(&pairs)?;
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        // The new name may be durable before the text.
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&temporary, path)).with_context(cannot)
 }
 
 /// As [`write()`], for a node that runs: it goes on without the file.
