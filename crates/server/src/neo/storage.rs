@@ -1,11 +1,14 @@
 //! `zodium neo storage`: opens the database, and runs a storage node on it.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use percent_encoding::percent_decode_str;
 use tracing::info;
 use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
@@ -198,6 +201,7 @@ fn path(database: &str) -> Result<PathBuf> {
         bail!("--database :memory: would lose everything at the end; give the path of a file");
     }
     let Some(uri) = database.strip_prefix("file:") else { return Ok(database.into()) };
+    let uri = uri.split_once('#').map_or(uri, |(uri, _)| uri);
     let (path, pragmas) = uri.split_once('?').unwrap_or((uri, ""));
     if pragmas.contains("cksumvfs=1") {
         bail!("--database with cksumvfs=1 is not implemented; use a plain database");
@@ -205,7 +209,8 @@ fn path(database: &str) -> Result<PathBuf> {
     if !pragmas.is_empty() {
         complain!("zodium: ignoring {pragmas:?}: the journal, and when it is synced, are ours");
     }
-    Ok(path.into())
+    let path = path.strip_prefix("//localhost").unwrap_or(path);
+    Ok(OsString::from_vec(percent_decode_str(path).collect()).into())
 }
 
 /// Where the database is: copies of a partition should differ in it.
@@ -216,4 +221,22 @@ fn topology(location: &Location) -> Result<Vec<String>> {
         Location::Maria(_) => location.to_string(),
     };
     Ok(vec![host, place])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_mean_what_they_mean_for_sqlite() {
+        for (database, expected) in [
+            ("neo%201.sqlite", "neo%201.sqlite"),
+            ("file:neo%201.sqlite", "neo 1.sqlite"),
+            ("file:///srv/100%25%3f.sqlite?mode=rwc", "///srv/100%?.sqlite"),
+            ("file://localhost/srv/neo.sqlite#1", "/srv/neo.sqlite"),
+        ] {
+            assert_eq!(path(database).unwrap(), PathBuf::from(expected), "{database}");
+        }
+        assert!(path("file:a?cksumvfs=1").is_err() && path(":memory:").is_err());
+    }
 }
