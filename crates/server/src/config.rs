@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use zodium_configuration::{
-    Configuration, ConfigurationError, NodeAdapter, Problem, StorageKind, Warning,
-};
-use zodium_disk::explain_denied;
+use zodium_configuration::{Configuration, NodeAdapter, StorageKind, Warning};
 use zodium_sql::MariaAddress;
 
+use crate::configuration_file::{explained, read};
 use crate::streams::{complain, print};
 use crate::valkey_conf;
 
@@ -65,21 +63,6 @@ pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
     }
 }
 
-/// Reads a configuration in either format.
-pub(crate) fn read(file: &Path) -> Result<(Configuration, Vec<Warning>)> {
-    zodium_configuration::read(file).map_err(explained)
-}
-
-fn explained(error: ConfigurationError) -> anyhow::Error {
-    match error {
-        ConfigurationError::Unreadable { path, source } => {
-            let reason = explain_denied(source, &path);
-            anyhow!("{}: cannot be read: {reason}", path.display())
-        }
-        error => error.into(),
-    }
-}
-
 fn check(file: &Path) -> Result<ExitCode> {
     let (configuration, warnings) = read(file)?;
     warn(&warnings);
@@ -126,15 +109,6 @@ fn hide_passwords(configuration: &mut Configuration) -> bool {
         }
     }
     is_any
-}
-
-/// Refuses a configuration with problems, all of which are told.
-pub(crate) fn refuse(problems: &[Problem]) -> Result<()> {
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    bail!(lines.join("\n"))
 }
 
 fn show((configuration, warnings): (Configuration, Vec<Warning>)) -> Result<ExitCode> {

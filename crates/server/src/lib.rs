@@ -13,6 +13,7 @@
 
 mod cli;
 mod config;
+mod configuration_file;
 mod error_text;
 mod file_size_limit;
 mod free_space;

@@ -71,7 +71,7 @@ impl ReachOptions {
     pub(crate) fn destination(&self, address: Option<Address>) -> Result<Destination> {
         let (server, storages) = match &self.config {
             Some(file) => {
-                let (configuration, _) = crate::config::read(file)?;
+                let (configuration, _) = crate::configuration_file::read(file)?;
                 (configuration.server, configuration.storages)
             }
             None => (ServerOptions::default(), Vec::new()),

@@ -12,7 +12,7 @@ use zodium_configuration::{Configuration, LogFormat, LogOptions, Warning};
 use zodium_monitor::Messages;
 
 pub(crate) use self::destinations::Destinations;
-use crate::config::refuse;
+use crate::configuration_file::refuse;
 
 /// The library of TLS, which has a line for each hello that fails. Peers cause those, and ours are
 /// rate-limited.

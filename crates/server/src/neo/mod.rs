@@ -27,7 +27,7 @@ use self::master::Master;
 use self::node_kind::NodeArguments;
 use self::options::StorageOptions;
 use self::status::StatusOptions;
-use crate::config::refuse;
+use crate::configuration_file::refuse;
 use crate::tools::is_sqlite;
 
 /// Options of `zodium neo`.

@@ -114,7 +114,7 @@ impl<K: NodeKind> NodeArguments<K> {
     pub(super) fn configuration(&self) -> Result<(Configuration, K::Table, Vec<Warning>)> {
         let (mut configuration, warnings) = match (&self.file, &self.config) {
             (Some(file), _) => read_neo_conf(file, &self.section, K::NODE)?,
-            (None, Some(file)) => crate::config::read(file)?,
+            (None, Some(file)) => crate::configuration_file::read(file)?,
             (None, None) => (Configuration::default(), Vec::new()),
         };
         let file = self.config.as_ref().filter(|_| self.file.is_none());

@@ -41,7 +41,7 @@ use self::storages::Storages;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
 use crate::supervisor::{self, Watchdog};
-use crate::{config, panics, valkey_conf};
+use crate::{configuration_file, panics, valkey_conf};
 
 /// How long a stop waits for clients to receive their last answers.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -61,7 +61,7 @@ fn run_logged(
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
-    config::refuse(&configuration.check())?;
+    configuration_file::refuse(&configuration.check())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(serve(configuration, logs, messages));
     // Storages that are still being opened have no commits to finish.

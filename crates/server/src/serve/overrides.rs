@@ -14,7 +14,7 @@ use super::options::ServeOptions;
 /// Returns the configuration to serve, and warnings about the file.
 pub(crate) fn configuration(options: &ServeOptions) -> Result<(Configuration, Vec<Warning>)> {
     let (mut configuration, warnings) = match &options.config {
-        Some(file) => crate::config::read(file)?,
+        Some(file) => crate::configuration_file::read(file)?,
         None => (Configuration::default(), Vec::new()),
     };
     if configuration.neo_storage.is_some() {

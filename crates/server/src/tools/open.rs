@@ -259,7 +259,7 @@ impl Readable {
 
 /// A storage of a configuration: the one of this name, or else the only one.
 fn configured(file: &Path, name: Option<&str>) -> Result<StorageOptions> {
-    let (configuration, _) = crate::config::read(file)?;
+    let (configuration, _) = crate::configuration_file::read(file)?;
     let all = &configuration.storages;
     let found = match (name, all.as_slice()) {
         (Some(name), all) => all.iter().find(|storage| storage.name == name),
@@ -274,7 +274,7 @@ fn configured(file: &Path, name: Option<&str>) -> Result<StorageOptions> {
 
 /// All storages of a configuration, with their names.
 pub(super) fn configured_all(file: &Path) -> Result<Vec<(String, StorageName)>> {
-    let (configuration, _) = crate::config::read(file)?;
+    let (configuration, _) = crate::configuration_file::read(file)?;
     let all = configuration.storages.iter();
     all.map(|storage| Ok((storage.name.clone(), stored(storage)?))).collect()
 }
