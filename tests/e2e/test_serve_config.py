@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -430,6 +431,27 @@ def test_check_tells_what_only_the_machine_shows(tmp_path, config):
     done = config("check", ZEO_CONF.replace("$INSTANCE/Catalog.fs", "$INSTANCE/nowhere/C.fs"))
     assert done.returncode == 1
     assert str(tmp_path / "nowhere") in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[[storage]]\nneo = "http://nonsense"\n', "does not begin with neo://"),
+        ('[[storage]]\nmysql = "nonsense"\n', "is written mysql://user@host/database"),
+        ("[neo-storage]\n{node}engine = 'foo'\nadapter = 'mysql'\n", "InnoDB or RocksDB"),
+        ("[neo-storage]\n{node}adapter = 'importer'\n", "importer is not implemented"),
+        ("[neo-storage]\n{node}[log]\nto = 'a.sqlite'\n", "is a database"),
+    ],
+)
+def test_check_refuses_what_a_start_refuses(tmp_path, binary, config, text, expected):
+    sqlite3.connect(tmp_path / "a.sqlite").execute("CREATE TABLE a (b)").connection.commit()
+    text = text.format(node="cluster = 'a'\ndatabase = 'b'\n")
+    done = config("check", text, name="a.toml")
+    assert (done.returncode, done.stdout) == (1, "") and expected in done.stderr
+    command = ["neo", "storage"] if "neo-storage" in text else ["serve"]
+    words = [binary, *command, "-C", tmp_path / "a.toml"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode in (1, 2) and expected in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ use zodium_types::Address;
 
 use crate::model::Configuration;
 use crate::settings::log::LogDestination;
-use crate::settings::neo::NodeOptions;
+use crate::settings::neo::{NodeAdapter, NodeOptions};
 use crate::settings::neo_admin::AdminOptions;
 use crate::settings::neo_master::MasterOptions;
 use crate::settings::packing::PackSchedule;
@@ -79,6 +79,22 @@ impl Configuration {
 }
 
 impl NodeOptions {
+    /// The problem of a database that cannot be used, or that may be meant as another one.
+    #[must_use]
+    pub fn database_problem(&self) -> Option<Problem> {
+        match (self.kind_of_database(), &self.engine) {
+            (NodeAdapter::Importer, _) => Some(Problem {
+                message: "the `adapter` importer is not implemented".to_owned(),
+                advice: "copy the database into the running cluster with a client".to_owned(),
+            }),
+            (NodeAdapter::Sqlite, Some(engine)) => Some(Problem {
+                message: format!("`engine` {engine}"),
+                advice: "databases in SQLite have no engine; leave it out".to_owned(),
+            }),
+            _ => self.unclear_database(),
+        }
+    }
+
     /// The problem of a database that may be meant as a login at a server, with no adapter given.
     /// It may have a password in it, so it is not shown.
     #[must_use]
@@ -117,7 +133,8 @@ impl Problems {
         self.add_if(node.cluster.is_empty(), "`cluster` is missing", advice);
         let advice = "give a path, or --database";
         self.add_if(node.database.is_empty(), "`database` is missing", advice);
-        self.found.extend(node.unclear_database());
+        self.found.extend(node.database_problem());
+        self.masters(&node.masters);
         self.node_tls([("ca", &node.ca), ("cert", &node.cert), ("key", &node.key)]);
     }
 
@@ -128,6 +145,7 @@ impl Problems {
                       summary`";
         let sends_mail = !admin.monitor_email.is_empty();
         self.add_if(sends_mail, "`monitor-email` is not implemented", advice);
+        self.masters(&admin.masters);
         self.node_tls([("ca", &admin.ca), ("cert", &admin.cert), ("key", &admin.key)]);
     }
 
@@ -148,6 +166,11 @@ impl Problems {
         let advice = "a backup is a cluster of its own, with another name";
         self.add_if(is_named && is_own, "`upstream-cluster` is this cluster", advice);
         self.node_tls([("ca", &master.ca), ("cert", &master.cert), ("key", &master.key)]);
+    }
+
+    fn masters(&mut self, masters: &[String]) {
+        let is_empty = masters.iter().all(|text| text.trim().is_empty());
+        self.add_if(is_empty, "`masters` names no master", "give at least one address");
     }
 
     fn node_tls(&mut self, files: [(&str, &Option<PathBuf>); 3]) {

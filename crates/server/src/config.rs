@@ -10,7 +10,7 @@ use zodium_sql::MariaAddress;
 
 use crate::configuration_file::{explained, read};
 use crate::streams::{complain, print};
-use crate::valkey_conf;
+use crate::{neo, serve, valkey_conf};
 
 /// Options of `zodium config`.
 #[derive(Debug, Args)]
@@ -73,16 +73,22 @@ fn check(file: &Path) -> Result<ExitCode> {
     if !problems.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    if let Err(error) = valkey_conf::check(&configuration.server) {
-        complain!("{}: {error:#}", file.display());
-        return Ok(ExitCode::FAILURE);
-    }
     let nodes = [
         ("storage", configuration.neo_storage.is_some()),
         ("admin", configuration.neo_admin.is_some()),
         ("master", configuration.neo_master.is_some()),
     ];
-    if let Some((node, _)) = nodes.iter().find(|(_, is_configured)| *is_configured) {
+    let node = nodes.iter().find(|(_, is_configured)| *is_configured);
+    let refused = match node {
+        Some(_) => neo::check_places(&configuration),
+        None => serve::check_urls(&configuration)
+            .and_then(|()| valkey_conf::check(&configuration.server)),
+    };
+    if let Err(error) = refused {
+        complain!("{}: {error:#}", file.display());
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Some((node, _)) = node {
         let file = file.display();
         print(&format!("{file}: can be run: zodium neo {node} -C {file}\n"))?;
         return Ok(ExitCode::SUCCESS);

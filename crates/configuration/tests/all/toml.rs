@@ -77,6 +77,16 @@ fn a_node_is_written_as_it_is_read() {
         assert_eq!(clear.neo_storage.as_ref().unwrap().database, expected);
         assert_eq!(clear.check(), []);
     }
+    for (line, expected) in [
+        ("adapter = 'importer'", "into the running cluster with a client"),
+        ("engine = 'InnoDB'", "databases in SQLite have no engine"),
+        ("masters = []", "`masters` names no master"),
+        ("masters = ' '", "`masters` names no master"),
+    ] {
+        let problems = parse(&format!("{uri}{line}\n"), "a.toml").unwrap().check();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].to_string().contains(expected), "{problems:?}");
+    }
     for (text, expected) in [
         ("[neo-storage]\ncluster = 'a'\n", "needs `database`"),
         ("[neo-storage]\ncluster = 'a'\ndatabase = 'b'\nnew-nid = true\n", "unknown setting"),

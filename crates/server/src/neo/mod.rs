@@ -89,6 +89,13 @@ pub(crate) fn run(options: &NeoOptions) -> Result<ExitCode> {
     }
 }
 
+/// Refuses a configuration of a node that [`check`] refuses, or with the place of a database that
+/// is none.
+pub(crate) fn check_places(configuration: &Configuration) -> Result<()> {
+    check(configuration)?;
+    configuration.neo_storage.iter().try_for_each(|node| storage::location(node).map(drop))
+}
+
 /// Reports all errors of the configuration, and logs of NEO's, before any file is opened.
 fn check(configuration: &Configuration) -> Result<()> {
     refuse(&configuration.check())?;

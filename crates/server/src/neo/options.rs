@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use zodium_configuration::{Configuration, NeoNode, NodeAdapter, NodeOptions, Warning};
+use zodium_configuration::{Configuration, NeoNode, NodeOptions, Warning};
 
 use super::node_kind::{Common, NodeArguments, NodeKind, nameless, wrong};
 use crate::setting_arguments::OfNode;
@@ -62,22 +62,7 @@ impl StorageOptions {
 }
 
 fn refuse_what_is_missing(node: &NodeOptions, resets: bool) -> Result<()> {
-    let adapter = node.kind_of_database();
-    match adapter {
-        NodeAdapter::Sqlite | NodeAdapter::Mysql => {}
-        NodeAdapter::Importer => {
-            return Err(wrong::<Storage>(
-                "--adapter Importer is not implemented; copy the database into the running \
-                 cluster with a client",
-            ));
-        }
-    }
-    if let (Some(engine), NodeAdapter::Sqlite) = (&node.engine, adapter) {
-        return Err(wrong::<Storage>(&format!(
-            "--engine {engine}: databases in SQLite have no engine; leave the option out"
-        )));
-    }
-    if let Some(problem) = node.unclear_database() {
+    if let Some(problem) = node.database_problem() {
         return Err(wrong::<Storage>(&problem.to_string()));
     }
     let is_named = resets || !node.cluster.is_empty();

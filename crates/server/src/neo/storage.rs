@@ -178,7 +178,7 @@ fn open(node: &NodeOptions, location: &Location) -> Result<(NodeDatabase, Saved)
 }
 
 /// Where the database of a node is.
-fn location(node: &NodeOptions) -> Result<Location> {
+pub(super) fn location(node: &NodeOptions) -> Result<Location> {
     if node.kind_of_database() != NodeAdapter::Mysql {
         return Ok(path(&node.database)?.into());
     }

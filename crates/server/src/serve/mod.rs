@@ -26,9 +26,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tracing::info;
-use zodium_configuration::Configuration;
+use zodium_configuration::{Configuration, StorageKind};
 use zodium_monitor::Messages;
 use zodium_net::Bound;
+use zodium_sql::MariaAddress;
 use zodium_tls::ServerTls;
 
 use self::listening::Accepting;
@@ -184,6 +185,18 @@ async fn serve_storages(
         workers.stop(STOP_PATIENCE);
     }
     Ok(ending)
+}
+
+/// Refuses URLs of storages that are none.
+pub(crate) fn check_urls(configuration: &Configuration) -> Result<()> {
+    configuration.storages.iter().try_for_each(|storage| {
+        match &storage.kind {
+            StorageKind::Neo { url } => zodium_neo_client::Options::from_url(url).map(drop)?,
+            StorageKind::Maria { url } => MariaAddress::of_url(url).map(drop)?,
+            _ => {}
+        }
+        Ok(())
+    })
 }
 
 /// Handles signals until one ends the server.
