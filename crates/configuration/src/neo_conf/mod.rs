@@ -316,6 +316,7 @@ logfile = /var/log/neo.log
         let text = "[storage] ; of the first machine\nnid = 1\n[admin]  # on: all = 1\nnid = 2";
         let node = read(text, "storage").unwrap().0.neo_storage.unwrap();
         assert_eq!(node.nid, Some(1));
+        assert!(read("[a]b] # c", "a]b").is_ok(), "the last bracket counts");
     }
 
     #[test]
