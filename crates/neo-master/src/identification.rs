@@ -142,7 +142,9 @@ impl Newcomer<'_> {
     ) -> Handled {
         let request = self.request;
         self.refuse_taken_address(cluster)?;
-        let about = About { backups: names(request, "backup"), ..About::default() };
+        let wants_notes = request.extra.get(&"notes").and_then(Value::as_bool) == Some(true);
+        let backups = names(request, "backup");
+        let about = About { backups, wants_notes, ..About::default() };
         let address = request.address.clone();
         let node = Node { about, ..Node::new(NodeType::Admin, address, NodeState::Running) };
         let admin = self.admit(cluster, links, node)?;

@@ -35,6 +35,7 @@ mod status;
 mod table;
 mod tids;
 mod transactions;
+mod troubles;
 mod verification;
 
 pub use master::Master;

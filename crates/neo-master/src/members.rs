@@ -32,6 +32,8 @@ pub(crate) struct About {
     pub(crate) device: Vec<Vec<u8>>,
     /// Of an admin: the backup clusters whose admins may connect to it.
     pub(crate) backups: Vec<Vec<u8>>,
+    /// Of an admin: it takes notes of what is not as it should be.
+    pub(crate) wants_notes: bool,
     /// Of a client that is the master of a backup cluster: the name of that.
     pub(crate) backup: Option<Vec<u8>>,
     /// Of a client: it only reads.

@@ -40,6 +40,8 @@ pub(crate) enum Asked {
     Known(TableId),
     /// AskLockedTransactions.
     Locked,
+    /// Ping, to see whether the storage answers.
+    Alive,
     /// AskFinalTID.
     FinalTid(Tid),
     /// Ping, after ValidateTransaction.

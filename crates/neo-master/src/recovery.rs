@@ -18,6 +18,7 @@ use crate::handling::{Handled, Refusal};
 use crate::members::Node;
 use crate::peer::{Asked, Links};
 use crate::table::Table;
+use crate::troubles::Troubles;
 
 /// The recovery, and what was decided before it on how the cluster may start.
 #[derive(Debug, Default)]
@@ -29,6 +30,9 @@ pub(crate) struct Recovery {
     may_start: bool,
     /// The partition table that was in use before, unless an operator starts the cluster.
     last_table: Option<TableId>,
+    /// The partition table and the last transaction that the cluster ran with, as far as this
+    /// master knows.
+    last_run: Option<(TableId, Tid)>,
     /// An operator has started the cluster: one without a table is a new one.
     may_create: bool,
     /// All storages cut their databases after this transaction before they start.
@@ -85,6 +89,23 @@ impl Recovery {
             Stop::LeaveBackup(tid) => tid >= cluster.last_tid,
         };
         (self.may_create, self.last_table) = (false, cluster.table.id());
+        if cluster.is_operating() {
+            let last_tid = match stop {
+                Stop::Truncate(tid) | Stop::LeaveBackup(tid) => tid.min(cluster.last_tid),
+                Stop::NotOperational | Stop::Unsettled => cluster.last_tid,
+            };
+            self.last_run = cluster.table.id().map(|table| (table, last_tid));
+        }
+    }
+
+    /// The number of this recovery, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The last transaction that the cluster ran with, as far as this master knows.
+    pub(crate) fn last_tid(&self) -> Option<Tid> {
+        self.last_run.map(|(_, tid)| tid)
     }
 
     /// The transaction after which all storages are to cut their databases.
@@ -117,6 +138,7 @@ impl Recovery {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
+        troubles: &mut Troubles,
         (connection, storage): (ConnectionId, NodeId),
         asked: Option<Asked>,
         message: Message<'_>,
@@ -131,7 +153,7 @@ impl Recovery {
             (Some(Asked::Table(number)), Message::AnswerPartitionTable(answer))
                 if number == self.number =>
             {
-                self.table_told(cluster, links, storage, &answer)?;
+                self.table_told(cluster, links, troubles, storage, &answer)?;
                 self.refuse_without_table(cluster, links);
             }
             // From before this recovery: the storage may have another table since.
@@ -169,6 +191,7 @@ impl Recovery {
         &mut self,
         cluster: &mut Cluster,
         links: &mut Links,
+        troubles: &mut Troubles,
         storage: NodeId,
         answer: &AnswerPartitionTable,
     ) -> Handled {
@@ -189,6 +212,7 @@ impl Recovery {
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
+        troubles.table_found(answer.table, self.last_run);
         cluster.table = table;
         cluster.tell_nodes(links, &added);
         cluster.tell_table_to_admins(links);

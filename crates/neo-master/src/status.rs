@@ -22,6 +22,8 @@ pub struct Status {
     pub storages_down: usize,
     /// Storages that transactions wait for before they begin: they start, and are not ready yet.
     pub storages_starting: Vec<NodeId>,
+    /// What an operator should know of, in sentences.
+    pub notes: Vec<String>,
     /// Clients.
     pub clients: usize,
     /// Transactions that have begun.

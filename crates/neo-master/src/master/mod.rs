@@ -25,6 +25,7 @@ use crate::secondary::Secondary;
 use crate::settings::Settings;
 use crate::status::Counts;
 use crate::transactions::Transactions;
+use crate::troubles::Troubles;
 use crate::{Output, Phase, Status, Stop};
 
 /// A master of a NEO cluster.
@@ -38,6 +39,7 @@ pub struct Master {
     backup: Backup,
     transactions: Transactions,
     packs: Packs,
+    troubles: Troubles,
     /// Operation stops when the event is handled.
     stops: Option<Stop>,
 }
@@ -54,6 +56,7 @@ impl Master {
             cluster: Cluster::new(settings),
             transactions: Transactions::default(),
             packs: Packs::default(),
+            troubles: Troubles::default(),
             stops: None,
         }
     }
@@ -141,6 +144,7 @@ impl Master {
             storages,
             storages_down,
             storages_starting: self.cluster.readiness.starting(),
+            notes: self.troubles.notes().to_vec(),
             clients,
             transactions: self.transactions.len(),
             committed: self.transactions.committed(),
@@ -180,7 +184,10 @@ impl Master {
             NodeType::Master => self.identify_master(newcomer),
             NodeType::Storage => self.identify_storage(newcomer),
             NodeType::Client => newcomer.join_as_client(cluster, links),
-            NodeType::Admin => newcomer.join_as_admin(cluster, links, backup),
+            NodeType::Admin => {
+                self.troubles.admin_came();
+                newcomer.join_as_admin(cluster, links, backup)
+            }
         }
     }
 

@@ -11,10 +11,12 @@ use super::Master;
 use crate::election;
 use crate::packs::Packs;
 use crate::secondary::Secondary;
+use crate::troubles::Troubles;
 use crate::verification::Verification;
 use crate::{Output, Phase, Stop};
 
-/// The alarm that ends waiting for clients.
+/// The alarm that ends waiting for clients. Those for looks at storages have the number of the
+/// recovery before.
 const STOPPING_ALARM: u64 = 0;
 /// How long a cluster that stops waits for transactions that clients have not asked to finish.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(30);
@@ -25,9 +27,10 @@ impl Master {
         loop {
             self.handle_lost();
             if !self.settle_once() && !self.links.has_lost() {
-                return;
+                break;
             }
         }
+        self.troubles.tell(&self.cluster, &mut self.links);
     }
 
     /// One step of that; whether there may be another.
@@ -65,6 +68,7 @@ impl Master {
         self.transactions.reset();
         self.cluster.readiness.reset();
         self.packs = Packs::default();
+        self.troubles = Troubles::default();
         self.stops = None;
         self.backup.forget(&mut self.links);
         let secondary = Secondary::new(&self.cluster, &mut self.links, primary, connection);
@@ -75,6 +79,7 @@ impl Master {
     fn begin_recovery(&mut self) {
         self.phase = Phase::Recovery;
         self.recovery.begin();
+        self.troubles.end();
         self.backup.forget(&mut self.links);
         self.cluster.forget_table();
         self.cluster.set_state(&mut self.links, ClusterState::Recovering);
@@ -115,6 +120,9 @@ impl Master {
             self.begin_operation();
         } else if verification.knows_last_ids() {
             self.recovery.truncated();
+            if !self.backup.is_there() {
+                self.troubles.started_after(self.cluster.last_tid, self.recovery.last_tid());
+            }
         }
         true
     }
@@ -133,6 +141,7 @@ impl Master {
             self.phase = Phase::Service;
             self.cluster.set_state(&mut self.links, ClusterState::Running);
         }
+        self.troubles.begin(&mut self.links, self.recovery.number());
         for (storage, _) in self.cluster.members.identified(NodeType::Storage) {
             if self.cluster.members.is_running(storage) {
                 let Master { cluster, links, backup, .. } = &mut *self;
@@ -215,10 +224,11 @@ impl Master {
         self.links.push(Output::Wake { alarm: STOPPING_ALARM, after: OPEN_TIME_MAX });
     }
 
-    /// The time of the only alarm has come: clients have had enough time to end their transactions
-    /// before the cluster stops.
-    pub fn woken(&mut self, _: u64) {
-        if matches!(self.phase, Phase::Stopping) {
+    /// The time of an alarm has come: storages are looked at. Or clients have had enough time to
+    /// end their transactions before the cluster stops.
+    pub fn woken(&mut self, alarm: u64) {
+        self.troubles.look(&self.cluster, &mut self.links, alarm);
+        if alarm == STOPPING_ALARM && matches!(self.phase, Phase::Stopping) {
             for ttid in self.transactions.unfinished() {
                 warn!(%ttid, "the cluster stops, dropping a transaction that a client leaves open");
                 self.abort(ttid, Vec::new());

@@ -1,6 +1,6 @@
 //! What storages say, and what their ends mean.
 
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use zodium_neo::messages::AnswerUnfinishedTransactions;
 use zodium_neo::{
     ClusterState, ConnectionId, Kind, Message, NodeId, NodeState, Partition, Request,
@@ -84,6 +84,10 @@ impl Master {
         message: Message<'_>,
     ) -> Handled {
         match (&mut self.phase, asked, message) {
+            (_, Some(Asked::Alive), Message::Pong(_)) => {
+                self.troubles.answered(storage);
+                Ok(())
+            }
             (_, Some(Asked::OldPacks(number)), Message::AnswerPackOrders(answer)) => {
                 let Master { cluster, links, packs, .. } = self;
                 packs.old_orders_told(cluster, links, (storage, number), answer.orders);
@@ -101,8 +105,8 @@ impl Master {
                 Ok(())
             }
             (Phase::Recovery, asked, message) => {
-                let Master { cluster, links, recovery, .. } = self;
-                recovery.told(cluster, links, (connection, storage), asked, message)
+                let Master { cluster, links, recovery, troubles, .. } = self;
+                recovery.told(cluster, links, troubles, (connection, storage), asked, message)
             }
             (Phase::Verification(verification), asked, message) => {
                 let (transactions, packs) = (&mut self.transactions, &mut self.packs);
@@ -185,8 +189,7 @@ impl Master {
             }
             return;
         }
-        let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
-        error!("Partition {partition} corrupted in: {}", nodes.join(", "));
+        self.troubles.differ(partition, nodes);
     }
 
     /// A storage does not answer any more, if it has been asked in the verification.
@@ -204,6 +207,7 @@ impl Master {
             return;
         }
         node.connection = None;
+        self.troubles.storage_left(storage);
         if matches!(self.phase, Phase::Recovery) {
             let Master { cluster, links, recovery, .. } = self;
             return recovery.storage_left(cluster, links, storage);

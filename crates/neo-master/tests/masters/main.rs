@@ -13,3 +13,4 @@ mod simulation;
 mod starts;
 mod support;
 mod tables;
+mod troubles;

@@ -35,7 +35,10 @@ impl Master {
                 table::set_replicas(cluster, links, from, message.replicas)
             }
             Message::CheckReplicas(message) => {
-                checks::check_replicas(cluster, links, backup, from, &message)
+                checks::check_replicas(cluster, links, backup, from, &message)?;
+                let partitions = message.references.0.iter().map(|(partition, _)| *partition);
+                self.troubles.check(partitions);
+                Ok(())
             }
             Message::Repair(message) => nodes::repair(cluster, links, from, &message),
             Message::Truncate(message) => self.truncate(from, message.tid),

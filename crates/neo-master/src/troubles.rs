@@ -1,0 +1,218 @@
+//! What an operator should know although the cluster may run: storages that do not answer, copies
+//! that differ, transactions that a start has given up.
+//!
+//! The log has each once. The status has it as long as it is so, and admins that ask for it are
+//! told: those of NEO/py do not, since no message of NEO is for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+use zodium_neo::messages::{NotifyMonitorInformation, Ping};
+use zodium_neo::{Extra, NodeId, NodeType, Output, Partition, TableId, Value};
+use zodium_types::Tid;
+
+use crate::cluster::Cluster;
+use crate::peer::{Asked, Links};
+
+/// Interval between the looks at storages.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// A storage that has not answered for so many looks is reported.
+const LOOKS_MAX: u32 = 2;
+/// Most partitions and storages that are named.
+const NAMED_MAX: usize = 10;
+
+/// What is not as it should be.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    /// The number of the alarm for the next look, while the cluster operates.
+    alarm: Option<u64>,
+    /// Storages that were pinged and have not answered, with the number of looks since then.
+    pinged: BTreeMap<NodeId, u32>,
+    /// Partitions whose copies differ, and the storages that have them.
+    different: BTreeMap<Partition, BTreeSet<NodeId>>,
+    /// The last table and transaction of the cluster, if only an older table is found.
+    older: Option<(TableId, Tid)>,
+    /// The last transaction that a start has kept, and the last one that there was.
+    given_up: Option<(Tid, Tid)>,
+    /// Whether the notes may be other ones now.
+    is_changed: bool,
+    notes: Vec<String>,
+}
+
+impl Troubles {
+    /// The cluster begins to operate; `alarm` is a number that no other alarm has.
+    pub(crate) fn begin(&mut self, links: &mut Links, alarm: u64) {
+        self.end();
+        self.alarm = Some(alarm);
+        links.push(Output::Wake { alarm, after: LOOK_INTERVAL });
+    }
+
+    /// The cluster does not operate any more.
+    pub(crate) fn end(&mut self) {
+        (self.alarm, self.older, self.is_changed) = (None, None, true);
+        self.pinged.clear();
+    }
+
+    /// The time of an alarm has come: storages are asked whether they are there.
+    pub(crate) fn look(&mut self, cluster: &Cluster, links: &mut Links, alarm: u64) {
+        if self.alarm != Some(alarm) {
+            // Of an operation before, or another alarm.
+            return;
+        }
+        for (storage, connection) in cluster.members.identified(NodeType::Storage) {
+            let Some(looks) = self.pinged.get_mut(&storage) else {
+                links.ask(connection, Ping {}, Asked::Alive);
+                self.pinged.insert(storage, 0);
+                continue;
+            };
+            *looks += 1;
+            self.is_changed |= *looks >= LOOKS_MAX;
+            if *looks == LOOKS_MAX {
+                let (peer, seconds) = (links.name_of(connection), seconds(*looks));
+                warn!(%storage, peer, seconds, "a storage does not answer: commits wait for it");
+            }
+        }
+        links.push(Output::Wake { alarm, after: LOOK_INTERVAL });
+    }
+
+    /// A storage has answered.
+    pub(crate) fn answered(&mut self, storage: NodeId) {
+        if self.pinged.remove(&storage).is_some_and(|looks| looks >= LOOKS_MAX) {
+            info!(%storage, "the storage answers again");
+            self.is_changed = true;
+        }
+    }
+
+    /// The connection of a storage has ended.
+    pub(crate) fn storage_left(&mut self, storage: NodeId) {
+        self.is_changed |= self.pinged.remove(&storage).is_some();
+    }
+
+    /// A check has found that copies of a partition differ.
+    pub(crate) fn differ(&mut self, partition: Partition, storages: &[NodeId]) {
+        self.different.entry(partition).or_default().extend(storages);
+        let storages: Vec<_> = storages.iter().map(ToString::to_string).collect();
+        error!("Partition {partition} corrupted in: {}", storages.join(", "));
+        self.is_changed = true;
+    }
+
+    /// An operator has partitions compared again: what differs is told again.
+    pub(crate) fn check(&mut self, partitions: impl Iterator<Item = Partition>) {
+        partitions.for_each(|partition| drop(self.different.remove(&partition)));
+        (self.given_up, self.is_changed) = (None, true);
+    }
+
+    /// A recovery has found a table; `last_run` has the last one and the last transaction of the
+    /// cluster, as far as this master knows.
+    pub(crate) fn table_found(&mut self, found: TableId, last_run: Option<(TableId, Tid)>) {
+        let older = last_run.filter(|(last, _)| found < *last);
+        (self.older, self.is_changed) = (older, true);
+        if let Some((last, tid)) = older {
+            warn!(
+                table = %found, last_table = %last, last_tid = %tid,
+                "the partition table is older than that which the cluster ran with: the storages \
+                 that are there lack what was committed since"
+            );
+        }
+    }
+
+    /// The cluster starts with this last transaction; it had `before` when it ran.
+    pub(crate) fn started_after(&mut self, last_tid: Tid, before: Option<Tid>) {
+        let Some(before) = before.filter(|before| last_tid < *before) else { return };
+        warn!(
+            %last_tid, lost = %before,
+            "the cluster starts without transactions that were committed: erase the database of \
+             each storage that was missing (--reset) before it comes back"
+        );
+        (self.given_up, self.is_changed) = (Some((last_tid, before)), true);
+    }
+
+    /// Has admins told of all, as one of them has just come.
+    pub(crate) fn admin_came(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// What is not as it should be, in sentences.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Tells admins of what has changed.
+    pub(crate) fn tell(&mut self, cluster: &Cluster, links: &mut Links) {
+        if !std::mem::take(&mut self.is_changed) {
+            return;
+        }
+        let notes = self.sentences(cluster);
+        let before = std::mem::replace(&mut self.notes, notes);
+        if before.is_empty() && self.notes.is_empty() {
+            return;
+        }
+        let notes = self.notes.iter().map(|note| Value::Bytes(note.as_bytes())).collect();
+        let information = Extra::from_iter([("notes", Value::Array(notes))]);
+        for (admin, connection) in cluster.members.identified(NodeType::Admin) {
+            if cluster.members.get(admin).is_some_and(|node| node.about.wants_notes) {
+                let information = information.clone();
+                links.notify(connection, NotifyMonitorInformation { information });
+            }
+        }
+    }
+
+    fn sentences(&self, cluster: &Cluster) -> Vec<String> {
+        let silent = self.pinged.iter().filter(|(_, looks)| **looks >= LOOKS_MAX);
+        let silent = silent.map(|(storage, looks)| {
+            let next = match cluster.is_operational_without(&[*storage]) {
+                true => format!("or let `zodium neo ctl kill {storage}` go on without it"),
+                false => "since it alone has some partitions up to date".to_owned(),
+            };
+            format!(
+                "{storage} has not answered for {} s, and commits wait for it: if it hangs, \
+                 restart it, {next}",
+                seconds(*looks)
+            )
+        });
+        let older = self.older.map(|(table, tid)| {
+            format!(
+                "only table {} is found, and the cluster ran with table {table}: the storages \
+                 that are there lack what was committed since, up to transaction {tid}. Start the \
+                 others",
+                cluster.table.id().map_or("none".to_owned(), |id| id.to_string()),
+            )
+        });
+        let given_up = self.given_up.map(|(kept, before)| {
+            format!(
+                "the cluster was started without transactions that were committed, those after \
+                 {kept} up to {before}: a storage that was missing then has to be erased (`zodium \
+                 neo storage --reset`) before it comes back. When all are there, `zodium neo ctl \
+                 check :` compares them, and ends this note"
+            )
+        });
+        silent.chain(older).chain(given_up).chain(self.differences()).collect()
+    }
+
+    fn differences(&self) -> Option<String> {
+        if self.different.is_empty() {
+            return None;
+        }
+        let partitions = named(self.different.keys());
+        let storages: BTreeSet<_> = self.different.values().flatten().collect();
+        Some(format!(
+            "a check has found copies that differ, of partition {partitions} in {}: find out \
+             which storage is right. Then stop each other one, erase it (`zodium neo storage \
+             --reset`), and start it; a new `zodium neo ctl check` ends this note",
+            named(storages.into_iter())
+        ))
+    }
+}
+
+fn seconds(looks: u32) -> u64 {
+    LOOK_INTERVAL.as_secs() * u64::from(looks)
+}
+
+fn named(all: impl Iterator<Item = impl ToString>) -> String {
+    let mut names: Vec<_> = all.take(NAMED_MAX + 1).map(|one| one.to_string()).collect();
+    if names.len() > NAMED_MAX {
+        names[NAMED_MAX] = "others".to_owned();
+    }
+    names.join(", ")
+}

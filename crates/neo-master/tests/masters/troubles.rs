@@ -1,0 +1,164 @@
+//! What a master notes for operators: storages that do not answer, copies that differ, starts that
+//! give commits up.
+
+use zodium_neo::messages::*;
+use zodium_neo::{
+    CellState, ClusterState, ConnectionId, Extra, Map, Message, NodeType, Partition, TableId, Value,
+};
+use zodium_types::Tid;
+
+use crate::support::*;
+
+/// An admin that takes notes.
+fn admin(bench: &mut Bench) -> ConnectionId {
+    let extra = Extra::from_iter([("notes", Value::Bool(true))]);
+    let admin = bench.node_with(NodeType::Admin, None, Some(address(301)), extra);
+    bench.forget_sent();
+    admin
+}
+
+/// The notes that an admin is told.
+fn told(bench: &mut Bench, admin: ConnectionId) -> Vec<String> {
+    bench.take_with(admin, "NotifyMonitorInformation", |message| match message {
+        Message::NotifyMonitorInformation(told) => {
+            let notes = told.information.get(&"notes").unwrap().as_array().unwrap().to_vec();
+            let text = |note: &Value<'_>| String::from_utf8(note.as_bytes().unwrap().to_vec());
+            notes.iter().map(|note| text(note).unwrap()).collect()
+        }
+        _ => unreachable!(),
+    })
+}
+
+#[test]
+fn a_storage_that_does_not_answer_is_named_until_it_does() {
+    let (mut bench, storages) = Bench::running(2);
+    let admin = admin(&mut bench);
+    bench.wake();
+    bench.acknowledge(storages[0]);
+    let ping = bench.take(storages[1], "Ping");
+    bench.wake();
+    bench.acknowledge(storages[0]);
+    assert_eq!(bench.master.status().notes, [""; 0], "it was asked 5 s ago");
+    bench.wake();
+    let notes = bench.master.status().notes;
+    assert!(notes.len() == 1 && notes[0].starts_with("S2 has not answered for 10 s"), "{notes:?}");
+    assert!(notes[0].contains("let `zodium neo ctl kill S2` go on without it"), "{notes:?}");
+    assert_eq!(told(&mut bench, admin), notes);
+    bench.tell(storages[1], ping, Pong {});
+    assert_eq!(told(&mut bench, admin), [""; 0]);
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
+
+#[test]
+fn a_storage_that_hangs_alone_is_not_to_be_killed() {
+    let (mut bench, _) = Bench::running(1);
+    (0..3).for_each(|_| bench.wake());
+    let notes = bench.master.status().notes;
+    assert!(notes[0].contains("S1 has not answered"), "{notes:?}");
+    assert!(notes[0].ends_with("it alone has some partitions up to date"), "{notes:?}");
+}
+
+#[test]
+fn a_storage_that_hung_and_left_is_not_named_any_more() {
+    let (mut bench, storages) = Bench::running(2);
+    (0..3).for_each(|_| bench.wake());
+    bench.lose(storages[1]);
+    let notes = bench.master.status().notes;
+    assert!(notes.len() == 1 && notes[0].starts_with("S1 "), "{notes:?}");
+}
+
+#[test]
+fn copies_that_differ_are_noted_until_they_are_compared_again() {
+    let (mut bench, storages) = Bench::running(2);
+    // That of NEO/py is told nothing.
+    let other = bench.node(NodeType::Admin, None, Some(address(302)));
+    let admin = admin(&mut bench);
+    let nodes = vec![storage(2), storage(1)];
+    bench.tell(storages[0], 98, NotifyPartitionCorrupted { partition: Partition(1), nodes });
+    let notes = told(&mut bench, admin);
+    assert!(notes[0].contains("copies that differ, of partition 1 in S1, S2"), "{notes:?}");
+    assert_eq!(bench.names(other), [""; 0]);
+    let references = Map(vec![(Partition(0), None)]);
+    bench.tell(admin, 9, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
+    assert_eq!(bench.master.status().notes, notes);
+    let references = Map(vec![(Partition(1), None)]);
+    bench.tell(admin, 9, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
+
+#[test]
+fn an_admin_that_comes_later_is_told_what_there_is() {
+    let (mut bench, storages) = Bench::running(2);
+    let nodes = vec![storage(2), storage(1)];
+    bench.tell(storages[0], 98, NotifyPartitionCorrupted { partition: Partition(1), nodes });
+    let extra = Extra::from_iter([("notes", Value::Bool(true))]);
+    let admin = bench.node_with(NodeType::Admin, None, Some(address(301)), extra);
+    assert_eq!(told(&mut bench, admin).len(), 1);
+}
+
+/// A cluster that has committed on its second storage alone has lost this one, and the first one
+/// is back with the table before. Gives that storage, the admin, and the last transaction.
+fn outdated() -> (Bench, ConnectionId, ConnectionId, Tid) {
+    let (mut bench, storages) = Bench::running(2);
+    let admin = admin(&mut bench);
+    let client = bench.client();
+    bench.lose(storages[0]);
+    let last = bench.take_with(storages[1], "NotifyPartitionChanges", |message| match message {
+        Message::NotifyPartitionChanges(changes) => changes.table,
+        _ => unreachable!(),
+    });
+    bench.acknowledge(storages[1]);
+    let ttid = bench.begin(client);
+    bench.finish(client, ttid);
+    bench.answer(storages[1], "AskLockInformation", AnswerInformationLocked { ttid });
+    let last_tid = bench.master.status().last_tid;
+    bench.lose(storages[1]);
+    let back = bench.storage(1);
+    let table = TableId(last.0 - 1);
+    let answer = AnswerRecovery { table: Some(table), backup_tid: None, truncate_tid: None };
+    bench.answer(back, "AskRecovery", answer);
+    let cell = |number| Cell { node: storage(number), state: CellState::UpToDate };
+    let answer = AnswerPartitionTable { table, replicas: 1, rows: vec![vec![cell(1), cell(2)]; 2] };
+    bench.answer(back, "AskPartitionTable", answer);
+    (bench, back, admin, last_tid)
+}
+
+#[test]
+fn a_table_from_before_the_last_commits_is_noted() {
+    let (mut bench, back, admin, last_tid) = outdated();
+    let notes = bench.master.status().notes;
+    assert!(
+        notes[0].starts_with("only table 10007 is found, and the cluster ran with table 10008")
+    );
+    assert!(notes[0].contains(&format!("up to transaction {last_tid}")), "{notes:?}");
+    bench.take(admin, "NotifyPartitionChanges");
+    assert_eq!(told(&mut bench, admin), notes);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+    bench.lose(back);
+    // The storage with the last table is back.
+    let second = bench.storage(2);
+    let table = TableId(10_008);
+    let answer = AnswerRecovery { table: Some(table), backup_tid: None, truncate_tid: None };
+    bench.answer(second, "AskRecovery", answer);
+    let cell = |number, state| Cell { node: storage(number), state };
+    let row = vec![cell(1, CellState::OutOfDate), cell(2, CellState::UpToDate)];
+    let answer = AnswerPartitionTable { table, replicas: 1, rows: vec![row; 2] };
+    bench.answer(second, "AskPartitionTable", answer);
+    assert_eq!(bench.master.status().notes, [""; 0]);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+}
+
+#[test]
+fn a_start_that_gives_commits_up_is_noted_until_copies_are_compared() {
+    let (mut bench, back, admin, last_tid) = outdated();
+    bench.tell(admin, 9, SetClusterState { state: ClusterState::Verifying });
+    let transactions = Map::default();
+    bench.answer(back, "AskLockedTransactions", AnswerLockedTransactions { transactions });
+    bench.serve(&[back]);
+    let notes = bench.master.status().notes;
+    let lost = format!("those after {} up to {last_tid}", Tid(1000));
+    assert!(notes.len() == 1 && notes[0].contains(&lost), "{notes:?}");
+    let references = Map(vec![(Partition(0), None)]);
+    bench.tell(admin, 10, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
