@@ -10,6 +10,7 @@ use crate::backups::Backup;
 use crate::health::Health;
 use crate::members::Members;
 use crate::monitor::Round;
+use crate::notes::{LOOK_ALARM, Notes};
 use crate::peer::{Asked, Links, Role};
 use crate::settings::Settings;
 use crate::table::Table;
@@ -36,6 +37,7 @@ pub struct Admin {
     pub(crate) backups: Vec<Backup>,
     pub(crate) upstream: Upstream,
     pub(crate) round: Round,
+    pub(crate) notes: Notes,
 }
 
 impl Admin {
@@ -53,6 +55,7 @@ impl Admin {
             backups: settings.backups.iter().map(|_| Backup::default()).collect(),
             upstream: Upstream::default(),
             round: Round::default(),
+            notes: Notes::default(),
             settings,
         }
     }
@@ -60,6 +63,7 @@ impl Admin {
     /// Begins to look for the primary master.
     pub fn start(&mut self) {
         self.dial_master(Duration::ZERO);
+        self.begin_looks();
     }
 
     /// A peer has connected. `name` is its address, for log lines.
@@ -104,7 +108,10 @@ impl Admin {
 
     /// The time of an alarm has come; `alarm` is the number of [`Output::Wake`].
     pub fn woken(&mut self, alarm: u64) {
-        self.round_overdue(alarm);
+        match alarm {
+            LOOK_ALARM => self.look(),
+            round => self.round_overdue(round),
+        }
         self.handle_lost();
     }
 

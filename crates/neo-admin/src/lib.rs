@@ -8,7 +8,8 @@
 //! answers with [`Output`]s: addresses to dial, bytes to send, connections to close.
 //!
 //! Key decision: what an operator sees is NEO/py's to the byte, the order of cells and all texts
-//! included, so `neoctl` and scripts over it need not know which admin they talk to.
+//! included, so `neoctl` and scripts over it need not know which admin they talk to. The report has
+//! further lines only while something is wrong that NEO/py does not notice.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod health;
 mod master;
 mod members;
 mod monitor;
+mod notes;
 mod operators;
 mod peer;
 mod settings;

@@ -45,6 +45,7 @@ impl Admin {
 
     fn primary_lost(&mut self, asked: FxHashMap<u32, Asked>) {
         (self.primary, self.primary_id, self.id) = (None, None, None);
+        self.notes.primary_lost();
         self.end_round();
         let mut asked: Vec<_> = asked.into_iter().collect();
         asked.sort_unstable_by_key(|(id, _)| *id);
@@ -66,13 +67,14 @@ impl Admin {
         let (cluster, address) = (self.settings.cluster.clone(), self.settings.address.clone());
         let backups = self.settings.backups.clone();
         let backups = backups.iter().map(|name| Value::Bytes(name.as_bytes())).collect();
+        let extra = [("backup", Value::Array(backups)), ("notes", Value::Bool(true))];
         let request = RequestIdentification {
             node_type: NodeType::Admin,
             id: self.id,
             address: Some(address),
             cluster: &cluster,
             id_timestamp: None,
-            extra: Extra::from_iter([("backup", Value::Array(backups))]),
+            extra: Extra::from_iter(extra),
         };
         self.links.ask(connection, request, Asked::Identification);
     }
@@ -130,6 +132,10 @@ impl Admin {
                 Ok(())
             }
             Message::NotifyPartitionChanges(message) => self.table_changed(&message),
+            Message::NotifyMonitorInformation(message) => {
+                self.notes.told(&message);
+                Ok(())
+            }
             Message::NotifyUpstreamAdmin(message) => {
                 self.upstream_told(message.address);
                 Ok(())
@@ -198,6 +204,7 @@ impl Admin {
             (Some(Asked::State), Message::AnswerClusterState(answer)) => {
                 self.state_told(answer.state);
             }
+            (Some(Asked::Alive), Message::Pong(_)) => self.notes.answered(),
             (Some(Asked::Recovery), Message::AnswerRecovery(answer)) => {
                 if let Some(health) = self.health_at(connection) {
                     health.backup_tid = answer.backup_tid;

@@ -29,17 +29,20 @@ impl Members {
     }
 
     /// Notes what the master says. Nodes that are missing in its list are forgotten, but for
-    /// storages with cells.
+    /// storages with cells: they are down.
     pub(crate) fn tell(&mut self, told: &[NodeInformation], table: Option<&Table>) {
         told.iter().for_each(|node| self.note(node));
         if std::mem::replace(&mut self.is_listed, true) {
             return;
         }
-        self.nodes.retain(|node| {
-            let is_told =
-                told.iter().any(|other| (&other.address, other.id) == (&node.address, node.id));
-            let has_cells = |id| table.is_some_and(|table| table.has(id));
-            is_told || node.node_type == NodeType::Storage && node.id.is_some_and(has_cells)
+        let has_cells = |id| table.is_some_and(|table| table.has(id));
+        self.nodes.retain_mut(|node| {
+            if told.iter().any(|other| (&other.address, other.id) == (&node.address, node.id)) {
+                return true;
+            }
+            // Its connection was one to the master before.
+            node.state = NodeState::Down;
+            node.node_type == NodeType::Storage && node.id.is_some_and(has_cells)
         });
     }
 
@@ -132,8 +135,8 @@ mod tests {
         let table = Table { id: None, replicas: 0, rows: vec![vec![cell]] };
         members.begin(&other, NodeId::of(Master, 2));
         members.tell(&[node(Master, 9, 2, Running), node(Master, 1, 0, Down)], Some(&table));
-        assert_eq!(shown(&members), ["none 1 DOWN", "S2 3 RUNNING", "M2 9 RUNNING"]);
-        assert!(members.is_running(NodeId::of(Storage, 2).unwrap()));
+        assert_eq!(shown(&members), ["none 1 DOWN", "S2 3 DOWN", "M2 9 RUNNING"]);
+        assert!(!members.is_running(NodeId::of(Storage, 2).unwrap()));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::backups::Backup;
 use crate::handling::{Handled, Refusal};
 use crate::health::{Cells, Change, Health, Severity};
 use crate::peer::Asked;
-use crate::summary::{self, Upstream};
+use crate::summary::{self, Line, Upstream};
 
 /// What operators are told without a master.
 pub(crate) const NOT_CONNECTED: &str = "Not connected to a primary master.";
@@ -58,7 +58,11 @@ impl Admin {
 
     /// Takes over what has changed of the own cluster, and tells it to the upstream admin.
     pub(crate) fn own_changed(&mut self, change: Change) {
+        let was_operational = self.own.is_operational();
         let Some(new) = self.own.apply(change) else { return };
+        if was_operational && !self.own.is_operational() {
+            self.notes.stopped(self.table.as_ref());
+        }
         if let Some(upstream) = self.upstream.accepted {
             let information = new.to_information();
             self.links.notify(upstream, NotifyMonitorInformation { information });
@@ -172,18 +176,17 @@ impl Admin {
 
     fn make_report(&self) -> Report {
         let is_connected = self.primary.is_some();
-        let mut severities = vec![(self.own.severity(false), None)];
+        let notes = self.own_notes();
+        let noted = if notes.is_empty() { Severity::Fine } else { Severity::Warning };
+        let mut severities = vec![(self.own.severity(false).max(noted), None)];
         let mut text = NOT_CONNECTED.to_owned();
         if is_connected {
             let own = summary::line(&self.own, None);
             text = own.text;
-            let lag_seconds_max = self.settings.lag_seconds_max;
-            let upstream = own.tid.map(|tid| Upstream { tid, lag_seconds_max });
+            notes.iter().for_each(|note| text.push_str(&format!("\n    {note}")));
             for (name, backup) in self.settings.backups.iter().zip(&self.backups) {
-                let line = summary::line(&backup.health, upstream);
+                let (line, severity) = self.backup_line(backup, own.tid);
                 text.push_str(&format!("\n\n{name}\n    {}", line.text));
-                let lagging = if line.is_lagging { Severity::Warning } else { Severity::Fine };
-                let severity = backup.health.severity(true).max(lagging);
                 severities.push((severity, Some(name.clone())));
             }
         }
@@ -194,6 +197,16 @@ impl Admin {
             those.map(|(_, name)| name.clone()).collect()
         };
         Report { warnings: with(Severity::Warning), problems: with(Severity::Problem), text }
+    }
+
+    /// The line on a backup cluster, whose upstream cluster has this last transaction.
+    pub(crate) fn backup_line(&self, backup: &Backup, own: Option<Tid>) -> (Line, Severity) {
+        let lag_seconds_max = self.settings.lag_seconds_max;
+        let upstream = own.map(|tid| Upstream { tid, lag_seconds_max });
+        let line = summary::line(&backup.health, upstream);
+        let lagging = if line.is_lagging { Severity::Warning } else { Severity::Fine };
+        let severity = backup.health.severity(true).max(lagging);
+        (line, severity)
     }
 
     /// The health of the cluster at the other end of a connection.

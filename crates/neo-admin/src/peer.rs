@@ -23,6 +23,8 @@ pub(crate) enum Role {
 pub(crate) enum Asked {
     /// RequestIdentification.
     Identification,
+    /// Ping, to see whether the master answers.
+    Alive,
     /// AskClusterState.
     State,
     /// AskRecovery, for the report to operators.

@@ -19,6 +19,10 @@ pub struct Status {
     pub cluster_state: Option<ClusterState>,
     /// Storages with cells that are not running.
     pub storages_down: u64,
+    /// For how many seconds the primary master has not answered, if it is long.
+    pub master_silent_seconds: Option<u64>,
+    /// What an operator should know of, in sentences.
+    pub notes: Vec<String>,
     /// Connections of operators.
     pub operators: usize,
     /// The partition table, if the cluster has one.
@@ -56,6 +60,8 @@ impl Admin {
             master: self.primary.map(|master| self.links.name_of(master)),
             cluster_state: self.own.state,
             storages_down: self.own.down,
+            master_silent_seconds: self.notes.silent_seconds(),
+            notes: self.own_notes().into_iter().chain(self.backup_notes()).collect(),
             operators: self.links.with(|role| *role == Role::Operator).len(),
             table: self.table.as_ref().and_then(|table| table.id),
             partitions: self.table.as_ref().map_or(0, |table| table.rows.len()),

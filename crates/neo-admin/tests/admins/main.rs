@@ -4,5 +4,6 @@
 
 mod backups;
 mod masters;
+mod notes;
 mod operators;
 mod support;
