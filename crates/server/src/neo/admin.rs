@@ -61,6 +61,9 @@ impl LightKind for Admin {
 
     /// Why clients of the cluster cannot work, if so.
     fn failure(status: &Status) -> Option<String> {
+        if let Some(seconds) = status.master_silent_seconds {
+            return Some(format!("the primary master has not answered for {seconds} s"));
+        }
         match (&status.master, status.cluster_state) {
             (None, _) => Some("looking for the primary master".to_owned()),
             (_, Some(ClusterState::Running | ClusterState::BackingUp)) => None,
@@ -71,6 +74,10 @@ impl LightKind for Admin {
 
     fn storages_down(status: &Status) -> u64 {
         status.storages_down
+    }
+
+    fn notes(status: &Status) -> &[String] {
+        &status.notes
     }
 
     fn cluster(name: &str, status: &Status) -> Option<Cluster> {

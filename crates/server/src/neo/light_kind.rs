@@ -45,6 +45,9 @@ pub(super) trait LightKind: NodeKind {
         &[]
     }
 
+    /// What an operator should know of besides, in sentences.
+    fn notes(status: &Self::Status) -> &[String];
+
     /// The cluster, if it knows all of it without cost.
     fn cluster(name: &str, status: &Self::Status) -> Option<Cluster> {
         let _ = (name, status);

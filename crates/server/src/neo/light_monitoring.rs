@@ -33,7 +33,8 @@ impl<K: LightKind> Source for MonitoredLight<K> {
             Some(_) => StorageState::Waiting,
         };
         let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
-        let notes = notes(K::storages_down(&status), K::storages_starting(&status));
+        let mut notes = notes(K::storages_down(&status), K::storages_starting(&status));
+        notes.extend_from_slice(K::notes(&status));
         Health { phase: Phase::Serving, storages: vec![storage], notes }
     }
 

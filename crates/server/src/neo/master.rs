@@ -82,6 +82,10 @@ impl LightKind for Master {
     fn storages_starting(status: &Status) -> &[NodeId] {
         &status.storages_starting
     }
+
+    fn notes(status: &Status) -> &[String] {
+        &status.notes
+    }
 }
 
 /// The cluster to follow, if one is named.

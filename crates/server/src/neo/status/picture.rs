@@ -9,11 +9,17 @@ use zodium_neo::{CellState, ClusterState, NodeId, NodeState, NodeType, TableId};
 use zodium_neo_server::AskError;
 use zodium_types::Tid;
 
-use crate::neo::asking::{Asking, Rows};
+use crate::neo::asking::{Asking, Report, Rows};
 use crate::neo::ctl::json;
 
-/// How long the admin may take to ask the admins of backup clusters.
-const REPORT_TIME_MAX: Duration = Duration::from_secs(3);
+/// How long the admin may take to ask the primary master, or the admins of backup clusters.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
+/// What is said of a primary master that takes longer.
+const MASTER_SILENT: &str = "the primary master does not answer: if it hangs, restart it. Another \
+                             master takes over only when it has ended";
+/// What is said when the report takes longer.
+const BACKUP_SILENT: &str = "the admin of a backup cluster does not answer, so nothing is known of \
+                             the backup clusters: look at them there";
 
 /// A cluster at one time.
 #[derive(Clone, Debug)]
@@ -27,8 +33,12 @@ pub(super) struct Picture {
     pub(super) last_tid: Option<Tid>,
     /// Of a backup cluster: the last transaction that is complete.
     pub(super) backup_tid: Option<Tid>,
+    /// What is not as it should be, in sentences: the master and the admin know more of it.
+    pub(super) notes: Vec<String>,
     /// What the admins of backup clusters say, line by line.
     pub(super) backups: Vec<String>,
+    /// Backup clusters that are not well.
+    pub(super) unwell_backups: Vec<String>,
 }
 
 /// Cells of a storage that are not what they are to be.
@@ -49,19 +59,53 @@ impl Picture {
         let mut nodes = ask.nodes(None).await?;
         crate::neo::ctl::sort(&mut nodes);
         let table = ask.rows(0, 0, None).await?;
-        let (mut last_tid, mut backup_tid) = (None, None);
-        if matches!(state, Some(ClusterState::Running | ClusterState::BackingUp)) {
-            last_tid = Some(ask.last_transaction().await?);
+        let (notes, backups, unwell_backups) = Default::default();
+        let (last_tid, backup_tid) = (None, None);
+        let mut picture = Picture {
+            state,
+            primary,
+            nodes,
+            table,
+            last_tid,
+            backup_tid,
+            notes,
+            backups,
+            unwell_backups,
+        };
+        // What is answered too late must not be taken for another answer: nothing more is asked.
+        match timeout(ANSWER_TIME_MAX, picture.ask_last_ids(ask)).await {
+            Ok(answered) => answered?,
+            Err(_) => {
+                picture.notes.push(MASTER_SILENT.to_owned());
+                return Ok(picture);
+            }
         }
-        if state == Some(ClusterState::BackingUp) {
-            backup_tid = ask.recovery().await?.backup_tid;
+        match timeout(ANSWER_TIME_MAX, ask.report()).await {
+            Ok(report) => picture.take_report(report?),
+            Err(_) => picture.notes.push(BACKUP_SILENT.to_owned()),
         }
-        let report = timeout(REPORT_TIME_MAX, ask.report()).await;
-        let report = report.ok().transpose()?.map(|report| report.summary).unwrap_or_default();
-        // The first line is on the cluster itself.
-        let backups = report.lines().skip(1).filter(|line| !line.is_empty());
-        let backups = backups.map(str::to_owned).collect();
-        Ok(Picture { state, primary, nodes, table, last_tid, backup_tid, backups })
+        Ok(picture)
+    }
+
+    async fn ask_last_ids(&mut self, ask: &mut Asking) -> Result<(), AskError> {
+        if matches!(self.state, Some(ClusterState::Running | ClusterState::BackingUp)) {
+            self.last_tid = Some(ask.last_transaction().await?);
+        }
+        if self.state == Some(ClusterState::BackingUp) {
+            self.backup_tid = ask.recovery().await?.backup_tid;
+        }
+        Ok(())
+    }
+
+    /// Takes what the report has. Its first part is on the cluster itself: a line on what
+    /// is known anyway, and a line for each note, which NEO/py's admins do not have.
+    pub(super) fn take_report(&mut self, report: Report) {
+        let Report { warnings, problems, summary } = report;
+        let (own, backups) = summary.split_once("\n\n").unwrap_or((&summary, ""));
+        self.notes.extend(own.lines().skip(1).map(|line| line.trim().to_owned()));
+        let backups = backups.lines().filter(|line| !line.is_empty());
+        self.backups = backups.map(str::to_owned).collect();
+        self.unwell_backups = problems.into_iter().chain(warnings).flatten().collect();
     }
 
     /// The storages.

@@ -7,7 +7,7 @@ use zodium_types::Tid;
 use super::diagnosis::diagnose;
 use super::drawing::draw;
 use super::picture::Picture;
-use crate::neo::asking::Rows;
+use crate::neo::asking::{Report, Rows};
 use crate::neo::ctl::cell_letter;
 
 const NOW: f64 = 1_763_890_000.0;
@@ -45,7 +45,9 @@ fn picture(state: ClusterState, replicas: u32, storages: &[(NodeState, &str)]) -
         table: Rows { table, replicas, rows },
         last_tid: Some(Tid::from_unix_nanos((NOW as u64 - 3) * 1_000_000_000)),
         backup_tid: None,
+        notes: Vec::new(),
         backups: Vec::new(),
+        unwell_backups: Vec::new(),
     }
 }
 
@@ -83,9 +85,9 @@ backups
  - BACKINGUP; UP_TO_DATE=2
 
 to do
- - S2 is down, which has cells of 11 partitions: start it. If it is lost,
-   `zodium neo ctl tweak S2` makes other copies, and when these are up to date,
-   `zodium neo ctl drop S2` removes it
+ - S2 is down, which has cells of 11 partitions: start it. If it is lost, start
+   another storage, add it, and `zodium neo ctl tweak S2` makes other copies,
+   and when these are up to date, `zodium neo ctl drop S2` removes it
  - there are to be 2 copies of each partition, and of partition 11 there are
    fewer: start another storage, add it, and `zodium neo ctl tweak`
 ";
@@ -131,8 +133,24 @@ fn a_whole_cluster_needs_nothing() {
 fn what_is_not_well_has_advice() {
     for (state, replicas, storages, expected) in [
         (Recovering, 0, &[(Pending, ""), (Pending, "")][..], "2 storages are pending"),
-        (Recovering, 0, &[(Pending, "U."), (Down, ".U")], "has partition 1 up to date"),
-        (Recovering, 1, &[(Pending, "UU"), (Down, "UU")], "starts it without those"),
+        (
+            Recovering,
+            0,
+            &[(Down, "")],
+            "no storage with the partition table is there yet; start S1",
+        ),
+        (Recovering, 0, &[(Pending, "U."), (Down, ".U")], "has partition 1 up to date; start S2"),
+        (
+            Recovering,
+            1,
+            &[(Pending, "UU"), (Down, "UU")],
+            "start S2. Only if they are lost for ever",
+        ),
+        (Recovering, 1, &[(Pending, "UU"), (Down, "OO")], "S2 is down, which has cells of 2"),
+        (Recovering, 1, &[(Pending, "UU"), (Pending, "OO")], "wait, or look into the log"),
+        (Running, 1, &[(UP, "UU"), (UP, ".."), (Down, "OO")], "lost, `zodium neo ctl tweak S3`"),
+        (Running, 1, &[(UP, "UU"), (Down, "OO"), (Pending, "")], "lost, `zodium neo ctl add S3`"),
+        (Running, 1, &[(UP, "UU"), (Down, "OO"), (UP, "OO")], "lost, `zodium neo ctl drop S2`"),
         (ClusterState::Stopping, 0, &[(UP, "U")], "start its nodes again"),
         (Running, 0, &[(UP, "UU"), (Pending, "..")], "S2 is pending: `zodium neo ctl add S2`"),
         (Running, 0, &[(UP, "UU"), (UP, "..")], "S2 has no cells"),
@@ -146,6 +164,42 @@ fn what_is_not_well_has_advice() {
     let mut picture = picture(Running, 0, &[(UP, "U")]);
     picture.nodes.push(node(NodeType::Master, 2, Down, 5.0));
     assert!(diagnose(&picture)[0].contains("the master at 127.0.0.1:10002 is down"));
+}
+
+#[test]
+fn a_recovery_asks_for_no_table_that_cannot_be_changed_then() {
+    let advice = advice(Recovering, 1, &[(Pending, "UU"), (Down, "UU"), (Down, "OO")]);
+    assert!(!advice.is_empty() && advice.iter().all(|line| !line.contains("tweak")), "{advice:?}");
+}
+
+#[test]
+fn what_the_report_warns_of_is_not_well() {
+    let report = |warnings: &[Option<&str>], problems: &[Option<&str>], summary: &str| {
+        let owned = |names: &[Option<&str>]| {
+            names.iter().map(|name| name.map(str::to_owned)).collect::<Vec<_>>()
+        };
+        let mut picture = picture(Running, 0, &[(UP, "U")]);
+        picture.take_report(Report {
+            warnings: owned(warnings),
+            problems: owned(problems),
+            summary: summary.to_owned(),
+        });
+        (diagnose(&picture), picture.backups)
+    };
+    let (advice, backups) =
+        report(&[], &[], "RUNNING; UP_TO_DATE=1\n\ncopy\n    BACKINGUP; lag=0.0");
+    assert_eq!(
+        (advice.len(), backups),
+        (0, vec!["copy".to_owned(), "    BACKINGUP; lag=0.0".to_owned()])
+    );
+    let (advice, _) = report(&[], &[Some("copy")], "RUNNING\n\ncopy\n    RECOVERING; DOWN=1");
+    assert!(advice[0].starts_with("the backup cluster copy is not well (RECOVERING; DOWN=1)"));
+    let (advice, _) = report(&[Some("copy")], &[], "RUNNING\n\ncopy\n    None");
+    assert!(advice[0].starts_with("nothing is known of the backup cluster copy"));
+    let (advice, backups) =
+        report(&[None], &[], "RUNNING; UP_TO_DATE=1\n    S1 hangs\n    S2 differs");
+    assert_eq!(advice, ["S1 hangs", "S2 differs"]);
+    assert!(backups.is_empty());
 }
 
 #[test]
