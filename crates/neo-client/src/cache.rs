@@ -164,8 +164,8 @@ mod tests {
             let cache = CurrentRevisions::new(100 << 20);
             cache.insert(last, current(10), cache.now());
             let number = thread::scope(|scope| {
-                scope.spawn(|| cache.note_commit(&oids));
                 let mut found = cache.now();
+                scope.spawn(|| cache.note_commit(&oids));
                 loop {
                     let number = cache.now();
                     if cache.find(last).is_none() {
