@@ -115,6 +115,17 @@ impl Cluster {
         matches!(&*self.phase.lock(), Phase::Connected(_))
     }
 
+    /// Why no transaction can be committed, if so.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        match &*self.phase.lock() {
+            Phase::Connected(_) => None,
+            Phase::Connecting(reason) => {
+                Some(format!("the NEO cluster {:?} is not there: {reason}", self.options.cluster))
+            }
+            Phase::Over(error) => Some(error.to_string()),
+        }
+    }
+
     /// Whether there will be no session any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(&*self.phase.lock(), Phase::Over(_))

@@ -5,6 +5,7 @@
 
 use std::io::ErrorKind;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tracing::{info, warn};
+use zodium_neo::messages::Ping;
 use zodium_neo::{GREETING, Greeting, Message, MessageIds, NodeId, Scanner, encode, read_greeting};
 use zodium_transport::{InputBuffer, Patience, TICK, TlsSide, Transport, Turns};
 use zodium_types::Address;
@@ -22,6 +25,10 @@ use crate::NeoError;
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// A node that accepts no byte for so long is taken for dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Interval between looks whether storages answer.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// A storage that has not answered for so many looks is reported. It was pinged at the first one.
+const QUIET_LOOKS_MAX: u32 = 2;
 /// Bytes of requests that are written at once.
 const OUTPUT_BYTES: usize = 256 << 10;
 /// A larger output buffer is not kept.
@@ -54,6 +61,8 @@ pub(crate) struct Connection {
     pub(crate) turns: Turns,
     /// The background thread.
     background: OnceLock<Thread>,
+    /// Number of looks since which requests wait and no answer has come.
+    quiet_looks: AtomicU32,
 }
 
 #[derive(Default)]
@@ -75,6 +84,10 @@ pub(crate) struct Waiting {
     pub(crate) thens: FxHashMap<u32, Then>,
     /// Number of [`Attended`].
     pub(crate) attended: usize,
+    /// Number of answers.
+    pub(crate) answered: u64,
+    /// That number at the last look, if requests waited then.
+    looked: Option<u64>,
 }
 
 /// A connection that the background thread reads, since answers are not waited for one by one.
@@ -116,6 +129,7 @@ impl Connection {
             waiting: Mutex::default(),
             turns,
             background: OnceLock::new(),
+            quiet_looks: AtomicU32::new(0),
             peer,
         });
         let attending = Arc::clone(&connection);
@@ -191,6 +205,46 @@ impl Connection {
             self.wake_background();
         }
         Attended(Arc::clone(self))
+    }
+
+    /// Looks whether the node answers. If requests wait, and no answer has come since the last
+    /// look, a ping asks: requests may wait for a lock at a node that is there.
+    pub(crate) fn look(&self) {
+        let is_quiet = {
+            let mut waiting = self.waiting.lock();
+            let answered = waiting.answered;
+            let now = Some(answered).filter(|_| !waiting.thens.is_empty());
+            std::mem::replace(&mut waiting.looked, now) == now && now.is_some()
+        };
+        if !is_quiet {
+            if self.quiet_looks.swap(0, Ordering::Relaxed) >= QUIET_LOOKS_MAX {
+                info!(peer = %self.peer, "the storage answers again");
+            }
+            return;
+        }
+        let looks = self.quiet_looks.fetch_add(1, Ordering::Relaxed) + 1;
+        if looks == 1 {
+            self.ping();
+        } else if looks == QUIET_LOOKS_MAX {
+            let (peer, seconds) = (&self.peer, self.silent_seconds());
+            warn!(%peer, seconds, "a storage does not answer, and requests wait for it");
+        }
+    }
+
+    /// For how many seconds the node has not answered a ping either, if so.
+    pub(crate) fn silent_seconds(&self) -> Option<u64> {
+        let looks = self.quiet_looks.load(Ordering::Relaxed);
+        let seconds = u64::from(looks) * LOOK_INTERVAL.as_secs();
+        (looks >= QUIET_LOOKS_MAX && !self.has_ended()).then_some(seconds)
+    }
+
+    fn ping(&self) {
+        // A thread that writes, and cannot, shows as much as a ping without an answer.
+        let Some(mut output) = self.output.try_lock() else { return };
+        let mut batch = Batch { connection: self, output: &mut output };
+        // A connection that fails is noticed by its reader.
+        let _ = batch.ask(Ping {}, Box::new(|_| ()));
+        batch.flush();
     }
 
     fn wake_background(&self) {

@@ -1,15 +1,15 @@
 //! The connector thread: finds the primary master, catches up with what was missed, and does so
 //! again when the master is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use zodium_neo::messages::{AskFinalTID, NotPrimaryMaster, RequestIdentification};
-use zodium_neo::{Extra, Map, Message, NodeState, NodeType, Value};
+use zodium_neo::{ErrorCode, Extra, Map, Message, NodeState, NodeType, Value};
 use zodium_storage::Committed;
 use zodium_types::{Address, Tid};
 
@@ -17,7 +17,7 @@ use crate::NeoError;
 use crate::backup;
 use crate::cluster::Cluster;
 use crate::commits::Unresolved;
-use crate::connection::{Connection, Receiver};
+use crate::connection::{Connection, LOOK_INTERVAL, Receiver};
 use crate::reads::Reads;
 use crate::session::{self, IDENTIFICATION_TIME_MAX, Session};
 
@@ -26,6 +26,8 @@ use crate::session::{self, IDENTIFICATION_TIME_MAX, Session};
 const RETRY: Duration = Duration::from_millis(50);
 /// Each further interval is twice the one before, but at most this.
 const RETRY_MAX: Duration = Duration::from_secs(1);
+/// Most reasons that are logged before the next connection.
+const TOLD_MAX: usize = 10;
 /// So many times in a row a master's word that another one is primary is followed at once.
 const REDIRECTIONS_MAX: u32 = 5;
 
@@ -37,6 +39,8 @@ struct Search {
     hint: Option<Address>,
     redirections: u32,
     pause: Duration,
+    /// Why it was not found, since it was there last: each reason is logged once.
+    told: BTreeSet<String>,
 }
 
 /// What a master sends without being asked.
@@ -68,9 +72,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                 // The other end is in the receiver, which lives as long as the connection.
                 match session.is_backup {
                     true => backup::follow(cluster, &session, &end),
-                    false => {
-                        let _ = end.recv();
-                    }
+                    false => look_until(cluster, &end),
                 }
                 cluster.disconnected("the connection to the primary master was lost");
                 if !cluster.is_over() {
@@ -78,12 +80,15 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                 }
             }
             Err(error @ NeoError::Truncated { .. }) => {
-                warn!(%error, "the NEO cluster cannot be used any more");
+                error!(%error, "the NEO cluster cannot be used any more");
                 cluster.end(error);
             }
             Err(error) => {
-                debug!(master = %address, %error, "not connected");
-                cluster.disconnected(&error.to_string());
+                let reason = reason_of(&error, &address);
+                if search.is_news(&reason) {
+                    info!(reason, "not connected to the NEO cluster, trying again");
+                }
+                cluster.disconnected(&reason);
                 if !search.redirect(receiver.other.lock().take()) {
                     cluster.sleep(search.take_pause());
                 }
@@ -92,9 +97,28 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
     }
 }
 
+/// Looks at storages until the connection to the master has ended.
+fn look_until(cluster: &Cluster, end: &mpsc::Receiver<()>) {
+    while end.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        cluster.links.all().iter().for_each(|link| link.look());
+    }
+}
+
+/// Why a master was no help.
+fn reason_of(error: &NeoError, master: &Address) -> String {
+    match error.code() {
+        Some(ErrorCode::NotReady) => format!(
+            "the primary master at {master} takes no clients, since the cluster does not run: \
+             `zodium neo status` says why"
+        ),
+        _ => error.to_string(),
+    }
+}
+
 impl Search {
     fn new(masters: Vec<Address>) -> Search {
-        Search { masters, next: 0, hint: None, redirections: 0, pause: RETRY }
+        let told = BTreeSet::new();
+        Search { masters, next: 0, hint: None, redirections: 0, pause: RETRY, told }
     }
 
     /// The next master to try.
@@ -110,9 +134,15 @@ impl Search {
     /// Notes the primary master: it is tried first when it is lost.
     fn found(&mut self, address: &Address) {
         (self.redirections, self.pause) = (0, RETRY);
+        self.told.clear();
         if let Some(place) = self.masters.iter().position(|one| one == address) {
             self.next = place;
         }
+    }
+
+    /// Whether a reason is to be logged.
+    fn is_news(&mut self, reason: &str) -> bool {
+        self.told.len() < TOLD_MAX && self.told.insert(reason.to_owned())
     }
 
     /// How long to wait before the next round.

@@ -91,7 +91,11 @@ impl Connection {
         let Packet { id, message } = packet;
         match (message.kind(), message) {
             (Kind::Answer, message) => {
-                let then = self.waiting.lock().thens.remove(&id);
+                let then = {
+                    let mut waiting = self.waiting.lock();
+                    waiting.answered += 1;
+                    waiting.thens.remove(&id)
+                };
                 match then {
                     Some(then) => then(self.answer(message)),
                     None => debug!(peer = %self.peer(), id, "an answer to no request"),

@@ -71,6 +71,12 @@ impl StorageLinks {
         link.and_then(|link| link.current())
     }
 
+    /// The connections there are.
+    pub(crate) fn all(&self) -> Vec<Arc<Connection>> {
+        let links: Vec<_> = self.links.lock().values().map(Arc::clone).collect();
+        links.iter().filter_map(|link| link.current()).collect()
+    }
+
     /// Ends the connection to a storage.
     pub(crate) fn close(&self, node: NodeId, reason: &str) {
         let link = self.links.lock().get(&node).cloned();

@@ -25,15 +25,17 @@ const FULL_REMEMBERED: Duration = Duration::from_secs(60);
 const FREE_BYTES_LEAST: u64 = 1 << 20;
 
 /// Whether a storage takes commits, and what has failed. `free_bytes` are those of its disk, if
-/// they are known.
+/// they are known, and `obstacle` is why the NEO cluster that keeps it is not there, if so.
 pub(crate) fn health_of(
     name: &str,
     storage: &Database,
     damaged: u64,
     free_bytes: Option<u64>,
+    obstacle: Option<String>,
 ) -> StorageHealth {
     let state = match storage.write_state() {
         _ if storage.is_closing() => StorageState::Closing,
+        _ if obstacle.is_some() => StorageState::Unreachable,
         WriteState::Changed => StorageState::Changed,
         _ if storage.commit_status().failed => StorageState::Failed,
         WriteState::Failed => StorageState::Failed,
@@ -46,6 +48,7 @@ pub(crate) fn health_of(
         .write_failure()
         .filter(|_| matches!(state, StorageState::Failed | StorageState::Changed));
     let failure = failure.map(|failure| failure_of(storage, &failure));
+    let failure = failure.or_else(|| obstacle.filter(|_| state == StorageState::Unreachable));
     StorageHealth { name: name.to_owned(), state, damaged, failure }
 }
 

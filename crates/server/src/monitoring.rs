@@ -1,8 +1,8 @@
 //! The source of the monitor's data: the server with its storages, links and keys.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use zodium_filestorage::FileStorage;
 use zodium_monitor::{
     Health, Listener, Messages, Monitor, Network, Phase, Promise, Snapshot, Source,
 };
+use zodium_neo_client::NeoStorage;
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_storage::WriteState;
 use zodium_zeo_server::Server;
@@ -33,6 +34,8 @@ const CONNECTIONS_LISTED_MAX: usize = 200;
 
 /// The files of the storages, by the names of these.
 type Files = BTreeMap<String, Arc<FileStorage>>;
+/// The NEO clusters that keep storages, by the names of these, until they are closed.
+pub(crate) type Clusters = BTreeMap<String, Weak<NeoStorage>>;
 
 /// The source of the monitor's data, from before storages are open until they are closed.
 pub(crate) struct Watched {
@@ -46,6 +49,7 @@ struct Serving {
     server: Option<Arc<Server>>,
     /// By the name of their storage.
     files: Files,
+    clusters: Clusters,
     links: Vec<Arc<LinkMetrics>>,
     limits: Option<Limits>,
     turned_away: Arc<AtomicU64>,
@@ -60,6 +64,7 @@ impl Watched {
             phase: Phase::Opening,
             server: None,
             files: Files::new(),
+            clusters: Clusters::new(),
             links: Vec::new(),
             limits: None,
             turned_away: Arc::default(),
@@ -78,12 +83,14 @@ impl Watched {
         server: &Arc<Server>,
         resp: Option<&Arc<zodium_resp_server::Server>>,
         files: Files,
+        clusters: Clusters,
         workers: &Workers,
     ) {
         *self.serving.lock() = Serving {
             phase: Phase::Serving,
             server: Some(Arc::clone(server)),
             files,
+            clusters,
             links: workers.metrics(),
             limits: Some(workers.limits().clone()),
             turned_away: workers.turned_away(),
@@ -98,6 +105,10 @@ impl Watched {
 
     fn server(&self) -> Option<Arc<Server>> {
         self.serving.lock().server.clone()
+    }
+
+    fn cluster(&self, name: &str) -> Option<Arc<NeoStorage>> {
+        self.serving.lock().clusters.get(name)?.upgrade()
     }
 
     fn file(&self, name: &str) -> Option<Arc<FileStorage>> {
@@ -123,6 +134,7 @@ pub(crate) fn start(
 impl Source for Watched {
     fn health(&self) -> Health {
         let phase = self.serving.lock().phase;
+        let mut notes = Vec::new();
         let storages = self.server().map_or(Vec::new(), |server| {
             let storages = server.storages();
             let health = |(name, storage): (&str, &Arc<Database>)| {
@@ -131,11 +143,14 @@ impl Source for Watched {
                 let is_full = matches!(storage.write_state(), WriteState::Full { .. });
                 let path = file.as_deref().filter(|_| is_full).map(FileStorage::path);
                 let free_bytes = path.and_then(|path| self.free_space.last_bytes(path));
-                health_of(name, storage, damaged, free_bytes)
+                let cluster = self.cluster(name);
+                notes.extend(cluster.iter().flat_map(|cluster| cluster.notes()));
+                let obstacle = cluster.and_then(|cluster| cluster.obstacle());
+                health_of(name, storage, damaged, free_bytes, obstacle)
             };
             storages.map(health).collect()
         });
-        Health { phase, storages, notes: Vec::new() }
+        Health { phase, storages, notes }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {

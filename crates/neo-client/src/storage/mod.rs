@@ -74,6 +74,24 @@ impl NeoStorage {
         Ok(storage)
     }
 
+    /// Why no transaction can be committed, if so.
+    pub fn obstacle(&self) -> Option<String> {
+        self.cluster.obstacle()
+    }
+
+    /// Storages that do not answer although requests wait, in sentences.
+    pub fn notes(&self) -> Vec<String> {
+        let links = self.cluster.links.all();
+        let notes = links.iter().filter_map(|link| {
+            let (peer, seconds) = (link.peer(), link.silent_seconds()?);
+            Some(format!(
+                "{peer} has not answered for {seconds} s, and requests wait for it: see `zodium \
+                 neo status`"
+            ))
+        });
+        notes.collect()
+    }
+
     /// Forgets the revisions in memory.
     pub fn clear_cache(&self) {
         self.cluster.current.clear();

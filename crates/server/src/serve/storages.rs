@@ -15,10 +15,12 @@ use zodium_configuration::{Checksums, Configuration, ServerOptions, StorageKind,
 use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Database, Reopening};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
+use zodium_neo_client::NeoStorage;
 use zodium_tls::AllowList;
 use zodium_zeo_server::ServedStorage;
 
 use super::conflicts::ServerResolver;
+use crate::monitoring::Clusters;
 use crate::progress::Progress;
 use crate::tools::is_sqlite;
 
@@ -43,6 +45,8 @@ pub(crate) struct OpenStorage {
     pub(crate) storage: Arc<Database>,
     /// The file that keeps it, if it is a FileStorage.
     pub(crate) file: Option<Arc<FileStorage>>,
+    /// The NEO cluster that keeps it, if it is one.
+    pub(crate) cluster: Option<Arc<NeoStorage>>,
     /// The clients that may use it; `None` admits all that can connect.
     pub(super) allow: Option<AllowList>,
 }
@@ -53,12 +57,13 @@ impl Storages {
         let mut storages = Storages { opened: Vec::new() };
         for options in &configuration.storages {
             match open(options, &configuration.server) {
-                Ok((storage, file)) => {
+                Ok(Opened { storage, file, cluster }) => {
                     let allow = options.allow.as_ref();
                     storages.opened.push(OpenStorage {
                         name: options.name.clone(),
                         storage,
                         file,
+                        cluster,
                         allow: allow.map(|all| AllowList::new(all.iter().map(String::as_str))),
                     });
                 }
@@ -94,6 +99,14 @@ impl Storages {
     pub(crate) fn files(&self) -> BTreeMap<String, Arc<FileStorage>> {
         let file = |opened: &OpenStorage| Some((opened.name.clone(), opened.file.clone()?));
         self.opened.iter().filter_map(file).collect()
+    }
+
+    /// The NEO clusters that keep storages, by the names of these.
+    pub(crate) fn clusters(&self) -> Clusters {
+        let cluster = |opened: &OpenStorage| {
+            Some((opened.name.clone(), Arc::downgrade(opened.cluster.as_ref()?)))
+        };
+        self.opened.iter().filter_map(cluster).collect()
     }
 
     /// The storages for sessions, by name.
@@ -163,24 +176,31 @@ impl OpenStorage {
     }
 }
 
-fn open(
-    options: &StorageOptions,
-    server: &ServerOptions,
-) -> Result<(Arc<Database>, Option<Arc<FileStorage>>)> {
+/// A storage that was opened, and what keeps it.
+struct Opened {
+    storage: Arc<Database>,
+    file: Option<Arc<FileStorage>>,
+    cluster: Option<Arc<NeoStorage>>,
+}
+
+fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Opened> {
     let file = match &options.kind {
         StorageKind::Memory => open_in_memory(options, options.read_only || server.read_only)?,
         StorageKind::File { path, .. } => open_file(path, options, server)?,
         StorageKind::Sqlite { path, cluster } => {
             let kept = super::database::open(path, cluster.as_deref(), options, server)?;
-            return Ok((start(Arc::new(kept), options, server)?, None));
+            let storage = start(Arc::new(kept), options, server)?;
+            return Ok(Opened { storage, file: None, cluster: None });
         }
         StorageKind::Maria { url } => {
             let kept = super::database::open_on_server(url, options, server)?;
-            return Ok((start(Arc::new(kept), options, server)?, None));
+            let storage = start(Arc::new(kept), options, server)?;
+            return Ok(Opened { storage, file: None, cluster: None });
         }
         StorageKind::Neo { url } => {
-            let kept = super::cluster::open(url, options, server)?;
-            return Ok((start(Arc::new(kept), options, server)?, None));
+            let cluster = Arc::new(super::cluster::open(url, options, server)?);
+            let storage = start(Arc::<NeoStorage>::clone(&cluster), options, server)?;
+            return Ok(Opened { storage, file: None, cluster: Some(cluster) });
         }
     };
     let file = Arc::new(file);
@@ -188,7 +208,7 @@ fn open(
     if let Some(upkeep) = file.upkeep(options.scrub_interval) {
         storage.keep_up(upkeep);
     }
-    Ok((storage, Some(file)))
+    Ok(Opened { storage, file: Some(file), cluster: None })
 }
 
 /// Starts the engine over an open storage.
@@ -312,6 +332,7 @@ mod tests {
             name: name.to_owned(),
             storage: storage.unwrap(),
             file: Some(file),
+            cluster: None,
             allow: None,
         }
     }

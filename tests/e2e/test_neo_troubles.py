@@ -1,0 +1,220 @@
+"""What `zodium neo status`, /health and logs say of a NEO cluster in trouble."""
+
+import contextlib
+import json
+import signal
+import sqlite3
+import subprocess
+import threading
+
+import pytest
+import ZODB
+from harness.databases import change
+from harness.monitor import Monitor
+from harness.neo import OwnCluster, clusters
+from harness.neo_databases import opening, serving, set_values, values_of
+from harness.servers import BINARY
+from harness.waiting import wait_for
+from ZODB.FileStorage import FileStorage
+
+pytestmark = pytest.mark.zodium
+NOT_WELL = 3
+
+
+@pytest.fixture
+def make(tmp_path):
+    with clusters(tmp_path, OwnCluster) as make:
+        yield make
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    """gateway(cluster, *options): a server of the cluster."""
+    with serving(tmp_path) as start:
+        yield lambda cluster, *options: start(cluster.url(), *options)
+
+
+@pytest.fixture
+def open_database():
+    """open_database(server): a ZODB database over a stock ZEO client."""
+    with opening() as open_one:
+        yield open_one
+
+
+def advice(cluster):
+    """What there is to do, as `zodium neo status` says it."""
+    found = json.loads(cluster.status("--json").stdout)
+    assert found["is_well"] == (not found["advice"])
+    return found["advice"]
+
+
+def wait_advice(cluster, words):
+    def found():
+        return [line for line in advice(cluster) if words in line]
+
+    return wait_for(found, words)[0]
+
+
+def reasons(monitor):
+    """The code of /health, and all that it says."""
+    code, _, body = monitor.fetch("/health")
+    return code, body.decode()
+
+
+def test_a_hung_storage_is_named(make):
+    cluster, monitors = make(storages=2, partitions=2, replicas=1), [Monitor(), Monitor()]
+    cluster.master_nodes[0].words += monitors[0].options
+    cluster.admin.words += monitors[1].options
+    cluster.start()
+    assert advice(cluster) == []
+    hung = cluster.storages[1].process
+    hung.send_signal(signal.SIGSTOP)
+    line = wait_advice(cluster, "S2 has not answered")
+    assert "`zodium neo ctl kill S2`" in line
+    assert cluster.status().returncode == NOT_WELL
+    for monitor in monitors:
+        code, body = reasons(monitor)
+        assert code == 200 and "S2 has not answered" in body
+    log = cluster.master_nodes[0].log()
+    assert log.count("a storage does not answer") == 1
+    hung.send_signal(signal.SIGCONT)
+    wait_for(lambda: advice(cluster) == [], "all is well again")
+
+
+def test_a_hung_primary_master_is_noticed(make):
+    cluster, monitor = make(storages=1), Monitor()
+    cluster.admin.words += monitor.options
+    cluster.start()
+    hung = cluster.master_nodes[0].process
+    hung.send_signal(signal.SIGSTOP)
+    status = cluster.status()
+    assert status.returncode == NOT_WELL
+    assert "the primary master does not answer" in " ".join(status.stdout.split())
+    wait_for(lambda: reasons(monitor)[0] == 503, "/health is 503", seconds=40)
+    assert "the primary master has not answered for" in reasons(monitor)[1]
+    hung.send_signal(signal.SIGCONT)
+    wait_for(lambda: reasons(monitor)[0] == 200, "/health is 200")
+
+
+def test_an_older_table_is_named_and_what_a_start_with_it_gives_up(make):
+    cluster, monitor = make(storages=2, partitions=1, replicas=1), Monitor()
+    cluster.admin.words += monitor.options
+    cluster.start()
+    first, second = cluster.storages
+    first.kill()
+    wait_advice(cluster, "S1 is down")
+    second.kill()
+    cluster.wait_state("RECOVERING")
+    first.start()
+    line = wait_advice(cluster, "the cluster ran with table")
+    assert "lack what was committed since" in line
+    everything = " ".join(advice(cluster))
+    assert "start S2. Only if they are lost for ever" in everything
+    code, body = reasons(monitor)
+    assert code == 503 and "the cluster ran with table" in body
+    assert "older than that which the cluster ran with" in cluster.master_nodes[0].log()
+    # The master has forgotten it, and the admin has not.
+    first.kill()
+    cluster.master_nodes[0].kill()
+    cluster.master_nodes[0].start()
+    wait_advice(cluster, "start S1, S2")
+    first.start()
+    assert wait_advice(cluster, "the cluster ran with table").endswith("up to date then: S2")
+
+
+@pytest.fixture
+def copy_into(tmp_path, seeded):
+    """copy_into(cluster): commits some transactions."""
+    path = tmp_path / "Data.fs"
+    database = ZODB.DB(FileStorage(str(path)))
+    for _ in range(5):
+        change(database, seeded)
+    database.close()
+    words = [BINARY, "copy", path]
+    return lambda cluster: subprocess.run([*words, cluster.url()], check=True, timeout=60)
+
+
+def test_a_start_that_gives_commits_up_is_told_until_copies_are_compared(make, copy_into):
+    cluster = make(storages=2, partitions=1, replicas=1)
+    cluster.start()
+    first, second = cluster.storages
+    first.stop()
+    wait_advice(cluster, "S1 is down")
+    copy_into(cluster)
+    second.kill()
+    cluster.wait_state("RECOVERING")
+    first.start()
+    wait_advice(cluster, "up to transaction")
+    wait_for(lambda: cluster.ctl("start").returncode == 0, "the cluster starts")
+    wait_advice(cluster, "was started without transactions that were committed")
+    assert "starts without transactions that were committed" in cluster.master_nodes[0].log()
+    # It should have been erased before.
+    second.start()
+    cluster.wait_up_to_date(2)
+    wait_advice(cluster, "was started without transactions that were committed")
+    assert cluster.ctl("check", ":").returncode == 0
+    wait_for(lambda: not any("was started" in line for line in advice(cluster)), "the note ends")
+
+
+def test_copies_that_differ_are_not_well(make, copy_into):
+    cluster = make(storages=2, partitions=1, replicas=1)
+    cluster.start()
+    copy_into(cluster)
+    cluster.storages[1].stop()
+    with contextlib.closing(sqlite3.connect(cluster.database(2))) as database:
+        # No transaction, whose absence would be noticed at the start.
+        database.execute("DELETE FROM obj WHERE tid = (SELECT min(tid) FROM obj)")
+        database.commit()
+    cluster.storages[1].start()
+    cluster.wait_up_to_date(2)
+    wait_for(lambda: advice(cluster) == [], "all is well")
+    assert cluster.ctl("check", ":").returncode == 0
+    line = wait_advice(cluster, "copies that differ, of partition 0")
+    assert "in S1, S2" in line
+    assert cluster.status().returncode == NOT_WELL
+
+
+def test_backups_of_which_nothing_is_known_are_not_well(make):
+    cluster, monitor = make(storages=1, monitors=["copy"]), Monitor()
+    cluster.admin.words += [*cluster.monitored, *monitor.options]
+    cluster.start()
+    wait_advice(cluster, "nothing is known of the backup cluster copy")
+    assert cluster.status().returncode == NOT_WELL
+    code, body = reasons(monitor)
+    assert code == 200 and "the admin of the backup cluster copy is not connected" in body
+
+
+def test_a_gateway_says_why_it_takes_no_commits(make, gateway):
+    cluster, monitor = make(storages=1), Monitor()
+    cluster.start()
+    server = gateway(cluster, *monitor.options)
+    assert reasons(monitor)[0] == 200
+    cluster.storages[0].kill()
+    reason = "takes no clients, since the cluster does not run"
+    wait_for(lambda: reason in reasons(monitor)[1], reason)
+    code, body = reasons(monitor)
+    assert code == 503 and "storage 1 refuses commits: the NEO cluster" in body
+    assert "a write failed" not in body
+    assert server.log().count(reason) == 1
+    cluster.storages[0].start()
+    wait_for(lambda: reasons(monitor)[0] == 200, "/health is 200")
+
+
+def test_a_gateway_names_a_storage_that_does_not_answer(make, gateway, open_database):
+    cluster, monitor = make(storages=1), Monitor()
+    cluster.start()
+    server = gateway(cluster, *monitor.options)
+    database = open_database(server)
+    set_values(database, a=1)
+    hung = cluster.storages[0].process
+    hung.send_signal(signal.SIGSTOP)
+    commit = threading.Thread(target=set_values, args=[database], kwargs={"a": 2})
+    commit.start()
+    wait_for(lambda: "a storage does not answer" in server.log(), "the log names the storage")
+    code, body = reasons(monitor)
+    assert code == 200 and "S1 at" in body and "has not answered for" in body
+    hung.send_signal(signal.SIGCONT)
+    commit.join()
+    wait_for(lambda: "has not answered" not in reasons(monitor)[1], "it answers again")
+    assert server.log().count("a storage does not answer") == 1
+    assert values_of(database) == {"a": 2}
