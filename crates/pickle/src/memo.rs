@@ -1,12 +1,13 @@
 //! The memo: numbered values that PUT stores and GET fetches.
 //!
-//! Picklers number densely, so the memo is a vector. A hostile large number is stored in a map
-//! instead of growing the vector.
+//! Picklers number densely, so the memo is a vector. Numbers that are spread are stored in a map:
+//! the vector never has many more slots than values were stored.
 
 use std::collections::BTreeMap;
 
-/// How far beyond its end a number may extend the vector.
-const GAP_LENGTH_MAX: usize = 64;
+/// Slots of the vector for each value that was stored, and those it may have besides.
+const SLOTS_PER_VALUE: usize = 2;
+const SLOTS_SPARE: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Memo<T> {
@@ -23,13 +24,11 @@ impl<T: Copy> Memo<T> {
     pub(crate) fn put(&mut self, number: u32, item: T) {
         self.count = self.count.saturating_add(1);
         let index = number as usize;
-        if index < self.dense.len() + GAP_LENGTH_MAX {
-            if index >= self.dense.len() {
-                self.dense.resize(index + 1, None);
-            }
-            if let Some(slot) = self.dense.get_mut(index) {
-                *slot = Some(item);
-            }
+        if let Some(slot) = self.dense.get_mut(index) {
+            *slot = Some(item);
+        } else if index <= SLOTS_PER_VALUE * self.count as usize + SLOTS_SPARE {
+            self.dense.resize(index + 1, None);
+            self.dense[index] = Some(item);
         } else {
             self.sparse.insert(number, item);
         }
@@ -61,6 +60,16 @@ mod tests {
         assert_eq!(memo.fetch(3), Some('b'));
         assert_eq!(memo.fetch(2), None);
         assert!(memo.dense.len() < 10);
+    }
+
+    #[test]
+    fn spread_numbers_do_not_make_the_store_large() {
+        let mut memo = Memo::with_capacity(0);
+        for number in (0..1000).map(|place| place * SLOTS_SPARE as u32) {
+            memo.put(number, number);
+        }
+        assert!((0..1000).all(|place| memo.fetch(place * 64) == Some(place * 64)));
+        assert!(memo.dense.len() + memo.sparse.len() < 1100, "{}", memo.dense.len());
     }
 
     #[test]
