@@ -39,6 +39,16 @@ impl<T: Copy> Memo<T> {
         self.put(self.count, item);
     }
 
+    /// How many slots it has, some without an item.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.dense.len() + self.sparse.len()
+    }
+
+    /// All items, in a walk over all slots.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &T> {
+        self.dense.iter().flatten().chain(self.sparse.values())
+    }
+
     pub(crate) fn fetch(&self, number: u32) -> Option<T> {
         match self.dense.get(number as usize) {
             Some(Some(item)) => Some(*item),

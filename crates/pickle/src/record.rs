@@ -3,10 +3,11 @@
 //! A record is two pickles, class metadata and state (`ZODB/serialize.py` describes both), with a
 //! common memo: the state may use the metadata's memo. The class is decoded as data. References are
 //! found by running the pickle machine on items that keep only what a reference can consist of,
-//! since a pack does this for every record.
+//! since a pack does this for every record. An item takes 8 bytes, so that a scan takes no more
+//! memory than one by Python's pickle.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::{fmt, iter};
 
 use zodium_types::Oid;
 
@@ -14,8 +15,11 @@ use crate::memo::Memo;
 use crate::operation::{Operation, Reader};
 use crate::{Limits, PickleError, Value, decode, is_compressed};
 
-/// More stack items, or marks, than any real record needs.
-const STACK_LENGTH_MAX: usize = 1 << 24;
+/// More stack items, or marks, than any real record needs: half a GiB.
+const STACK_LENGTH_MAX: usize = 1 << 26;
+
+/// Sequences that nothing leads to are first sought when there are so many.
+const SEQUENCES_SPARE: usize = 1024;
 
 /// The class of a record's object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,65 +120,77 @@ pub fn is_whole_pickle(data: &[u8]) -> bool {
 
 /// What the scanner keeps of a value.
 #[derive(Clone, Copy, Debug)]
-enum Item<'a> {
+enum Item {
     /// A value that is no part of a reference.
     Opaque,
-    /// Bytes or text.
-    Text(&'a [u8]),
+    /// Bytes or text: their place in the record.
+    Text { start: u32, length: u16 },
     /// A list or tuple: an index of [`Scanner::sequences`].
-    Sequence(usize),
+    Sequence(u32),
 }
+
+const _: () = assert!(size_of::<Option<Item>>() == 8);
 
 /// The first items of a list or tuple; no reference has more than three.
 #[derive(Clone, Copy, Debug)]
-struct Sequence<'a> {
+struct Sequence {
     is_list: bool,
-    length: usize,
-    head: [Item<'a>; 3],
+    /// Four stands for all greater lengths.
+    length: u8,
+    head: [Item; 3],
 }
 
-impl<'a> Sequence<'a> {
-    fn new(is_list: bool) -> Sequence<'a> {
+impl Sequence {
+    fn new(is_list: bool) -> Sequence {
         Sequence { is_list, length: 0, head: [Item::Opaque; 3] }
     }
 
-    fn extend(&mut self, items: &[Item<'a>]) {
-        for (slot, item) in self.head.iter_mut().skip(self.length).zip(items) {
+    fn extend(&mut self, items: &[Item]) {
+        for (slot, item) in self.head.iter_mut().skip(self.length.into()).zip(items) {
             *slot = *item;
         }
-        self.length += items.len();
+        self.length = (usize::from(self.length) + items.len()).min(4) as u8;
     }
 
-    fn items(&self) -> Option<&[Item<'a>]> {
-        self.head.get(..self.length)
+    fn items(&self) -> Option<&[Item]> {
+        self.head.get(..self.length.into())
     }
 
     /// Whether it can become a reference: its first or second item is an oid, or it is a list that
     /// may still get one.
     fn is_referable(&self) -> bool {
         let [first, second, _] = self.head;
-        let has_oid = [first, second].iter().any(|i| matches!(i, Item::Text(t) if t.len() == 8));
-        let is_kind = matches!(first, Item::Text(text) if text.len() == 1);
+        let is_oid = |item: &Item| matches!(item, Item::Text { length: 8, .. });
+        let has_oid = [first, second].iter().any(is_oid);
+        let is_kind = matches!(first, Item::Text { length: 1, .. });
         has_oid && self.length <= 3 || self.is_list && (is_kind || self.length == 0)
     }
 }
 
 struct Scanner<'a> {
+    record: &'a [u8],
     reader: Reader<'a>,
-    stack: Vec<Item<'a>>,
+    stack: Vec<Item>,
     marks: Vec<usize>,
-    memo: Memo<Item<'a>>,
-    sequences: Vec<Sequence<'a>>,
+    memo: Memo<Item>,
+    sequences: Vec<Sequence>,
+    /// Indexes of sequences that nothing leads to.
+    free_sequences: Vec<u32>,
+    /// How many sequences there may be before free ones are sought.
+    sequences_allowed: usize,
 }
 
 impl<'a> Scanner<'a> {
     fn new(record: &'a [u8]) -> Scanner<'a> {
         Scanner {
+            record,
             reader: Reader::new(record),
             stack: Vec::with_capacity(32),
             marks: Vec::with_capacity(8),
             memo: Memo::with_capacity(32),
             sequences: Vec::with_capacity(16),
+            free_sequences: Vec::new(),
+            sequences_allowed: SEQUENCES_SPARE,
         }
     }
 
@@ -194,7 +210,7 @@ impl<'a> Scanner<'a> {
                     self.replace(1, Item::Opaque)?;
                 }
                 Operation::PersistentLine(line) => {
-                    found(self.reference(Item::Text(line))?);
+                    found(self.reference(self.text(line, 1))?);
                     self.push(Item::Opaque)?;
                 }
                 operation => self.step(operation)?,
@@ -220,9 +236,9 @@ impl<'a> Scanner<'a> {
                 Some(item) => self.push(item),
                 None => Err(self.reader.malformed("nothing is memoized under this number")),
             },
-            Operation::Bytes(text) | Operation::Text(text) => self.push(Item::Text(text)),
-            Operation::QuotedBytes(literal) => self.push(unescaped(literal)),
-            Operation::EscapedText(text) if !text.contains(&b'\\') => self.push(Item::Text(text)),
+            Operation::Bytes(text) | Operation::Text(text) => self.push(self.text(text, 0)),
+            Operation::QuotedBytes(literal) => self.push(self.unescaped(literal)),
+            Operation::EscapedText(text) if !text.contains(&b'\\') => self.push(self.text(text, 1)),
             Operation::Tuple(count) => {
                 let start = self.stack.len().saturating_sub(count);
                 self.push_sequence(false, start, count)
@@ -277,7 +293,7 @@ impl<'a> Scanner<'a> {
         self.marks.last().copied().unwrap_or(0)
     }
 
-    fn push(&mut self, item: Item<'a>) -> Result<(), PickleError> {
+    fn push(&mut self, item: Item) -> Result<(), PickleError> {
         if self.stack.len() >= STACK_LENGTH_MAX {
             return Err(PickleError::TooManyNodes { limit: STACK_LENGTH_MAX });
         }
@@ -295,12 +311,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn replace(&mut self, count: usize, item: Item<'a>) -> Result<(), PickleError> {
+    fn replace(&mut self, count: usize, item: Item) -> Result<(), PickleError> {
         self.pop(count)?;
         self.push(item)
     }
 
-    fn top(&self) -> Result<Item<'a>, PickleError> {
+    fn top(&self) -> Result<Item, PickleError> {
         match self.stack.last() {
             Some(item) if self.stack.len() > self.floor() => Ok(*item),
             _ => Err(self.reader.malformed("the stack has too few items")),
@@ -340,27 +356,58 @@ impl<'a> Scanner<'a> {
     ) -> Result<(), PickleError> {
         let mut sequence = Sequence::new(is_list);
         sequence.extend(self.stack.get(start..).unwrap_or_default());
-        let item = if sequence.is_referable() {
-            self.sequences.push(sequence);
-            Item::Sequence(self.sequences.len() - 1)
-        } else {
-            Item::Opaque
-        };
+        let item = if sequence.is_referable() { self.keep(sequence) } else { Item::Opaque };
         self.replace(count, item)
+    }
+
+    /// Keeps a sequence; returns the item that stands for it.
+    fn keep(&mut self, sequence: Sequence) -> Item {
+        if self.sequences.len() >= self.sequences_allowed && self.free_sequences.is_empty() {
+            self.find_free_sequences();
+        }
+        if let Some(number) = self.free_sequences.pop() {
+            self.sequences[number as usize] = sequence;
+            return Item::Sequence(number);
+        }
+        // The stack and the memo lead to fewer than this.
+        let Ok(number) = u32::try_from(self.sequences.len()) else { return Item::Opaque };
+        self.sequences.push(sequence);
+        Item::Sequence(number)
+    }
+
+    /// Finds the sequences that no item leads to any more. What is within a sequence within a
+    /// sequence does not count: no reference goes so deep.
+    #[cold]
+    fn find_free_sequences(&mut self) {
+        let mut is_used = vec![false; self.sequences.len()];
+        for item in self.stack.iter().chain(self.memo.items()) {
+            let Item::Sequence(number) = item else { continue };
+            let head = self.sequences.get(*number as usize).map(|sequence| &sequence.head);
+            for item in iter::once(item).chain(head.into_iter().flatten()) {
+                if let Item::Sequence(number) = item {
+                    is_used[*number as usize] = true;
+                }
+            }
+        }
+        let free = (0..).zip(&is_used).filter(|(_, is_used)| !**is_used);
+        self.free_sequences.extend(free.map(|(number, _)| number));
+        // As many can be kept before the next search as this one has looked at.
+        let used = self.sequences.len() - self.free_sequences.len();
+        self.sequences_allowed = used + self.stack.len() + self.memo.slot_count() + SEQUENCES_SPARE;
     }
 
     /// Moves the topmost `count` items, which begin at `start`, into the list below them.
     fn append(&mut self, start: usize, count: usize) -> Result<(), PickleError> {
         let below = start.checked_sub(1).and_then(|index| self.stack.get(index));
         if let Some(Item::Sequence(index)) = below.copied()
-            && let Some(sequence) = self.sequences.get_mut(index)
+            && let Some(sequence) = self.sequences.get_mut(index as usize)
         {
             sequence.extend(self.stack.get(start..).unwrap_or_default());
         }
         self.pop(count)
     }
 
-    fn reference(&self, id: Item<'a>) -> Result<Reference<'a>, PickleError> {
+    fn reference(&self, id: Item) -> Result<Reference<'a>, PickleError> {
         self.strong(id)
             .map(Reference::Strong)
             .or_else(|| self.listed(id))
@@ -368,11 +415,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// Parses `oid` or `(oid, class)`.
-    fn strong(&self, id: Item<'a>) -> Option<Oid> {
+    fn strong(&self, id: Item) -> Option<Oid> {
         match id {
-            Item::Text(oid) => Oid::from_slice(oid),
+            Item::Text { .. } => self.oid(id),
             Item::Sequence(_) => match self.items(id, false)? {
-                [Item::Text(oid), _] => Oid::from_slice(oid),
+                [oid, _] => self.oid(*oid),
                 _ => None,
             },
             Item::Opaque => None,
@@ -380,43 +427,65 @@ impl<'a> Scanner<'a> {
     }
 
     /// Parses `[kind, arguments]`, or `[oid]` for an old form of weak references.
-    fn listed(&self, id: Item<'a>) -> Option<Reference<'a>> {
+    fn listed(&self, id: Item) -> Option<Reference<'a>> {
         let (kind, arguments) = match self.items(id, true)? {
-            [Item::Text(oid)] => return Oid::from_slice(oid).map(Reference::Weak),
-            [Item::Text(kind), arguments] => (*kind, self.items(*arguments, false)?),
+            [oid] => return self.oid(*oid).map(Reference::Weak),
+            [kind, arguments] => (self.bytes(*kind)?, self.items(*arguments, false)?),
             _ => return None,
         };
         let (database, oid) = match (kind, arguments) {
-            (b"w", [Item::Text(oid)]) => return Oid::from_slice(oid).map(Reference::Weak),
-            (b"w", [Item::Text(oid), Item::Text(database)])
-            | (b"n", [Item::Text(database), Item::Text(oid)])
-            | (b"m", [Item::Text(database), Item::Text(oid), _]) => (database, oid),
+            (b"w", [oid]) => return self.oid(*oid).map(Reference::Weak),
+            (b"w", [oid, database]) | (b"n", [database, oid]) | (b"m", [database, oid, _]) => {
+                (self.bytes(*database)?, self.oid(*oid)?)
+            }
             _ => return None,
         };
-        Some(Reference::CrossDatabase {
-            database: std::str::from_utf8(database).ok()?,
-            oid: Oid::from_slice(oid)?,
-            weak: kind == b"w",
-        })
+        let database = std::str::from_utf8(database).ok()?;
+        Some(Reference::CrossDatabase { database, oid, weak: kind == b"w" })
     }
 
-    fn items(&self, item: Item<'a>, is_list: bool) -> Option<&[Item<'a>]> {
+    fn items(&self, item: Item, is_list: bool) -> Option<&[Item]> {
         match item {
             Item::Sequence(index) => {
-                self.sequences.get(index).filter(|s| s.is_list == is_list)?.items()
+                self.sequences.get(index as usize).filter(|s| s.is_list == is_list)?.items()
             }
             _ => None,
         }
     }
-}
 
-/// A quoted string without escapes; references in real records have no escapes.
-fn unescaped(literal: &[u8]) -> Item<'_> {
-    match literal {
-        [b'\'', text @ .., b'\''] | [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
-            Item::Text(text)
+    fn oid(&self, item: Item) -> Option<Oid> {
+        Oid::from_slice(self.bytes(item)?)
+    }
+
+    /// The bytes of a text.
+    fn bytes(&self, item: Item) -> Option<&'a [u8]> {
+        match item {
+            Item::Text { start, length } => {
+                self.record.get(start as usize..)?.get(..usize::from(length))
+            }
+            _ => None,
         }
-        _ => Item::Opaque,
+    }
+
+    /// A text of the operation that was read last, of which so many bytes are behind the text. One
+    /// that is longer than any name, or beyond 4 GiB, is no part of a reference.
+    #[inline(always)]
+    fn text(&self, text: &[u8], behind: usize) -> Item {
+        let start = self.reader.position() - behind - text.len();
+        match (u32::try_from(start), u16::try_from(text.len())) {
+            (Ok(start), Ok(length)) => Item::Text { start, length },
+            _ => Item::Opaque,
+        }
+    }
+
+    /// A quoted string without escapes; references in real records have no escapes.
+    fn unescaped(&self, literal: &[u8]) -> Item {
+        match literal {
+            [b'\'', text @ .., b'\''] | [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
+                self.text(text, 2)
+            }
+            _ => Item::Opaque,
+        }
     }
 }
 
@@ -477,7 +546,9 @@ mod tests {
     #[test]
     fn every_form_of_reference_is_known() {
         let other = |weak| Reference::CrossDatabase { database: "db", oid: Oid(9), weak };
-        let forms: [(&[u8], Reference<'_>); 9] = [
+        let forms: [(&[u8], Reference<'_>); 11] = [
+            (b"S'\0\0\0\0\0\0\0\x09'\nq\x03", Reference::Strong(Oid(9))),
+            (b"V\0\0\0\0\0\0\0\x09\nq\x03", Reference::Strong(Oid(9))),
             (b"(U\x08\0\0\0\0\0\0\0\x09q\x03cm\nC\ntq\x04", Reference::Strong(Oid(9))),
             (b"(U\x08\0\0\0\0\0\0\0\x09(U\x01mU\x01Ctt", Reference::Strong(Oid(9))),
             (b"U\x08\0\0\0\0\0\0\0\x09q\x03", Reference::Strong(Oid(9))),
@@ -545,6 +616,35 @@ mod tests {
     fn deep_nesting_needs_no_recursion() {
         let state = [b"]".repeat(100_000), b"a".repeat(99_999), b".".to_vec()].concat();
         assert_eq!(references(&[b"N.", &state[..]].concat()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn sequences_that_nothing_leads_to_take_no_memory() {
+        let oid = b"U\x08\0\0\0\0\0\0\0\x09";
+        let weak = [b"]q\x05(U\x01w", &oid[..], b"\x85e0"].concat();
+        let on_stack = [b"]U\x01wa", &oid[..], b"\x85"].concat();
+        for dropped in [&b"]0"[..], b"]]b0", b"]q\x060", &[oid, &b"\x850"[..]].concat()] {
+            let state = [&weak, &on_stack, &dropped.repeat(20_000)[..], b"ah\x05Q0Q."].concat();
+            let mut scanner = Scanner::new(&state);
+            let mut found = Vec::new();
+            scanner.run(&mut |reference| found.push(reference)).unwrap();
+            assert_eq!(found, [Reference::Weak(Oid(9)); 2], "{dropped:?}");
+            assert!(scanner.sequences.len() < 3000, "{}", scanner.sequences.len());
+        }
+    }
+
+    #[test]
+    fn long_texts_are_no_references() {
+        let long = [&b"X\0\0\x01\0"[..], &[b'd'; 1 << 16]].concat();
+        let id = [b"](U\x01n", &long[..], b"C\x08\0\0\0\0\0\0\0\x09\x86e"].concat();
+        let record = record_of(&id);
+        assert!(matches!(references(&record), Err(PickleError::UnknownReference { .. })));
+    }
+
+    #[test]
+    fn a_tuple_of_many_values_is_sound() {
+        let state = [b"(", &b"N".repeat((1 << 24) + 1)[..], b"t."].concat();
+        assert!(is_whole_pickle(&state));
     }
 
     #[test]
