@@ -6,6 +6,8 @@ use crate::Value;
 
 /// Most digits of an integer, as in CPython: the conversion is quadratic.
 const DIGITS_MAX: usize = 4300;
+/// Digits that are converted at once: so many are less than 2^64.
+const DIGITS_AT_ONCE: usize = 19;
 
 /// Parses the integer of an INT or LONG line, without its trailing `L`.
 pub(crate) fn parse_decimal(digits: &[u8]) -> Option<Value<'static>> {
@@ -26,15 +28,20 @@ pub(crate) fn parse_decimal(digits: &[u8]) -> Option<Value<'static>> {
 
 /// Little-endian two's complement of a decimal magnitude, with room for the sign.
 fn twos_complement(magnitude: &str, negative: bool) -> Vec<u8> {
-    let mut bytes = vec![0_u8; magnitude.len() / 2 + 2];
-    for digit in magnitude.bytes() {
-        let mut carry = u16::from(digit - b'0');
-        for byte in &mut bytes {
-            let product = u16::from(*byte) * 10 + carry;
-            *byte = (product & 0xff) as u8;
-            carry = product >> 8;
+    let mut limbs: Vec<u64> = Vec::with_capacity(magnitude.len() / DIGITS_AT_ONCE + 1);
+    for digits in magnitude.as_bytes().chunks(DIGITS_AT_ONCE) {
+        let number = digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+        let (mut carry, scale) = (number, 10_u64.pow(digits.len() as u32));
+        for limb in &mut limbs {
+            let product = u128::from(*limb) * u128::from(scale) + u128::from(carry);
+            (*limb, carry) = (product as u64, (product >> 64) as u64);
+        }
+        if carry > 0 {
+            limbs.push(carry);
         }
     }
+    limbs.push(0);
+    let mut bytes: Vec<u8> = limbs.iter().flat_map(|limb| limb.to_le_bytes()).collect();
     if negative {
         let mut carry = true;
         for byte in &mut bytes {
@@ -161,6 +168,39 @@ mod tests {
         bytes.push(0xff);
         let negative = format!("-{power}");
         assert_eq!(parse_decimal(negative.as_bytes()), Some(Value::BigInt(bytes.into())));
+    }
+
+    /// The two's complement of a decimal magnitude, one digit after the other.
+    fn slow_twos_complement(magnitude: &str, negative: bool) -> Vec<u8> {
+        let mut bytes = vec![0_u8; magnitude.len() / 2 + 2];
+        for digit in magnitude.bytes() {
+            let mut carry = u16::from(digit - b'0');
+            for byte in &mut bytes {
+                let product = u16::from(*byte) * 10 + carry;
+                (*byte, carry) = (product as u8, product >> 8);
+            }
+        }
+        let mut carry = negative;
+        for byte in bytes.iter_mut().filter(|_| negative) {
+            (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
+        }
+        bytes
+    }
+
+    #[test]
+    fn decimals_of_all_lengths_are_right() {
+        let digits: String =
+            (0..4300_u32).map(|n| char::from(b'0' + (n * n % 97 % 10) as u8)).collect();
+        let zeros = format!("{}1{}", "0".repeat(60), "0".repeat(60));
+        let lengths = (1..=80).chain([152, 1000, DIGITS_MAX]);
+        let texts = lengths.flat_map(|length| [digits[..length].to_owned(), "9".repeat(length)]);
+        for text in texts.chain([zeros, "0".repeat(50)]) {
+            for negative in [false, true] {
+                let value = |bytes: &[u8]| Value::from_twos_complement(bytes).into_owned();
+                let expected = value(&slow_twos_complement(&text, negative));
+                assert_eq!(value(&twos_complement(&text, negative)), expected, "{text}");
+            }
+        }
     }
 
     #[test]
