@@ -433,6 +433,18 @@ mod tests {
     }
 
     #[test]
+    fn values_are_counted_before_there_is_room_for_them() {
+        let limits = Limits { nodes: 200, ..Limits::PLAIN };
+        let (numbers, entries) = (b"2".repeat(118), b"N2".repeat(59));
+        let list = [b"]q\x00(h\x00N", &numbers[..], b"e."].concat();
+        let dict = [b"}q\x00(Nh\x00", &entries[..], b"u."].concat();
+        for pickle in [list, dict] {
+            // Each level of the nesting would need room for all values.
+            assert_eq!(decode(&pickle, &limits), Err(PickleError::TooManyNodes { limit: 200 }));
+        }
+    }
+
+    #[test]
     fn plain_data_names_the_class_it_refuses() {
         let refused =
             |name: &str, offset| Err(PickleError::ObjectRefused { name: name.to_owned(), offset });

@@ -39,6 +39,11 @@ impl<'n, 'a> Tree<'n, 'a> {
     /// The value of a node inside of `depth` containers.
     pub(crate) fn value(&mut self, id: NodeId, depth: usize) -> Result<Value<'a>, PickleError> {
         self.spend(1)?;
+        self.counted_value(id, depth)
+    }
+
+    /// As [`Tree::value`], for a node that was counted already.
+    fn counted_value(&mut self, id: NodeId, depth: usize) -> Result<Value<'a>, PickleError> {
         let nodes = self.nodes;
         // Only `Machine::push` makes ids, so the node always exists.
         let Some(node) = nodes.get(id.0 as usize) else { return Ok(Value::None) };
@@ -103,9 +108,11 @@ impl<'n, 'a> Tree<'n, 'a> {
     }
 
     fn values(&mut self, ids: &[NodeId], depth: usize) -> Result<Vec<Value<'a>>, PickleError> {
-        let mut values = Vec::with_capacity(ids.len().min(self.left));
+        // All are counted before there is room for them: a list may contain itself first.
+        self.spend(ids.len())?;
+        let mut values = Vec::with_capacity(ids.len());
         for id in ids {
-            values.push(self.value(*id, depth + 1)?);
+            values.push(self.counted_value(*id, depth + 1)?);
         }
         Ok(values)
     }
@@ -115,10 +122,12 @@ impl<'n, 'a> Tree<'n, 'a> {
         ids: &[NodeId],
         depth: usize,
     ) -> Result<Vec<(Value<'a>, Value<'a>)>, PickleError> {
-        let mut entries = Vec::with_capacity((ids.len() / 2).min(self.left));
+        self.spend(ids.len())?;
+        let mut entries = Vec::with_capacity(ids.len() / 2);
         for entry in ids.chunks_exact(2) {
             if let [key, value] = entry {
-                entries.push((self.value(*key, depth + 1)?, self.value(*value, depth + 1)?));
+                let key = self.counted_value(*key, depth + 1)?;
+                entries.push((key, self.counted_value(*value, depth + 1)?));
             }
         }
         Ok(entries)
