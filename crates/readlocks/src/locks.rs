@@ -127,12 +127,12 @@ impl<T> ReadLocks<T> {
     /// The reader is that of other locks.
     pub fn read_each<'a>(&'a self, reader: &'a Reader, wanted: u64) -> ReadGuards<'a, T> {
         assert!(reader.is_of(&self.readers), "a reader of other locks");
-        let (mut open, announced) = (0, reader.announce(wanted));
-        if let Some(announced) = &announced {
+        let (mut open, mut announced) = (0, reader.announce(wanted));
+        if let Some(all) = announced {
             open = self.chosen(wanted).fold(0, |open, (number, lock)| {
                 open | if lock.is_open() { bit(number) } else { 0 }
             });
-            announced.keep(open);
+            announced = all.keep(open);
         }
         let closed = self.chosen(wanted & !open);
         let locked = closed
@@ -162,7 +162,7 @@ impl<T> ReadLocks<T> {
             }
         }
         // SAFETY: the locks were open after the announcement, some by this thread.
-        Some(unsafe { ReadGuards::new(&self.locks, wanted, Some(announced), Vec::new()) })
+        Some(unsafe { ReadGuards::new(&self.locks, wanted, announced.keep(wanted), Vec::new()) })
     }
 
     /// The locks of a set, with their numbers.

@@ -124,17 +124,24 @@ impl Drop for Reader {
 
 /// Locks that a reader has announced. They are not closed until it is dropped, if they were open
 /// after the announcement.
+///
+/// A guard that has it has at least one of them: the word tells that its reader is in use.
 pub(crate) struct Announced<'a> {
     reading: &'a AtomicU64,
 }
 
 impl Announced<'_> {
-    /// Withdraws the announced locks that are not among these, which were all announced.
-    pub(crate) fn keep(&self, locks: u64) {
+    /// Withdraws the announced locks that are not among these, which were all announced. `None` if
+    /// no lock is left.
+    pub(crate) fn keep(self, locks: u64) -> Option<Self> {
+        if locks == 0 {
+            return None;
+        }
         // Only its reader writes to the word.
         if self.reading.load(Ordering::Relaxed) != locks {
             self.reading.store(locks, Ordering::Release);
         }
+        Some(self)
     }
 }
 

@@ -138,6 +138,34 @@ fn a_reader_that_is_in_use_takes_mutexes() {
 }
 
 #[test]
+fn guards_that_announce_nothing_leave_the_word_to_later_ones() {
+    let locks = pairs();
+    let reader = locks.reader();
+    drop(locks.try_read(&reader, 5));
+    let closed = locks.lock(3);
+    for kind in 0..3 {
+        let nothing = match kind {
+            0 => locks.read_each(&reader, 1 << 3),
+            1 => locks.read_each(&reader, 0),
+            _ => locks.read_all(&reader, 0).unwrap(),
+        };
+        let guard = locks.try_read(&reader, 5).unwrap();
+        drop(nothing);
+        let writer = thread::spawn({
+            let locks = Arc::clone(&locks);
+            move || locks.lock(5).0 += 1
+        });
+        thread::sleep(Duration::from_millis(20));
+        assert!(!writer.is_finished());
+        drop(guard);
+        writer.join().unwrap();
+        // Readers open it again.
+        drop(locks.try_read(&reader, 5));
+    }
+    drop(closed);
+}
+
+#[test]
 fn words_are_used_again_and_more_readers_take_mutexes() {
     let locks = pairs();
     for _ in 0..2 {
