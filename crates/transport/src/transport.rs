@@ -185,9 +185,9 @@ impl Transport {
             return input.fill(|room| plain_socket.read(room));
         };
         // The handshake may have read more than its own messages.
-        let plain_bytes = drain(&mut tls.lock(), input)?;
-        if plain_bytes > 0 {
-            return Ok(plain_bytes);
+        let drained = drain(&mut tls.lock(), input)?;
+        if drained.ends_a_read() {
+            return Ok(drained.plain_bytes);
         }
         let mut sealed = vec![0; PLAIN_BYTES];
         loop {
@@ -196,9 +196,9 @@ impl Transport {
                 return Ok(0);
             }
             let sealed = sealed.get(..count).unwrap_or_default();
-            let plain_bytes = unseal(&mut tls.lock(), sealed, input)?;
-            if plain_bytes > 0 {
-                return Ok(plain_bytes);
+            let drained = unseal(&mut tls.lock(), sealed, input)?;
+            if drained.ends_a_read() {
+                return Ok(drained.plain_bytes);
             }
         }
     }
@@ -255,35 +255,54 @@ fn peer_of(socket: &Socket) -> Option<String> {
     }
 }
 
-/// Decrypts bytes and appends the plain text; returns its length. Reads all plain text at once: a
-/// poll of the socket does not report what rustls still buffers.
+/// The plain text that was appended to the input.
+#[derive(Default)]
+struct Drained {
+    plain_bytes: usize,
+    /// Whether the peer has said that nothing follows.
+    is_end: bool,
+}
+
+impl Drained {
+    /// Whether there is nothing to wait for.
+    fn ends_a_read(&self) -> bool {
+        self.plain_bytes > 0 || self.is_end
+    }
+}
+
+/// Decrypts bytes and appends the plain text. Reads all plain text at once: a poll of the socket
+/// does not report what rustls still buffers. Rustls takes no bytes behind the peer's end.
 fn unseal(
     connection: &mut ClientConnection,
     mut sealed: &[u8],
     input: &mut InputBuffer,
-) -> io::Result<usize> {
-    let mut plain_bytes = 0;
-    while !sealed.is_empty() {
+) -> io::Result<Drained> {
+    let mut all = Drained::default();
+    while !sealed.is_empty() && !all.is_end {
         connection.read_tls(&mut sealed)?;
         connection.process_new_packets().map_err(io::Error::other)?;
-        plain_bytes += drain(connection, input)?;
+        let drained = drain(connection, input)?;
+        all.plain_bytes += drained.plain_bytes;
+        all.is_end = drained.is_end;
     }
-    Ok(plain_bytes)
+    Ok(all)
 }
 
-/// Appends decrypted bytes; returns how many.
-fn drain(connection: &mut ClientConnection, input: &mut InputBuffer) -> io::Result<usize> {
+/// Appends decrypted bytes.
+fn drain(connection: &mut ClientConnection, input: &mut InputBuffer) -> io::Result<Drained> {
     let mut plain_bytes = 0;
     loop {
         let mut reader = connection.reader();
         let plain = match reader.fill_buf() {
             Ok(plain) => plain,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(plain_bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Ok(Drained { plain_bytes, is_end: false });
+            }
             Err(error) => return Err(error),
         };
         let count = plain.len();
         if count == 0 {
-            return Ok(plain_bytes);
+            return Ok(Drained { plain_bytes, is_end: true });
         }
         input.append(plain);
         reader.consume(count);
@@ -333,5 +352,68 @@ impl Write for Plain<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use rustls::crypto::{CryptoProvider, ring};
+    use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+    use super::*;
+
+    /// The configurations of two peers of which one trusts the other, `localhost`.
+    fn peers() -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+        let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(own.cert.der().clone()).unwrap();
+        let key = own.signing_key.serialize_der().try_into().unwrap();
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let client = client.with_safe_default_protocol_versions().unwrap();
+        let server = ServerConfig::builder_with_provider(provider);
+        let server = server.with_safe_default_protocol_versions().unwrap();
+        let server = server.with_no_client_auth().with_single_cert(vec![own.cert.into()], key);
+        let client = client.with_root_certificates(roots).with_no_client_auth();
+        (Arc::new(client), Arc::new(server.unwrap()))
+    }
+
+    #[test]
+    fn nothing_is_read_behind_the_end_of_an_encrypted_stream() {
+        let (client, server) = peers();
+        for (behind, pause) in [(0, 0), (1, 20), (70_000, 0), (70_000, 20)] {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let (client, server) = (Arc::clone(&client), Arc::clone(&server));
+            // The peer keeps the socket open.
+            let _far = far.try_clone().unwrap();
+            thread::spawn(move || {
+                let mut connection = ServerConnection::new(server).unwrap();
+                while connection.is_handshaking() {
+                    connection.complete_io(&mut far).unwrap();
+                }
+                connection.writer().write_all(b"last").unwrap();
+                connection.send_close_notify();
+                let mut sealed = Vec::new();
+                while connection.wants_write() {
+                    connection.write_tls(&mut sealed).unwrap();
+                }
+                far.write_all(&sealed).unwrap();
+                thread::sleep(Duration::from_millis(pause));
+                far.write_all(&vec![7; behind]).unwrap();
+            });
+            let (told, lengths) = mpsc::channel();
+            thread::spawn(move || {
+                let name = ServerName::try_from("localhost").unwrap();
+                let transport = Transport::new(Socket::Unix(near)).secure(client, name, None);
+                let (transport, mut input) = (transport.unwrap(), InputBuffer::default());
+                while told.send(transport.receive(&mut input).unwrap()).is_ok() {}
+            });
+            let length = || lengths.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert_eq!([length(), length(), length()], [4, 0, 0], "{behind} {pause}");
+        }
     }
 }
