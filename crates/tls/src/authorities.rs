@@ -1,6 +1,7 @@
 //! Trusted certificates and revocation lists, read from a file or a directory.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustls_pki_types::{CertificateDer, TrustAnchor};
@@ -106,9 +107,16 @@ fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TlsError> {
         let entry = entry.map_err(unreadable)?;
         let path = entry.path();
         let name = entry.file_name();
-        if name.to_str().is_some_and(is_for_us) && !path.is_dir() {
-            files.push(path);
+        if !name.to_str().is_some_and(is_for_us) || path.is_dir() {
+            continue;
         }
+        // What `openssl rehash` leaves of a certificate that was removed.
+        let target = std::fs::metadata(&path);
+        if target.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            tracing::warn!(path = %path.display(), "a link that leads nowhere is passed over");
+            continue;
+        }
+        files.push(path);
     }
     files.sort();
     Ok(files)

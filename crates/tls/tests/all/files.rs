@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Server, keys, params, self_signed};
+use crate::support::{Server, client_params, keys, params, self_signed};
 use rcgen::date_time_ymd;
 use zodium_tls::{Password, ServerFiles, ServerTls, TlsError};
 
@@ -149,6 +149,15 @@ fn keys_beside_the_certificates_of_a_directory_do_no_harm() {
     let mut files = Server::with_key("ec_sec1.pem", None);
     files.authenticate = keys();
     ServerTls::load(files).unwrap();
+}
+
+#[test]
+fn links_that_lead_nowhere_are_passed_over() {
+    let listed = self_signed(&client_params("listed"));
+    let server = Server::new([("listed.pem", listed.pem())]);
+    let link = server.folder.path().join("797ccacd.0");
+    std::os::unix::fs::symlink("removed.pem", link).unwrap();
+    assert_eq!(server.meets(&listed).unwrap().subject, "CN=listed");
 }
 
 #[test]
