@@ -85,6 +85,11 @@ impl Authorities {
             let (path, subject) = (path.display(), &certificate.identity.subject);
             tracing::warn!(%path, subject, "a trusted certificate {when}");
         }
+        if !certificate.has_supported_key {
+            let (path, subject) = (path.display(), &certificate.identity.subject);
+            let why = format!("its key is of another kind: {}", words::SUPPORTED_KEYS);
+            tracing::warn!(%path, subject, "a trusted certificate is of no use: {why}");
+        }
         if certificate.may_sign {
             let shared = CertificateDer::from(der);
             let anchor = webpki::anchor_from_trusted_cert(&shared);
@@ -135,6 +140,22 @@ fn is_for_us(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_signatures_are_not_checked_with_are_told_from_others() {
+        for (name, is_supported) in [
+            ("ec.crt", true),
+            ("rsa.crt", true),
+            ("v1_client.crt", true),
+            ("p521.crt", false),
+            ("rsa1024.crt", false),
+        ] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/keys").join(name);
+            let authorities = Authorities::only_first(&path).unwrap();
+            let mut found = authorities.pinned.values().map(|found| found.has_supported_key);
+            assert_eq!(found.next(), Some(is_supported), "{name}");
+        }
+    }
 
     #[test]
     fn files_are_known_by_their_names() {

@@ -3,9 +3,12 @@
 //! They come from a parser that takes more than webpki: certificates of version 1, and end
 //! entities that are marked as authorities. Users pin both kinds.
 
+use rustls::crypto::ring;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
+use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::side::Side;
 use crate::{PeerIdentity, words};
@@ -18,6 +21,8 @@ pub(crate) struct Certificate {
     pub(crate) validity: Validity,
     /// `SubjectPublicKeyInfo`, DER.
     pub(crate) public_key: Vec<u8>,
+    /// Whether signatures that are made with its key can be checked.
+    pub(crate) has_supported_key: bool,
     /// Its issuer and serial number, which revocation lists name it by.
     pub(crate) number: Number,
     /// Whether it is marked as an authority that may sign certificates.
@@ -64,6 +69,7 @@ impl Certificate {
                 not_after: parsed.validity().not_after,
             },
             public_key: parsed.public_key().raw.to_vec(),
+            has_supported_key: is_supported(parsed.public_key()),
             number: Number {
                 issuer: parsed.issuer().as_raw().to_vec(),
                 serial: parsed.raw_serial().to_vec(),
@@ -87,6 +93,28 @@ impl Certificate {
 fn may_sign(parsed: &X509Certificate<'_>) -> Result<bool, String> {
     let usage = parsed.key_usage().map_err(|error| words::of_content(&error))?;
     Ok(parsed.is_ca() && usage.is_none_or(|found| found.value.key_cert_sign()))
+}
+
+fn is_supported(key: &SubjectPublicKeyInfo<'_>) -> bool {
+    const RSA_BITS_LEAST: usize = 2048;
+    // The key is a sequence that begins with the sequence of its algorithm.
+    let content = match key.raw {
+        [0x30, 0..=0x7f, content @ ..] => content,
+        [0x30, length, content @ ..] => {
+            content.get(usize::from(length & 0x7f)..).unwrap_or_default()
+        }
+        _ => return false,
+    };
+    let known = ring::default_provider().signature_verification_algorithms.all;
+    let is_known = known.iter().any(|known| {
+        let name = known.public_key_alg_id();
+        matches!(content, [0x30, _, content @ ..] if content.starts_with(name.as_ref()))
+    });
+    let is_short = |key: PublicKey<'_>| match key {
+        PublicKey::RSA(key) => key.key_size() < RSA_BITS_LEAST,
+        _ => false,
+    };
+    is_known && !key.parsed().is_ok_and(is_short)
 }
 
 impl Validity {

@@ -10,7 +10,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificate::{Certificate, now_seconds};
 use crate::pem_file::PemFile;
-use crate::side::Side;
 use crate::{TlsError, private_key, words};
 
 /// The files of a certificate and its key.
@@ -55,7 +54,7 @@ impl CertificateFiles {
         let key = provider
             .key_provider
             .load_private_key(self.key(&file)?)
-            .map_err(|error| words::of_error(&error, Side::Server))
+            .map_err(|_| format!("it is damaged or of another kind: {}", words::SUPPORTED_KEYS))
             .map_err(|reason| unusable(key_path, "the key", &reason))?;
         if key.public_key().is_some_and(|public| public.as_ref() != facts.public_key) {
             return Err(TlsError::OtherKey {

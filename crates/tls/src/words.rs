@@ -8,6 +8,10 @@ use x509_parser::nom;
 
 use crate::side::Side;
 
+/// The kinds of keys that TLS is spoken with.
+pub(crate) const SUPPORTED_KEYS: &str =
+    "RSA of 2,048 bits or more, ECDSA on P-256 or P-384, and Ed25519 are supported";
+
 /// Explains an error of a handshake with a peer of this kind.
 pub(crate) fn of_error(error: &Error, peer: Side) -> String {
     match error {
@@ -59,10 +63,23 @@ pub(crate) fn of_certificate_error(error: &CertificateError, peer: Side) -> Stri
         {
             "it is marked as an authority: such a certificate has to be listed itself"
         }
+        CertificateError::Other(OtherError(inner))
+            if inner.downcast_ref().is_some_and(is_of_unsupported_kind) =>
+        {
+            return format!("it is signed with a key of another kind: {SUPPORTED_KEYS}");
+        }
         CertificateError::Other(OtherError(inner)) => return of_text(&inner.to_string()),
         other => return of_text(&other.to_string()),
     };
     text.to_owned()
+}
+
+fn is_of_unsupported_kind(error: &webpki::Error) -> bool {
+    matches!(
+        error,
+        webpki::Error::UnsupportedSignatureAlgorithmContext(_)
+            | webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_)
+    )
 }
 
 /// Explains why a certificate or a revocation list cannot be parsed.

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Server, client_params, keys, params, self_signed};
+use crate::support::{Holder, Server, client_params, handshake_with, keys, params, self_signed};
 use rcgen::date_time_ymd;
 use zodium_tls::{Password, ServerFiles, ServerTls, TlsError};
 
@@ -142,6 +142,22 @@ fn what_is_wrong_is_said_with_the_file() {
     ] {
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn kinds_of_keys_that_are_not_supported_are_named() {
+    let mut files = Server::with_key("p521.pem", None);
+    files.own.certificate = keys().join("p521.crt");
+    let text = error(files);
+    assert!(text.contains("p521.pem: the key cannot be used"), "{text}");
+    assert!(text.contains("ECDSA on P-256 or P-384"), "{text}");
+    let client = Holder::of_files("p521_client.crt", "ec_pkcs8.pem");
+    let authority = fs::read_to_string(keys().join("p521.crt")).unwrap();
+    let server = Server::new([("ca.pem", authority)]).load();
+    let side = server.connection();
+    handshake_with(&side, Some(&client), rustls::ALL_VERSIONS).unwrap_err();
+    let reason = &side.rejection().unwrap().reason;
+    assert!(reason.contains("ECDSA on P-256 or P-384"), "{reason}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, ServerConnection, SupportedProtocolVersion};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use zodium_tls::{CertificateFiles, Password, PeerIdentity, ServerFiles, ServerTls};
+use zodium_tls::{CertificateFiles, Password, PeerIdentity, ServerFiles, ServerSide, ServerTls};
 
 /// An authority that signs.
 pub(crate) struct Authority {
@@ -184,6 +184,15 @@ pub(crate) fn handshake(
     client: Option<&Holder>,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Result<PeerIdentity, String> {
+    handshake_with(&server.connection(), client, versions)
+}
+
+/// A handshake with one side of a connection, which has the reason of a rejection then.
+pub(crate) fn handshake_with(
+    server: &ServerSide,
+    client: Option<&Holder>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<PeerIdentity, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(versions)
         .unwrap()
@@ -200,7 +209,7 @@ pub(crate) fn handshake(
     };
     let name = ServerName::try_from("server").unwrap();
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut server = ServerConnection::new(server.connection().config()).unwrap();
+    let mut server = ServerConnection::new(server.config()).unwrap();
     exchange(&mut client, &mut server)?;
     let chain = server.peer_certificates().unwrap();
     Ok(PeerIdentity::of_certificate(&chain[0]).unwrap())
