@@ -6,7 +6,10 @@
 use std::ops::ControlFlow;
 
 use zodium_storage::{LogItem, Read, StorageError, Transaction};
+use zodium_tools::classes::class_of;
 use zodium_types::{Oid, Tid};
+
+use crate::words;
 
 /// Transactions of a window that are read at most.
 const WINDOW_MAX: usize = 2048;
@@ -163,7 +166,7 @@ pub(crate) fn records(
                     return ControlFlow::Break(());
                 }
                 if place >= from {
-                    let class = data.map(zodium_tools::classes::class_of);
+                    let class = data.map(|data| words::name(&class_of(data)));
                     let size = data.map(|data| data.len() as u64);
                     let class = class.unwrap_or_default();
                     found.push(RecordHead { oid, class, size, data_tid });

@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use zodium_pickle::{Global, Limits, Object, Objects, PickleError, Value, decode_record_to_show};
 use zodium_tools::text::{bytes_repr, str_repr};
 
+use crate::words;
+
 /// Longest text that is shown, in characters.
 const TEXT_CHARACTERS: usize = 2000;
 /// Most bytes of a value that are shown.
@@ -55,7 +57,7 @@ fn leaf(value: &Value<'_>) -> Option<(String, &'static str)> {
         Value::Float(number) => (format!("{number:?}"), "number"),
         Value::Str(text) => (str_repr(&shortened(text)), "text"),
         Value::Bytes(bytes) => (bytes_text(bytes), "bytes"),
-        Value::Global(global) => (global.to_string(), "class"),
+        Value::Global(global) => (name_of_global(global), "class"),
         Value::List(items) if items.is_empty() => ("[]".to_owned(), "constant"),
         Value::Tuple(items) if items.is_empty() => ("()".to_owned(), "constant"),
         Value::Dict(entries) if entries.is_empty() => ("{}".to_owned(), "constant"),
@@ -99,10 +101,17 @@ fn integer_text(bytes: &[u8]) -> String {
     format!("{sign}0x{}", digits.trim_start_matches('0'))
 }
 
+/// The name of a class. What a long one has beyond the limit is not even copied: thousands of
+/// instances may share it.
+fn name_of_global(global: &Global<'_>) -> String {
+    let most = words::NAME_CHARACTERS;
+    words::name(&format!("{:.most$}.{:.most$}", global.module(), global.name()))
+}
+
 /// The name of an instance's class, or of the callable that makes it.
 fn name_of(object: &Object<'_>) -> String {
     match &object.callable {
-        Value::Global(global) => global.to_string(),
+        Value::Global(global) => name_of_global(global),
         _ => "an unnamed callable".to_owned(),
     }
 }
@@ -116,7 +125,7 @@ fn shown_arguments<'v, 'a>(object: &'v Object<'a>) -> Option<&'v Value<'a>> {
 /// The class that a value names, also with arguments.
 fn class_name(value: &Value<'_>) -> Option<String> {
     match value {
-        Value::Global(global) => Some(Global::to_string(global)),
+        Value::Global(global) => Some(name_of_global(global)),
         Value::Tuple(parts) => parts.first().and_then(class_name),
         _ => None,
     }

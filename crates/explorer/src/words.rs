@@ -1,10 +1,12 @@
 //! How numbers, times and texts are written on the pages.
 
-use zodium_tools::text::{id_repr, str_repr, time_of};
+use zodium_tools::text::{id_repr, printable, str_repr, time_of};
 use zodium_types::{Oid, Tid};
 
 /// Longest user or description in a table, in characters.
 const TEXT_CHARACTERS: usize = 160;
+/// Longest name of a class or a database, in characters.
+pub(crate) const NAME_CHARACTERS: usize = 200;
 
 /// A number with its thousands set apart.
 pub(crate) fn count(number: u64) -> String {
@@ -62,11 +64,7 @@ pub(crate) fn datetime(tid: Tid) -> String {
 
 /// A text of a transaction: control characters and others that do not show are escaped.
 pub(crate) fn plain(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let shortened: String = match text.char_indices().nth(TEXT_CHARACTERS) {
-        Some((end, _)) => format!("{} \u{2026}", &text[..end]),
-        None => text.into_owned(),
-    };
+    let shortened = shortened(&String::from_utf8_lossy(text), TEXT_CHARACTERS);
     let mut text = String::with_capacity(shortened.len());
     for character in shortened.chars() {
         match character {
@@ -79,6 +77,18 @@ pub(crate) fn plain(text: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The name of a class or a database: characters that do not show are escaped.
+pub(crate) fn name(text: &str) -> String {
+    printable(shortened(text, NAME_CHARACTERS))
+}
+
+fn shortened(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{} \u{2026}", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +117,8 @@ mod tests {
     fn texts_cannot_change_their_direction_or_their_line() {
         assert_eq!(plain("a\u{202e}b\nc'd\\".as_bytes()), "a\\u202eb c'd\\");
         assert_eq!(plain(br"in C:\new's"), r"in C:\new's");
+        assert_eq!(name("m.\u{202e}C\\n"), "m.\\u202eC\\n");
+        assert_eq!(name(&"x".repeat(300)).chars().count(), 202);
         assert_eq!(plain("x".repeat(200).as_bytes()).chars().count(), 162);
     }
 }

@@ -147,7 +147,7 @@ fn lines(revision: &Revision) -> (Vec<String>, Option<String>) {
     match decode(&revision.data) {
         Ok(decoded) => {
             let (mut lines, is_whole) = lines_of(&class_of(&revision.data), &decoded);
-            lines.insert(0, format!("class {}", class_of(&revision.data)));
+            lines.insert(0, format!("class {}", words::name(&class_of(&revision.data))));
             let note = (!is_whole).then(|| "Only the start of the state is compared.".to_owned());
             (lines, note)
         }

@@ -46,7 +46,7 @@ fn shown(revision: &Revision, view: &View, shows_all: bool, path: &str) -> Marku
     let later = revision.end.filter(|end| *end <= Tid::MAX);
     html! {
         dl.facts {
-            div { dt { "Class" } dd { code { (class) } } }
+            div { dt { "Class" } dd { code { (words::name(&class)) } } }
             div { dt { "Written" } dd { (transaction_link(revision.serial)) } }
             div { dt { "Until" } dd {
                 @match later { Some(end) => (transaction_link(end)), None => "it is current" }

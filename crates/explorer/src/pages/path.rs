@@ -50,7 +50,7 @@ fn steps(found: Option<&Steps>, view: &View) -> Markup {
             Some(steps) => {
                 ol.path {
                     @for (oid, class) in steps {
-                        li { (object_link(view, *oid)) " " code { (class) } }
+                        li { (object_link(view, *oid)) " " code { (words::name(class)) } }
                     }
                 }
             }

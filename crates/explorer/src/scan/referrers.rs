@@ -12,6 +12,7 @@ use zodium_tools::classes::class_of;
 use zodium_types::{Oid, Tid};
 
 use super::Scan;
+use crate::words;
 
 /// Most referrers.
 pub(crate) const REFERRERS_MAX: usize = 10_000;
@@ -69,7 +70,7 @@ impl Referrers {
             self.is_cut = true;
             return;
         }
-        let class = class_of(data.unwrap_or_default());
+        let class = words::name(&class_of(data.unwrap_or_default()));
         self.found.insert(oid, Referrer { class, tid, is_weak: !is_strong });
     }
 }

@@ -8,6 +8,7 @@ use zodium_tools::{OidMap, ToolError};
 use zodium_types::{Oid, Tid};
 
 use super::Scan;
+use crate::words;
 
 /// Most objects: each takes 8 bytes of memory, so these take 512 MiB.
 const OBJECTS_MAX: u64 = 1 << 26;
@@ -112,7 +113,7 @@ pub(super) fn run(scan: &Scan, storage: &dyn Read) -> Result<Survey, ToolError> 
 impl Survey {
     fn add_objects(&mut self, objects: &OidMap, classes: &Classes, all_bytes: &[u64]) {
         let name = |class: usize| match class {
-            class if class < CLASSES_MAX as usize => classes.name(class as u32).to_owned(),
+            class if class < CLASSES_MAX as usize => words::name(classes.name(class as u32)),
             _ => "(other classes)".to_owned(),
         };
         let mut sizes: Vec<ClassSize> = (0..)

@@ -62,8 +62,7 @@ impl StateView {
             return html! { span.quiet { "\u{2026}" } };
         }
         if let Some((text, kind)) = leaf(value) {
-            self.left.set(self.left.get().saturating_sub(text.len() / VALUE_BYTES));
-            return html! { code.(kind) { (text) } };
+            return html! { code.(kind) { (self.counted(text)) } };
         }
         match value {
             Value::List(items) => self.items("list", items, depth),
@@ -80,6 +79,12 @@ impl StateView {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         left > 0
+    }
+
+    /// A text, which was counted as the values that it is as long as.
+    fn counted(&self, text: String) -> String {
+        self.left.set(self.left.get().saturating_sub(text.len() / VALUE_BYTES));
+        text
     }
 
     fn items(&self, kind: &str, items: &[Value<'_>], depth: usize) -> Markup {
@@ -132,7 +137,10 @@ impl StateView {
     fn object(&self, object: &Object<'_>, depth: usize) -> Markup {
         html! {
             details open[depth < OPEN_DEPTH] {
-                summary { span.kind { "instance" } " " code.class { (name_of(object)) } }
+                summary {
+                    span.kind { "instance" } " "
+                    code.class { (self.counted(name_of(object))) }
+                }
                 ul {
                     @if let Some(arguments) = shown_arguments(object) {
                         li { span.key { "arguments" } ": " (self.value(arguments, depth + 1)) }
@@ -158,7 +166,8 @@ impl StateView {
             return html! { span.kind { "reference of an unknown form" } " " (self.value(id, depth))
             };
         };
-        let (oid, class) = (words::oid(target.oid), target.class.as_deref().unwrap_or("object"));
+        let class = self.counted(target.class.unwrap_or_else(|| "object".to_owned()));
+        let oid = words::oid(target.oid);
         match &target.reach {
             Reach::Strong => {
                 html! { a.reference href=(self.view.object(target.oid)) { (class) " " (oid) } }
@@ -169,7 +178,7 @@ impl StateView {
             },
             Reach::Elsewhere(database) => html! {
                 span.reference { (class) " " (oid) }
-                " " span.tag { "in database " (words::plain(database.as_bytes())) }
+                " " span.tag { "in database " (words::name(database)) }
             },
         }
     }
@@ -202,6 +211,23 @@ mod tests {
     use zodium_types::Tid;
 
     use super::*;
+
+    #[test]
+    fn long_names_are_cut_and_count_as_several_values() {
+        let name = "c".repeat(10_000);
+        let names = [&b"N.](cm\n"[..], name.as_bytes(), b"\nq\x05"].concat();
+        let instances = b"h\x05)\x81".repeat(5000);
+        let references = b"C\x08\0\0\0\0\0\0\0\x09h\x05\x86Q".repeat(5000);
+        for values in [instances, references] {
+            let record = [&names[..], &values, b"e."].concat();
+            let decoded = crate::state::decode(&record).unwrap();
+            let shown = StateView::new(View { at: None, last: Tid(1) }, true);
+            let page = shown.value(&decoded.state, 0).into_string();
+            assert!(!page.contains(&name[..201]) && page.contains(&name[..190]));
+            assert!(page.contains("more are not shown"));
+            assert!(page.len() < 1_000_000, "{}", page.len());
+        }
+    }
 
     #[test]
     fn a_state_with_too_many_values_tells_that_some_are_missing() {

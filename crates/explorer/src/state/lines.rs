@@ -116,7 +116,9 @@ fn short(value: &Value<'_>) -> Option<String> {
         return Some(match target.reach {
             Reach::Strong => format!("\u{2192} {class} {oid}"),
             Reach::Weak => format!("\u{2192} {class} {oid} (weak)"),
-            Reach::Elsewhere(database) => format!("\u{2192} {class} {oid} in {database}"),
+            Reach::Elsewhere(database) => {
+                format!("\u{2192} {class} {oid} in {}", words::name(&database))
+            }
         });
     }
     leaf(value).map(|(text, _)| text)
@@ -137,6 +139,16 @@ mod tests {
         let expected =
             "'title': 'T'\n'tags': [\n  'a'\n  (\n    1\n  )\n]\n'more': {\n  'x': None\n}";
         assert_eq!((lines.join("\n").as_str(), is_whole), (expected, true));
+    }
+
+    #[test]
+    fn names_cannot_change_the_direction_of_a_line() {
+        let record =
+            b"N.](cm\xe2\x80\xae\nC\nq\x05h\x05)\x81](X\x01\0\0\0mX\x04\0\0\0d\xe2\x80\xae\
+            C\x08\0\0\0\0\0\0\0\x09h\x05\x87eQe.";
+        let decoded = crate::state::decode(record).unwrap();
+        let text = lines_of("m.C", &decoded).0.join("\n");
+        assert!(!text.contains('\u{202e}') && text.matches("\\u202e").count() == 4, "{text}");
     }
 
     #[test]

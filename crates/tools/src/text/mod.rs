@@ -7,6 +7,5 @@ mod value;
 
 pub use ids::{id_repr, time_of};
 pub use quote::{quote, unquote};
-pub(crate) use repr::printable;
-pub use repr::{bytes_repr, float_repr, str_repr, utf8_repr};
+pub use repr::{bytes_repr, float_repr, printable, str_repr, utf8_repr};
 pub use value::value_repr;

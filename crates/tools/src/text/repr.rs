@@ -76,7 +76,7 @@ pub fn float_repr(number: f64) -> String {
 }
 
 /// A text whose unprintable characters are escaped, as `repr()` does: a terminal would obey them.
-pub(crate) fn printable(text: String) -> String {
+pub fn printable(text: String) -> String {
     if text.chars().all(is_printable) {
         return text;
     }
