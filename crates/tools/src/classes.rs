@@ -79,20 +79,37 @@ pub struct Classes {
     by_names: FxHashMap<Box<[u8]>, u32>,
     by_text: FxHashMap<Box<str>, u32>,
     texts: Vec<Box<str>>,
+    /// The bytes of all texts.
+    text_bytes: usize,
 }
 
 impl Classes {
     /// The number of the class of a record.
     pub fn number(&mut self, data: &[u8]) -> u32 {
+        self.number_within(data, u32::MAX, usize::MAX).unwrap_or(u32::MAX)
+    }
+
+    /// As [`Classes::number`], with at most so many classes, whose names have so many bytes in all;
+    /// `None` for one that does not fit.
+    pub fn number_within(
+        &mut self,
+        data: &[u8],
+        classes_max: u32,
+        bytes_max: usize,
+    ) -> Option<u32> {
         let names = plain_names(data).map(|(names, _)| names);
         if let Some(number) = names.and_then(|names| self.by_names.get(names)) {
-            return *number;
+            return Some(*number);
         }
         let text = class_of(data);
         let number = match self.by_text.get(&*text) {
             Some(number) => *number,
             None => {
                 let number = self.texts.len() as u32;
+                if number >= classes_max || self.text_bytes.saturating_add(text.len()) > bytes_max {
+                    return None;
+                }
+                self.text_bytes += text.len();
                 self.by_text.insert(Box::from(&*text), number);
                 self.texts.push(Box::from(&*text));
                 number
@@ -101,7 +118,7 @@ impl Classes {
         if let Some(names) = names {
             self.by_names.insert(Box::from(names), number);
         }
-        number
+        Some(number)
     }
 
     /// The name of a class.
@@ -153,5 +170,15 @@ mod tests {
             .map(|record| classes.number(record));
         assert_eq!(numbers, [0, 1, 0, 0]);
         assert_eq!((classes.name(0), classes.name(1), classes.name(9)), ("m.C", "m.D", "."));
+    }
+
+    #[test]
+    fn classes_that_do_not_fit_have_no_number() {
+        let mut classes = Classes::default();
+        let long = [&b"cm\n"[..], &[b'C'; 100], b"\n."].concat();
+        let records = [&b"cm\nC\n."[..], &long, b"cm\nD\n.", b"cm\nC\n.", b"cm\nE\n.", b"cm\nD\n."];
+        let numbers = records.map(|record| classes.number_within(record, 2, 50));
+        assert_eq!(numbers, [Some(0), None, Some(1), Some(0), None, Some(1)]);
+        assert_eq!(classes.name(2), ".");
     }
 }

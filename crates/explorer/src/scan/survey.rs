@@ -12,8 +12,9 @@ use crate::words;
 
 /// Most objects: each takes 8 bytes of memory, so these take 512 MiB.
 const OBJECTS_MAX: u64 = 1 << 26;
-/// Most classes with a name of their own.
+/// Most classes with a name of their own, and most bytes of all names.
 const CLASSES_MAX: u32 = 1 << 16;
+const NAMES_BYTES_MAX: usize = 16 << 20;
 /// Parts that the time of the log is divided into.
 pub(crate) const PERIODS: usize = 96;
 /// How many of the largest objects are kept.
@@ -82,7 +83,8 @@ pub(super) fn run(scan: &Scan, storage: &dyn Read) -> Result<Survey, ToolError> 
                 survey.records += 1;
                 let (class, size) = match data {
                     Some(data) => {
-                        let class = classes.number(data).min(CLASSES_MAX);
+                        let class = classes.number_within(data, CLASSES_MAX, NAMES_BYTES_MAX);
+                        let class = class.unwrap_or(CLASSES_MAX);
                         let size = data.len() as u64;
                         if class as usize >= all_bytes.len() {
                             all_bytes.resize(class as usize + 1, 0);
