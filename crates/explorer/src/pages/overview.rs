@@ -3,11 +3,11 @@
 use maud::html;
 use zodium_types::{Oid, Tid};
 
-use super::layout::{object_link, page, state_form, transaction_link};
+use super::layout::{object_link, page, state_form, time, transaction_link};
 use super::transactions::{self, table};
 use super::{charts, scans};
 use crate::log::newest_before;
-use crate::scan::Question;
+use crate::scan::{Outcome, Question};
 use crate::site::{Asked, Pages, Refusal};
 use crate::words;
 
@@ -20,7 +20,7 @@ pub(crate) fn overview(pages: &Pages, asked: &Asked<'_>) -> Result<String, Refus
     let shown = newest_before(storage, view.last.next(), transactions::SHOWN)?;
     let newest = shown.transactions.get(..TRANSACTIONS).unwrap_or(&shown.transactions);
     let has_more = shown.has_older || shown.transactions.len() > TRANSACTIONS;
-    let survey = pages.scans.find(Question::Survey, None).and_then(|scan| scan.outcome());
+    let survey = pages.scans.find_answer(Question::Survey, view.at.map(|_| view.last));
     let content = html! {
         h1 { (pages.name) }
         dl.facts {
@@ -49,7 +49,8 @@ pub(crate) fn overview(pages: &Pages, asked: &Asked<'_>) -> Result<String, Refus
         section aria-labelledby="space" {
             h2 #space { "Space by class" }
             @match survey {
-                Some(crate::scan::Outcome::Survey(survey)) => {
+                Some((scan, Outcome::Survey(survey))) => {
+                    p.quiet { "As of " (time(scan.last)) "." }
                     (charts::treemap(&survey))
                     p.more { a href=(view.link("/classes")) { "All classes" } " "
                         a href=(view.link("/growth")) { "Growth" } }

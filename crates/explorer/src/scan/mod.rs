@@ -76,6 +76,11 @@ impl Scan {
         self.outcome.lock().clone()
     }
 
+    /// Whether it is for a question, about one state or any.
+    fn is_for(&self, question: Question, last: Option<Tid>) -> bool {
+        self.question == question && last.is_none_or(|last| last == self.last)
+    }
+
     /// Ends it soon.
     pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
@@ -201,10 +206,21 @@ impl Scans {
     /// The newest scan for a question, of one state or of any.
     pub(crate) fn find(&self, question: Question, last: Option<Tid>) -> Option<Arc<Scan>> {
         let all = self.all.lock();
-        let fits = |scan: &&Arc<Scan>| {
-            scan.question == question && last.is_none_or(|last| last == scan.last)
-        };
-        all.iter().rev().find(fits).cloned()
+        all.iter().rev().find(|scan| scan.is_for(question, last)).cloned()
+    }
+
+    /// As [`Scans::find`], of those that have an answer.
+    pub(crate) fn find_answer(
+        &self,
+        question: Question,
+        last: Option<Tid>,
+    ) -> Option<(Arc<Scan>, Outcome)> {
+        let all = self.all.lock();
+        let mut asked = all.iter().rev().filter(|scan| scan.is_for(question, last));
+        asked.find_map(|scan| match scan.outcome()? {
+            Outcome::Failed(_) | Outcome::Cancelled => None,
+            answer => Some((Arc::clone(scan), answer)),
+        })
     }
 
     /// The scan of that number.
@@ -252,6 +268,22 @@ mod tests {
         let (current, outcome) = (AtomicU64::new(first.0), Mutex::new(None));
         let followed = AtomicU64::new(0);
         Scan { number, question, last, first, current, followed, is_cancelled, outcome }
+    }
+
+    #[test]
+    fn an_answer_is_found_behind_later_scans_without_one() {
+        let scans = Scans::new(Arc::new(storage()));
+        let add = |last, outcome| {
+            let scan = scan(Question::Survey, Tid(last));
+            *scan.outcome.lock() = outcome;
+            scans.all.lock().push(Arc::new(scan));
+        };
+        add(1, Some(Outcome::Survey(Arc::default())));
+        add(2, Some(Outcome::Cancelled));
+        add(3, None);
+        let found = |last| scans.find_answer(Question::Survey, last).map(|(scan, _)| scan.last);
+        assert_eq!(found(None), Some(Tid(1)));
+        assert_eq!((found(Some(Tid(1))), found(Some(Tid(2)))), (Some(Tid(1)), None));
     }
 
     #[test]
