@@ -164,6 +164,10 @@ impl Scans {
     /// # Errors
     /// Why it cannot start now, for people.
     pub(crate) fn start(&self, question: Question, last: Tid) -> Result<(), String> {
+        // Before the lock: the storage may hang, and pages look at the list.
+        let first = self.storage.iterate(None, None).and_then(|mut cursor| cursor.step());
+        let first = first.map_err(|error| error.to_string())?;
+        let first = first.map_or(last, |transaction| transaction.tid);
         let mut all = self.all.lock();
         let is_running = |scan: &&Arc<Scan>| scan.outcome.lock().is_none();
         if all.iter().filter(is_running).any(|scan| (scan.question, scan.last) == (question, last))
@@ -173,9 +177,6 @@ impl Scans {
         if all.iter().filter(is_running).count() >= RUNNING_MAX {
             return Err(format!("{RUNNING_MAX} scans are running already: cancel one, or wait"));
         }
-        let first = self.storage.iterate(None, None).and_then(|mut cursor| cursor.step());
-        let first = first.map_err(|error| error.to_string())?;
-        let first = first.map_or(last, |transaction| transaction.tid);
         let scan = Arc::new(Scan {
             number: all.last().map_or(1, |scan| scan.number + 1),
             question,
