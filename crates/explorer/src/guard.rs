@@ -3,7 +3,7 @@
 //! A page of another site can send requests to loopback, and by DNS rebinding read the answers. It
 //! cannot choose the header `Host`, and it does not know the token of our forms.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use zodium_http::Request;
 use zodium_http::header::HOST;
@@ -11,32 +11,30 @@ use zodium_http::header::HOST;
 /// The names under which the explorer is reached.
 #[derive(Clone, Debug)]
 pub struct Hosts {
-    port: u16,
     /// The host that the operator gave.
     given: String,
 }
 
 impl Hosts {
-    /// For an explorer that listens on `address`, for which the operator gave the host `given`.
-    pub fn new(address: SocketAddr, given: &str) -> Hosts {
-        Hosts { port: address.port(), given: given.to_ascii_lowercase() }
+    /// For an explorer for which the operator gave the host `given`.
+    pub fn new(given: &str) -> Hosts {
+        Hosts { given: given.to_ascii_lowercase() }
     }
 
     /// Whether a request names a host that no other site can have: an address, `localhost`, or the
-    /// name that the operator gave.
+    /// name that the operator gave. Any port will do: it may be forwarded.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> bool {
         let mut hosts = request.headers().get_all(HOST).into_iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let Ok(host) = host.to_str() else { return false };
-        let (name, port) = match host.rsplit_once(':') {
-            Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
-            _ => (host, Some(80)),
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => name,
+            _ => host,
         };
         let name = name.to_ascii_lowercase();
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
         let is_given = !self.given.is_empty() && bare == self.given;
-        let is_known = is_given || bare == "localhost" || bare.parse::<IpAddr>().is_ok();
-        is_known && port == Some(self.port)
+        is_given || bare == "localhost" || bare.parse::<IpAddr>().is_ok()
     }
 }
 
@@ -66,7 +64,7 @@ mod tests {
     use super::*;
 
     fn admits(host: &str) -> bool {
-        let hosts = Hosts::new("127.0.0.1:8000".parse().unwrap(), "Db.example");
+        let hosts = Hosts::new("Db.example");
         hosts.admit(&Request::builder().header(HOST, host).body(()).unwrap())
     }
 
@@ -75,12 +73,15 @@ mod tests {
         for host in ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"] {
             assert!(admits(host), "{host}");
         }
+        // Behind a forwarded port, or a proxy.
+        for host in ["localhost", "localhost:9999", "[::1]"] {
+            assert!(admits(host), "{host}");
+        }
         assert!(admits("db.example:8000"));
-        for host in ["evil.example:8000", "localhost", "localhost:8001", "", "127.0.0.1.evil:8000"]
-        {
+        for host in ["evil.example:8000", "evil.example", "", "127.0.0.1.evil:8000"] {
             assert!(!admits(host), "{host}");
         }
-        let hosts = Hosts::new("127.0.0.1:8000".parse().unwrap(), "");
+        let hosts = Hosts::new("");
         assert!(!hosts.admit(&Request::builder().body(()).unwrap()));
         assert!(!hosts.admit(&Request::builder().header(HOST, ":8000").body(()).unwrap()));
     }

@@ -60,7 +60,7 @@ pub(super) fn run(options: &ExploreOptions) -> Result<ExitCode> {
     let address = &Listener::meant(&options.address);
     let listener = Listener::bind(address).map_err(|error| cannot_listen(address, error))?;
     let bound = listener.address();
-    let hosts = Hosts::new(bound, host_of(address));
+    let hosts = Hosts::new(host_of(address));
     let shown = match &name {
         // Shorter than the name that the server's client has for ZODB's tools.
         StorageName::Server(options) => place_of(options),
