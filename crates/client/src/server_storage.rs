@@ -1,7 +1,7 @@
 //! A storage on a server, read like one of this process.
 //!
 //! Key decision: the seam's trait, so that a tool need not know where a storage is. What the
-//! protocol cannot say is refused: the history of an object with its metadata.
+//! protocol cannot say is refused.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -16,6 +16,7 @@ use zodium_storage::{
 };
 use zodium_types::{Address, Oid, Tid, TransactionMetadata, TransactionStatus};
 
+use crate::reading::NO_OBJECT;
 use crate::{Client, ClientError, CommittedRecord, Extension, LogReader, TransactionHead};
 
 /// Loads that are requested with one write: enough to hide the way to a server.
@@ -140,9 +141,24 @@ impl Read for ServerStorage {
         }
     }
 
-    fn history(&self, _oid: Oid, _count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        let what = "a server does not send the history of an object as it is stored; read its log";
-        Err(StorageError::Unsupported { what: what.to_owned() })
+    /// The protocol does not tell the status of a transaction, nor its length. Where a server
+    /// refuses, for example because there are too many revisions, its log has them.
+    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let asked = i64::try_from(count).unwrap_or(i64::MAX);
+        match self.client.call("history", &Value::tuple([oid.into(), asked.into()])) {
+            Ok(Value::List(entries) | Value::Tuple(entries)) => {
+                entries.into_iter().map(history_entry).collect()
+            }
+            Ok(_) => Err(StorageError::Other("a history that is no list".into())),
+            Err(error) if error.is_exception(NO_OBJECT) => Ok(Vec::new()),
+            Err(error @ ClientError::Raised(_)) if !is_damage(&error) => {
+                Err(StorageError::Unsupported { what: error.to_string() })
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
@@ -228,6 +244,26 @@ impl TransactionCursor for LogCursor {
     }
 }
 
+/// An entry of a history. What is in it besides is the extension of the transaction.
+fn history_entry(entry: Value<'static>) -> Result<HistoryEntry, StorageError> {
+    let wrong = || StorageError::Other("an entry of a history without a tid".into());
+    let tid = entry.entry("tid").and_then(Value::as_tid).ok_or_else(wrong)?;
+    let size = entry.entry("size").and_then(Value::as_u64).unwrap_or(0);
+    let text = |name| match entry.entry(name) {
+        Some(Value::Bytes(text)) => text.to_vec(),
+        Some(Value::Str(text)) => text.as_bytes().to_vec(),
+        _ => Vec::new(),
+    };
+    let (user, description) = (text("user_name"), text("description"));
+    let Value::Dict(mut others) = entry else { return Err(wrong()) };
+    let own = ["tid", "size", "time", "user_name", "description", "version"];
+    others.retain(|(name, _)| !name.as_str().is_some_and(|name| own.contains(&name)));
+    let extension = pickled(Extension::Dict(Value::Dict(others)))?.to_vec();
+    let metadata = TransactionMetadata { user, description, extension };
+    let status = TransactionStatus::default();
+    Ok(HistoryEntry { size, transaction: Transaction { tid, status, metadata, length: 0 } })
+}
+
 fn status_of(head: &TransactionHead) -> TransactionStatus {
     let byte = u8::try_from(head.status).unwrap_or(b' ');
     TransactionStatus::from_byte(byte).unwrap_or_default()
@@ -257,8 +293,12 @@ const CORRUPTED: [&str; 2] = [
     "ZODB.FileStorage.FileStorage.CorruptedDataError",
 ];
 
+fn is_damage(error: &ClientError) -> bool {
+    CORRUPTED.iter().any(|name| error.is_exception(name))
+}
+
 fn failed(error: ClientError) -> StorageError {
-    let is_damage = CORRUPTED.iter().any(|name| error.is_exception(name));
+    let is_damage = is_damage(&error);
     let cause: Cause = Box::<dyn Error + Send + Sync>::from(error);
     if is_damage { StorageError::Corrupt(cause) } else { StorageError::Io(cause) }
 }

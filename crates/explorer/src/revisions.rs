@@ -1,7 +1,7 @@
 //! The revisions of an object, newest first.
 //!
-//! A storage that keeps histories is asked for one. Of others, such as servers, each revision leads
-//! to the one before it.
+//! A storage is asked for the history. Where it has none, each revision leads to the one before it,
+//! up to the last time that the object was created.
 
 use zodium_storage::{Access, Load, Read, Revision, StorageError, Transaction};
 use zodium_types::{Oid, Tid};

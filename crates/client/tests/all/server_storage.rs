@@ -6,8 +6,10 @@ use std::task::Poll;
 
 use crate::common::peer::{Peer, play};
 use crate::common::stock_log::{Logged, serve_log};
-use crate::common::{Server, commit, commit_root};
-use zodium_client::{Access, Client, Options, ServerStorage};
+use crate::common::{Server, commit, commit_root, record};
+use zodium_client::{
+    Access, Client, ClientError, Options, ServerStorage, Transaction, TransactionOptions,
+};
 use zodium_disk::MemoryDisk;
 use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_pickle::Value;
@@ -142,12 +144,42 @@ fn what_a_server_cannot_tell_at_once_or_at_all_is_not_made_up() {
     };
     assert!(!served.is_still_current(Oid(1), found.stamp));
     assert!(!served.keeps_back_pointers());
-    assert!(matches!(served.history(Oid(1), 1), Err(StorageError::Unsupported { .. })));
     assert!(matches!(served.recent(1), Err(StorageError::Unsupported { .. })));
     // The records of a transaction come with its head only.
     let mut cursor = served.iterate(None, None).unwrap();
     assert_eq!(cursor.step().unwrap().unwrap().tid, tid);
     assert!(cursor.records().is_none());
+}
+
+#[test]
+fn a_history_goes_on_behind_the_end_of_an_object() {
+    for encoding in [Encoding::Pickle, Encoding::Msgpack] {
+        let server = Server::start(encoding);
+        let client = server.client();
+        let root = commit_root(&client);
+        let first = commit(&client, &[(0, "root"), (1, "one")]);
+        let changed = |change: &dyn Fn(&mut Transaction) -> Result<(), ClientError>| {
+            let mut transaction = client.begin(&TransactionOptions::default()).unwrap();
+            change(&mut transaction).unwrap();
+            transaction.vote().unwrap();
+            transaction.finish(|_| ()).unwrap()
+        };
+        let end = changed(&|it| it.delete(Oid(1), first));
+        let last = changed(&|it| it.store(Oid(1), end, record("uno")));
+        let (file, served) = (opened(&server), served(&server));
+        let history = |storage: &dyn Read, oid, count| -> Vec<_> {
+            let entries = storage.history(oid, count).unwrap().into_iter();
+            entries.map(|it| (it.transaction.tid, it.size, it.transaction.metadata)).collect()
+        };
+        for (oid, tids) in [(0, &[first, root][..]), (1, &[last, end, first]), (9, &[])] {
+            for count in 0..4 {
+                let found = history(&served, Oid(oid), count);
+                assert_eq!(found, history(&file, Oid(oid), count), "{count} of {oid}");
+                let found: Vec<_> = found.into_iter().map(|(tid, ..)| tid).collect();
+                assert_eq!(found, tids[..count.min(tids.len())]);
+            }
+        }
+    }
 }
 
 #[test]

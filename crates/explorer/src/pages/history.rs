@@ -98,7 +98,7 @@ pub(crate) fn changes(pages: &Pages, asked: &Asked<'_>, oid: Oid) -> Result<Stri
         @match (&old, &new) {
             (_, None) => p.none { "There is no such revision." },
             (None, Some(new)) => {
-                p { "It was created, or its earlier revisions were packed away, in "
+                p { "It was created, came back, or its earlier revisions were packed away, in "
                     (transaction_link(new.serial)) "." }
                 (compared(None, new))
             }
