@@ -21,8 +21,8 @@ use crate::words;
 const TEXT_CHARACTERS: usize = 2000;
 /// Most bytes of a value that are shown.
 const BYTES_MAX: usize = 400;
-/// More values than any page shows.
-const LIMITS: Limits = Limits { nesting: 100, nodes: 1 << 18, objects: Objects::Allowed };
+/// More values than any page shows. All are decoded, which takes 64 MiB at most.
+const LIMITS: Limits = Limits { nesting: 100, nodes: 1 << 20, objects: Objects::Allowed };
 
 /// A decoded record.
 #[derive(PartialEq)]
@@ -134,6 +134,13 @@ fn class_name(value: &Value<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_of_many_values_is_decoded() {
+        let record = [b"N.](", &b"N".repeat(600_000)[..], b"e."].concat();
+        let state = decode(&record).unwrap().state;
+        assert_eq!(state.as_sequence().map(<[_]>::len), Some(600_000));
+    }
 
     #[test]
     fn long_integers_are_written_in_full() {
