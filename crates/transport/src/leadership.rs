@@ -60,7 +60,11 @@ impl Leadership {
     /// Assigns a role to the calling thread, which is already registered to be woken on completion.
     pub(crate) fn take_role(&mut self) -> Role {
         if self.has_leader {
-            self.parked.push(thread::current());
+            let me = thread::current();
+            // A follower looks again now and then, also when it was not woken.
+            if self.parked.iter().all(|parked| parked.id() != me.id()) {
+                self.parked.push(me);
+            }
             return Role::Follower;
         }
         self.has_leader = true;
@@ -178,5 +182,15 @@ mod tests {
         leadership.hand_over();
         assert!(leadership.lead_at_once());
         assert_eq!(leadership.take_role(), Role::Follower);
+    }
+
+    #[test]
+    fn a_follower_that_looks_again_is_parked_once() {
+        let mut leadership = Leadership::default();
+        assert!(matches!(leadership.take_role(), Role::Leader { .. }));
+        for _ in 0..3 {
+            assert_eq!(leadership.take_role(), Role::Follower);
+        }
+        assert_eq!(leadership.parked.len(), 1);
     }
 }
