@@ -174,6 +174,7 @@ impl EmbeddedClient {
 
     /// Ends the use of the storage. Open transactions fail.
     pub fn close(&self) {
+        self.shared.events.closing();
         // What it could not save at the end is logged by the storage.
         let _ = self.shared.database.close();
         // Only now: what is committed until then is told to its callers.

@@ -62,9 +62,14 @@ impl Events {
         self.own.lock().remove(&number);
     }
 
+    /// Begins to close. A storage that is being closed fails finishes whose end it has not heard:
+    /// from now on a failure does not mean that nothing is committed.
+    pub(crate) fn closing(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
     /// Ends all that waits.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
         let own = std::mem::take(&mut *self.own.lock());
         own.into_values().for_each(|own| own.end(Err(ClientError::Closed)));
     }
@@ -96,8 +101,9 @@ impl Events {
 
     fn failed(&self, number: TransactionNumber, error: &StorageError) {
         let own = self.own.lock().remove(&number);
+        let error = if self.is_closed() { ClientError::Closed } else { of_storage(error) };
         if let Some(own) = own {
-            own.end(Err(of_storage(error)));
+            own.end(Err(error));
         }
     }
 }

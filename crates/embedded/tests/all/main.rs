@@ -2,16 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod losing;
+
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use zodium_client::{ClientError, TransactionOptions, Watcher};
+use zodium_client::{ClientError, Outcome, TransactionOptions, Watcher};
 use zodium_embedded::{EmbeddedClient, EmbeddedOptions, EmbeddedTransaction};
 use zodium_memorystorage::MemoryStorage;
 use zodium_pickle::Value;
-use zodium_storage::{Access, Load, Read};
+use zodium_storage::{Access, Load, Read, Storage};
 use zodium_types::{Oid, Tid};
+
+use crate::losing::LosingStorage;
 
 /// The commits that a client is told of.
 #[derive(Default)]
@@ -33,7 +37,7 @@ fn start() -> (EmbeddedClient, Arc<Told>) {
     start_on(Arc::new(MemoryStorage::default()))
 }
 
-fn start_on(storage: Arc<MemoryStorage>) -> (EmbeddedClient, Arc<Told>) {
+fn start_on(storage: Arc<dyn Storage>) -> (EmbeddedClient, Arc<Told>) {
     let told = Arc::new(Told::default());
     let watcher: Arc<dyn Watcher> = Arc::<Told>::clone(&told);
     let options = EmbeddedOptions { watcher: Some(watcher), ..EmbeddedOptions::default() };
@@ -173,7 +177,7 @@ fn a_closed_client_says_so() {
 #[test]
 fn a_commit_that_is_under_way_when_the_client_is_closed_is_not_called_failed() {
     let storage = Arc::new(MemoryStorage::default());
-    let (client, _) = start_on(Arc::clone(&storage));
+    let (client, _) = start_on(Arc::<MemoryStorage>::clone(&storage));
     let client = &client;
     let (begun, has_begun) = mpsc::channel();
     let (closing, is_closing) = mpsc::channel();
@@ -209,4 +213,33 @@ fn a_commit_that_is_under_way_when_the_client_is_closed_is_not_called_failed() {
             }
         }
     });
+}
+
+#[test]
+fn a_storage_that_does_not_hear_the_end_of_a_commit_while_it_is_closed_leaves_it_unknown() {
+    let memory = Arc::new(MemoryStorage::default());
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    let goes_on = Mutex::new(goes_on);
+    let storage = LosingStorage { memory: Arc::clone(&memory), begun, goes_on };
+    let (client, _) = start_on(Arc::new(storage));
+    let client = &client;
+    let mut transaction = storing(client, Tid::ZERO, "data");
+    transaction.vote().unwrap();
+    let end = std::thread::scope(|scope| {
+        let finish = scope.spawn(move || transaction.finish(|_| Ok(())));
+        has_begun.recv().unwrap();
+        let close = scope.spawn(|| client.close());
+        let patient_until = Instant::now() + Duration::from_secs(5);
+        while client.check_open().is_ok() && Instant::now() < patient_until {
+            std::thread::yield_now();
+        }
+        go_on.send(()).unwrap();
+        close.join().unwrap();
+        finish.join().unwrap()
+    });
+    let Err(ClientError::OutcomeUnknown { transaction, .. }) = end else {
+        panic!("it is committed at {}, and its finish gave {end:?}", memory.last_tid())
+    };
+    assert!(matches!(client.outcome(&transaction), Ok(Outcome::Unknown)));
 }
