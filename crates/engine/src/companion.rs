@@ -187,7 +187,7 @@ mod tests {
         database.finish(number, voted).unwrap();
         writer.step(Instant::now);
         let tid = database.last_tid();
-        let changed = |since, oid| database.subscribers().may_have_changed(since, &[Oid(oid)]);
+        let changed = |since, oid| database.may_have_changed(since, &[Oid(oid)]);
         assert!(changed(Tid::ZERO, 1) && !changed(Tid::ZERO, 2) && !changed(tid, 1));
         assert!(changed(Tid(tid.0 - 1), 2), "there is no such transaction");
         database.close().unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustc_hash::FxHashSet;
 use tracing::warn;
 use zodium_blobs::{BlobDirectory, StagedBlobs};
 use zodium_disk::Clock;
-use zodium_storage::{Read, StorageError, Undo, WriteState};
+use zodium_storage::{Access, Read, StorageError, Undo, WriteState};
 use zodium_types::{Oid, Tid};
 
 use crate::Config;
@@ -38,6 +39,9 @@ pub struct Database {
     /// Blobs of transactions that the log may hold in part, until that part is cut.
     pub(crate) undecided: Mutex<Vec<StagedBlobs>>,
     pub(crate) subscribers: Arc<Subscribers>,
+    /// When it was started, and the last transaction then.
+    started: Tid,
+    started_after: Tid,
     numbers: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
@@ -91,6 +95,7 @@ impl Database {
         if let Some(following) = store.following() {
             following.follow(last_tid, Arc::clone(&subscribers) as _)?;
         }
+        let started = Tid::from_unix_nanos(clock.unix_nanos());
         let database = Arc::new_cyclic(|this| Database {
             this: Weak::clone(this),
             store,
@@ -102,6 +107,8 @@ impl Database {
             failure: Mutex::default(),
             undecided: Mutex::default(),
             subscribers,
+            started,
+            started_after: last_tid,
             numbers: AtomicU64::new(1),
             writer: Mutex::new(None),
             upkeep: Mutex::default(),
@@ -170,6 +177,27 @@ impl Database {
     /// progress.
     pub fn last_tid(&self) -> Tid {
         self.subscribers.last_tid()
+    }
+
+    /// Whether any of these objects was written after `since`, or may have been: `since` may be no
+    /// transaction of the storage. It may read the disk, and asks no other program.
+    ///
+    /// A companion may ask from under its locks, as it is told of commits.
+    pub fn may_have_changed(&self, since: Tid, oids: &[Oid]) -> bool {
+        if let Some(changed) = self.subscribers.may_have_changed(since, oids) {
+            return changed;
+        }
+        // An older one may be of another state of the storage, in whose place this one was put.
+        let is_of_this_state =
+            since == self.started_after || since >= self.started.max(self.started_after);
+        !is_of_this_state || !oids.iter().all(|oid| self.is_unchanged(*oid, since))
+    }
+
+    fn is_unchanged(&self, oid: Oid, since: Tid) -> bool {
+        let access = if self.is_shared() { Access::NonBlocking } else { Access::Blocking };
+        let serial = self.store.poll_serial(oid, access);
+        // One that is not there may have been changed, and then packed away.
+        matches!(serial, Ok(Poll::Ready(Some(serial))) if serial <= since)
     }
 
     /// Whether the log may be read for a client whose last transaction is `since`.
@@ -257,7 +285,6 @@ mod tests {
     use zodium_disk::{ManualClock, MemoryDisk, SystemClock};
     use zodium_filestorage::FileStorage;
     use zodium_filestorage::OpenOptions;
-    use zodium_storage::Access;
     use zodium_types::{TransactionMetadata, TransactionStatus};
 
     use super::*;
@@ -270,9 +297,14 @@ mod tests {
     }
 
     fn start() -> (Arc<Database>, LogWriter) {
+        start_on(MemoryDisk::new(), Config::default().invalidation_queue_size)
+    }
+
+    fn start_on(disk: MemoryDisk, invalidation_queue_size: usize) -> (Arc<Database>, LogWriter) {
         let options = OpenOptions::new(Path::new("Data.fs"));
-        let file = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+        let file = FileStorage::open(Arc::new(disk), &options).unwrap();
         let config = Config { pack_keep_old: false, reopening: None, ..Config::default() };
+        let config = Config { invalidation_queue_size, ..config };
         Database::with_writer(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap()
     }
 
@@ -305,6 +337,36 @@ mod tests {
             let found = database.unix_seconds_at(Duration::from_secs(monotonic));
             assert!((found - unix).abs() < 1e-3, "{monotonic} s: {found}");
         }
+        database.close().unwrap();
+    }
+
+    #[test]
+    fn what_has_changed_since_a_forgotten_transaction_is_told_by_serials() {
+        let disk = MemoryDisk::new();
+        let (database, mut writer) = start_on(disk.clone(), 2);
+        let old = store(&database, &mut writer, 1..3);
+        for oid in 3..6 {
+            store(&database, &mut writer, oid..oid + 1);
+        }
+        let changed = |since, oids: &[u64]| {
+            let oids: Vec<Oid> = oids.iter().copied().map(Oid).collect();
+            database.may_have_changed(since, &oids)
+        };
+        assert!(!changed(old, &[1, 2]));
+        assert!(changed(old, &[1, 3]) && changed(Tid(old.0 - 1), &[1]));
+        assert!(changed(old, &[7]), "it can have been changed, and packed away");
+        database.close().unwrap();
+        drop((database, writer));
+
+        // What was before may have been another state of the storage.
+        let (database, mut writer) = start_on(disk, 2);
+        let first = database.last_tid();
+        for oid in 7..10 {
+            store(&database, &mut writer, oid..oid + 1);
+        }
+        assert!(database.may_have_changed(Tid(first.0 - 1), &[Oid(1)]));
+        assert!(database.may_have_changed(first.next(), &[Oid(1)]));
+        assert!(!database.may_have_changed(first, &[Oid(1)]));
         database.close().unwrap();
     }
 

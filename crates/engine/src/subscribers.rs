@@ -118,21 +118,25 @@ impl Subscribers {
         self.companion.set(accompanied).is_ok()
     }
 
-    /// Whether any of these objects was written by a remembered transaction after `since`, or may
-    /// have been: `since` is not remembered, or is no transaction of the storage.
+    /// Whether any of these objects was written after `since`, which may be no transaction of the
+    /// storage: then it may have been. `None` if `since` is older than what is remembered.
     ///
     /// A companion may ask from under its locks: it gets an answer that has all commits that it was
     /// told of, and every later commit it will be told of.
-    pub fn may_have_changed(&self, since: Tid, oids: &[Oid]) -> bool {
+    pub(crate) fn may_have_changed(&self, since: Tid, oids: &[Oid]) -> Option<bool> {
         // Before the lock, which commits need: both sides may be long.
         let oids: FxHashSet<Oid> = oids.iter().copied().collect();
         let state = self.told.lock();
         let Ok(known) = state.recent.binary_search_by_key(&since, |commit| commit.tid) else {
-            // If none is remembered, nothing is newer than the last announced one.
-            return !state.recent.is_empty() || since != self.announced_tid();
+            let Some(oldest) = state.recent.front() else {
+                // Nothing is newer than the last announced one.
+                let last = self.announced_tid();
+                return (since >= last).then_some(since > last);
+            };
+            return (since > oldest.tid).then_some(true);
         };
         let newer = state.recent.range(known + 1..);
-        newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid))
+        Some(newer.flat_map(|commit| &commit.oids).any(|oid| oids.contains(oid)))
     }
 
     /// The objects written after `since` and not after `told`, from the recent transactions; `None`
@@ -241,13 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn objects_may_have_changed_before_the_oldest_remembered_commit() {
+    fn no_change_is_known_before_the_oldest_remembered_commit() {
         let subscribers = Subscribers::new(Tid(5), Vec::new(), 100);
-        let may_have_changed = |since, oids: &[u64]| -> bool {
+        let known = |since, oids: &[u64]| {
             let oids: Vec<Oid> = oids.iter().copied().map(Oid).collect();
             subscribers.may_have_changed(Tid(since), &oids)
         };
-        assert!(may_have_changed(4, &[1]), "commits up to 5 are not remembered");
+        let may_have_changed = |since, oids: &[u64]| known(since, oids).unwrap();
+        assert_eq!(known(4, &[1]), None, "commits up to 5 are not remembered");
         assert!(!may_have_changed(5, &[1]));
         for tid in [10, 20] {
             let commit = Commit { tid: Tid(tid), oids: vec![Oid(tid)], number: NO_TRANSACTION };
@@ -265,9 +270,9 @@ mod tests {
     fn nothing_has_changed_after_the_last_commit_although_none_is_remembered() {
         let subscribers = Subscribers::new(Tid(5), Vec::new(), 0);
         let may_have_changed = |since| subscribers.may_have_changed(Tid(since), &[Oid(1)]);
-        assert!(may_have_changed(4) && !may_have_changed(5));
+        assert_eq!([4, 5, 6].map(may_have_changed), [None, Some(false), Some(true)]);
         let commit = Commit { tid: Tid(10), oids: vec![Oid(2)], number: NO_TRANSACTION };
         subscribers.announce(&[Arc::new(commit)].into());
-        assert!(may_have_changed(9) && !may_have_changed(10));
+        assert_eq!([9, 10, 11].map(may_have_changed), [None, Some(false), Some(true)]);
     }
 }

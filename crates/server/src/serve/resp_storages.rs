@@ -62,9 +62,8 @@ impl zodium_resp_server::Storages for RespStorages {
     }
 
     fn may_have_changed(&self, storage: usize, since: Tid, oids: &[Oid]) -> bool {
-        self.0
-            .get(storage)
-            .is_none_or(|storage| storage.database.subscribers().may_have_changed(since, oids))
+        let found = self.0.get(storage);
+        found.is_none_or(|storage| storage.database.may_have_changed(since, oids))
     }
 
     fn count(&self) -> usize {
