@@ -161,11 +161,11 @@ def open_native():
 
 @pytest.fixture
 def warnings():
-    """What the client warns of."""
+    """What the package warns of."""
     texts = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: texts.append(record.getMessage())
-    logger = logging.getLogger("zodium.client")
+    logger = logging.getLogger("zodium")
     logger.addHandler(handler)
     yield texts
     logger.removeHandler(handler)

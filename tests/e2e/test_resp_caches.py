@@ -487,6 +487,9 @@ def application(database, keys):
             session.flash("hello")
         if "end" in request.params:
             session.invalidate()
+        if "others" in request.params:
+            for _ in range(150):
+                change(database, request.params["others"])
         if "fail" in request.params:
             raise ValueError
         return {"value": session.get("value"), "new": session.new, "flash": session.pop_flash()}
@@ -553,6 +556,22 @@ def test_a_session_ends_with_the_change_of_an_object(database, keys):
     browser.get(value="4")
     change(database, "a")
     assert browser.get()["value"] is None
+
+
+def test_a_session_is_written_after_many_commits_of_others(database, keys, warnings):
+    """During its request, more than the server remembers."""
+    browser = Browser(application(database, keys))
+    browser.get(value="1", tie="a")
+    browser.get(value="2", others="b")
+    assert browser.get()["value"] == "2"
+    login = Browser(application(database, keys))
+    login.get(value="3", tie="a", others="b")
+    assert login.get()["value"] == "3" and not warnings
+    # One of them changes the object.
+    browser.get(value="4", others="a")
+    assert browser.get()["new"]
+    (warning,) = warnings
+    assert "a session was not written" in warning
 
 
 @pytest.mark.parametrize(

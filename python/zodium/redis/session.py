@@ -10,6 +10,7 @@ session. `session.tie(user)` ends it with the next change of an object, such as 
 """
 
 import json
+import logging
 import secrets
 import time
 
@@ -20,6 +21,8 @@ from zope.interface import implementer
 
 from ._join import join
 from ._ties import Ties, is_own
+
+logger = logging.getLogger("zodium.redis")
 
 ID_BYTES = 24
 
@@ -176,6 +179,16 @@ class Session(dict):
         commands.execute_command("SET", key, text, "EX", self._timeout, *words)
         if own:
             commands.execute_command("ZTIE", key, *ties.named(own))
+        if ties.oids:
+            current.addAfterCommitHook(self._check_written, (key,))
+
+    def _check_written(self, is_committed, key):
+        """Log that a tied session was not kept: its commands have no answers."""
+        if is_committed and not self._client.exists(key):
+            logger.warning(
+                "a session was not written: an object that it is tied to has changed since the "
+                "request began, or the server cannot tell whether one has"
+            )
 
     def answer_is_due(self):
         """Keep a session that was only read, for another while."""
