@@ -8,7 +8,10 @@ use std::borrow::Cow;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet,
+    PyString, PyTuple,
+};
 use zodium_pickle::{Construction, Global, Object, Value};
 
 /// Deepest nesting of arguments, as in servers; a list that contains itself exceeds it.
@@ -94,6 +97,14 @@ fn from_python(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'static>
         Ok(Value::List(all_from_python(items.iter(), depth)?))
     } else if let Ok(entries) = item.cast::<PyDict>() {
         dict(entries, depth)
+    } else if let Ok(items) = item.cast::<PySet>() {
+        called("set", vec![Value::List(all_from_python(items.iter(), depth)?)], item)
+    } else if let Ok(items) = item.cast::<PyFrozenSet>() {
+        called("frozenset", vec![Value::List(all_from_python(items.iter(), depth)?)], item)
+    } else if let Ok(bytes) = item.cast::<PyByteArray>() {
+        called("bytearray", vec![Value::Bytes(Cow::Owned(bytes.to_vec()))], item)
+    } else if let Ok(number) = item.cast::<PyComplex>() {
+        called("complex", vec![Value::Float(number.real()), Value::Float(number.imag())], item)
     } else {
         instance(item, depth)
     }
@@ -126,20 +137,30 @@ fn dict(entries: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value<'static>> {
     Ok(Value::Dict(entries.collect::<PyResult<_>>()?))
 }
 
+/// What a builtin class makes of arguments, as Python pickles it.
+fn called(
+    class: &'static str,
+    arguments: Vec<Value<'static>>,
+    item: &Bound<'_, PyAny>,
+) -> PyResult<Value<'static>> {
+    let Some(global) = Global::new("builtins", class) else { return refused(item) };
+    Ok(Value::Object(Box::new(Object {
+        construction: Construction::Call,
+        callable: Value::Global(global),
+        arguments: Value::Tuple(arguments),
+        items: Vec::new(),
+        entries: Vec::new(),
+        state: None,
+    })))
+}
+
 /// Converts a path prefix; servers know no other instances.
 fn instance(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'static>> {
     let class = item.get_type();
     let (module, name) = PREFIX;
     let is_prefix = class.module()?.to_cow()? == module && class.name()?.to_cow()? == name;
     let global = Global::new(module, name).filter(|_| is_prefix);
-    let Some(global) = global else {
-        let text = format!(
-            "cannot send a {}: only None, numbers, bytes, texts, and lists, tuples and dicts of \
-             them can be sent",
-            class.fully_qualified_name()?
-        );
-        return Err(PyTypeError::new_err(text));
-    };
+    let Some(global) = global else { return refused(item) };
     let state = item.getattr(intern!(item.py(), "__dict__"))?;
     Ok(Value::Object(Box::new(Object {
         construction: Construction::New,
@@ -149,4 +170,13 @@ fn instance(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value<'static>> {
         entries: Vec::new(),
         state: Some(from_python(&state, depth + 1)?),
     })))
+}
+
+fn refused<T>(item: &Bound<'_, PyAny>) -> PyResult<T> {
+    let text = format!(
+        "cannot send a {}: only None, numbers, bytes, texts, and lists, tuples, dicts and sets of \
+         them can be sent",
+        item.get_type().fully_qualified_name()?
+    );
+    Err(PyTypeError::new_err(text))
 }

@@ -84,11 +84,15 @@ def commit_extension(client, value):
     return len(tries), None
 
 
-@pytest.mark.parametrize("value", [{1}, frozenset("a"), bytearray(b"a"), 1j])
-def test_sets_and_their_like_are_taken(tmp_path, start_server, connect, value):
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("value", [{1}, frozenset("a"), bytearray(b"a"), 1j, [{b"a", 2**70}]])
+def test_sets_and_their_like_are_taken(
+    tmp_path, start_server, connect, open_storage, value, native
+):
     path = tmp_path / "Data.fs"
     server = start_server(path)
-    assert commit_extension(connect(server), value) == (1, None)
+    client = open_storage(server) if native else connect(server)
+    assert commit_extension(client, value) == (1, None)
     assert server.stop() == 0
     with contextlib.closing(FileStorage(str(path), read_only=True)) as storage:
         assert list(storage.iterator())[-1].extension == {"value": value}
