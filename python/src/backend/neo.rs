@@ -85,7 +85,12 @@ impl NeoBackend {
             wait: self.options.wait,
         };
         let client = EmbeddedClient::start(Arc::<NeoStorage>::clone(&storage), options)?;
-        self.watcher.connected(&client.info()?)?;
+        let told = client.info().and_then(|info| self.watcher.connected(&info));
+        if let Err(error) = told {
+            // It is not kept, and its threads would go on.
+            client.close();
+            return Err(error);
+        }
         let opened = Arc::new(Opened { client, storage });
         self.opened.store(Some(Arc::clone(&opened)));
         Ok(opened)
