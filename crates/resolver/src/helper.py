@@ -38,13 +38,29 @@ LANDLOCK_SCOPES = {6: 0b11}
 def take_channel():
     """Return the socket to the server; close all other inherited descriptors."""
     channel = socket.socket(fileno=os.dup(0))
-    os.closerange(channel.fileno() + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    os.closerange(3, channel.fileno())
+    kept = channel.fileno()
+    for descriptor in open_descriptors(kept):
+        if descriptor > 2 and descriptor != kept:
+            # What is closed already does not matter to it.
+            os.closerange(descriptor, descriptor + 1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
     return channel
+
+
+def open_descriptors(known):
+    """Return the open descriptors, of which one is known; all possible ones if the kernel does not
+    tell.
+
+    Without close_range(2), to close all up to the limit takes minutes: it may be 2**30.
+    """
+    try:
+        found = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        found = []
+    return found if known in found else range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def give_up_rights():
