@@ -275,6 +275,21 @@ def test_a_task_of_celery_is_sent_by_the_commit(served, database):
     connection.close()
 
 
+def test_the_end_of_a_with_statement_leaves_commands_to_the_commit(served, database):
+    keys = served[1]
+    connection = database.open()
+    zodium.redis.join(keys).incr("before")
+    with zodium.redis.join(keys) as commands:
+        commands.incr("count")
+    zodium.redis.join(keys).reset()
+    with pytest.raises(TypeError, match="the abort of their transaction"):
+        commands.discard()
+    connection.root()["number"].value = 1
+    transaction.commit()
+    assert keys.mget("before", "count") == ["1", "1"]
+    connection.close()
+
+
 def test_a_job_of_rq_is_enqueued_by_the_commit(served, database):
     rq = pytest.importorskip("rq")
     keys = served[1]

@@ -84,6 +84,8 @@ class Commands(Pipeline):
         super().__init__(
             client.connection_pool, client.response_callbacks, transaction=True, shard_hint=None
         )
+        # It begins so in redis-py before 5.3.
+        super().reset()
         self.is_over = False
 
     def execute_command(self, *args, **options):
@@ -97,6 +99,12 @@ class Commands(Pipeline):
 
     def watch(self, *names):
         raise TypeError(NO_WATCH)
+
+    def discard(self):
+        raise TypeError("these commands are given up by the abort of their transaction")
+
+    def reset(self):
+        """Do nothing: the end of a with statement is not that of the transaction."""
 
     def __bool__(self):
         return True
