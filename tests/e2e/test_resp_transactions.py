@@ -250,18 +250,25 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
     connection.close()
 
 
-def test_a_task_of_celery_is_sent_by_the_commit(served, database):
-    celery, kombu = pytest.importorskip("celery"), pytest.importorskip("kombu")
-    from zodium.redis.celery import Transport
-
-    keys = served[1]
-    url = f"redis://{HOST}:{keys.connection_pool.connection_kwargs['port']}/0"
+@pytest.fixture
+def celery_task(served):
+    """A task of Celery, and the address of its broker."""
+    celery = pytest.importorskip("celery")
+    url = f"redis://{HOST}:{served[1].connection_pool.connection_kwargs['port']}/0"
     application = celery.Celery("application", broker=url)
 
     @application.task(name="task")
     def task(number):
         return number
 
+    return task, url
+
+
+def test_a_task_of_celery_is_sent_by_the_commit(served, database, celery_task):
+    kombu = pytest.importorskip("kombu")
+    from zodium.redis.celery import Transport
+
+    keys, (task, url) = served[1], celery_task
     connection = database.open()
     with kombu.Connection(url, transport=Transport) as broker:
         task.apply_async((1,), connection=broker)
@@ -272,6 +279,28 @@ def test_a_task_of_celery_is_sent_by_the_commit(served, database):
         task.apply_async((2,), connection=broker)
         transaction.abort()
         assert keys.llen("celery") == 1
+    connection.close()
+
+
+def test_a_transaction_takes_commands_through_several_pools(served, database, celery_task):
+    kombu = pytest.importorskip("kombu")
+    from zodium.redis.celery import Transport
+
+    keys, (task, url) = served[1], celery_task
+    port = keys.connection_pool.connection_kwargs["port"]
+    connection = database.open()
+    for number in range(2):
+        with kombu.Connection(url, transport=Transport) as broker:
+            task.apply_async((number,), connection=broker)
+    zodium.redis.Redis(port=port).incr("count")
+    zodium.redis.join(redis.Redis(port=port)).incr("count")
+    others = [{"db": 1}, {"port": port + 1}, {"host": "192.0.2.1"}, {"unix_socket_path": "/none"}]
+    for other in others:
+        with pytest.raises(ValueError, match="one database of one RESP server"):
+            zodium.redis.join(redis.Redis(**{"port": port, **other}))
+    connection.root()["number"].value = 1
+    transaction.commit()
+    assert keys.llen("celery") == 2 and keys.get("count") == "2"
     connection.close()
 
 

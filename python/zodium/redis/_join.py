@@ -8,6 +8,7 @@ storage's, and only checks that the claim has happened.
 
 import logging
 import secrets
+import socket
 
 import transaction as transactions
 from redis import Redis as StockRedis
@@ -37,6 +38,8 @@ NAMES = """
 """
 TAKING = frozenset(NAMES.split())
 
+# The options of connections that lead to one database, with their usual values.
+PLACE = {"port": 6379, "path": None, "db": 0, "encoding": "utf-8"}
 NO_WATCH = "keys cannot be watched until a transaction commits"
 
 
@@ -57,9 +60,33 @@ def join(client, transaction=None):
         commands = Commands(client)
         transaction.set_data(join, commands)
         transaction.join(DataManager(client, commands, transaction))
-    if commands.connection_pool is not client.connection_pool:
-        raise ValueError("a transaction takes commands for one RESP server, through one pool")
+    if not lead_alike(commands.connection_pool, client.connection_pool):
+        raise ValueError("a transaction takes commands for one database of one RESP server")
     return commands
+
+
+def lead_alike(one, other):
+    """Whether two pools lead to the same database of one server, as far as can be told."""
+    if one is other:
+        return True
+    one, other = one.connection_kwargs, other.connection_kwargs
+    if any((one.get(name) or usual) != (other.get(name) or usual) for name, usual in PLACE.items()):
+        return False
+    return not addresses(one).isdisjoint(addresses(other))
+
+
+def addresses(options):
+    """Return the addresses of a server, by the options of its connections."""
+    if options.get("path"):
+        return {options["path"]}
+    host = options.get("host")
+    if not host:
+        # As of pools that ask a sentinel.
+        return set()
+    try:
+        return {host, *(each[4][0] for each in socket.getaddrinfo(host, None))}
+    except OSError:
+        return {host}
 
 
 def name_of(args):
