@@ -319,6 +319,24 @@ def test_the_end_of_a_with_statement_leaves_commands_to_the_commit(served, datab
     connection.close()
 
 
+def test_clients_of_valkey_py_take_part_in_transactions(served, database):
+    valkey = pytest.importorskip("valkey")
+    keys = served[1]
+    client = valkey.Valkey(port=keys.connection_pool.connection_kwargs["port"])
+    connection = database.open()
+    zodium.redis.join(client).incr("count")
+    connection.root()["number"].value = 1
+    transaction.commit()
+    zodium.redis.join(client).incr("count").execute_command("NONE")
+    connection.root()["number"].value = 2
+    with pytest.raises(Exception, match="unknown command"):
+        transaction.commit()
+    transaction.abort()
+    assert keys.get("count") == "1"
+    assert zodium.redis.set_tied(client, "tied", "1", connection.root()["number"])
+    connection.close()
+
+
 def test_a_job_of_rq_is_enqueued_by_the_commit(served, database):
     rq = pytest.importorskip("rq")
     keys = served[1]

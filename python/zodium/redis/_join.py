@@ -6,6 +6,7 @@ executes them; so they need no two-phase commit between two servers. Our vote co
 storage's, and only checks that the claim has happened.
 """
 
+import contextlib
 import logging
 import secrets
 import socket
@@ -87,6 +88,20 @@ def addresses(options):
         return {host, *(each[4][0] for each in socket.getaddrinfo(host, None))}
     except OSError:
         return {host}
+
+
+def connection_of(pool):
+    """Take a connection from a pool."""
+    with contextlib.suppress(TypeError):
+        return pool.get_connection()
+    # redis-py before 5.3 and valkey-py ask for a command; later ones warn of it.
+    return pool.get_connection("MULTI")
+
+
+def is_connected(connection):
+    """Whether an error has left a connection as it was."""
+    # redis-py before 5.3 and valkey-py do not tell.
+    return getattr(connection, "is_connected", getattr(connection, "_sock", None) is not None)
 
 
 def name_of(args):
@@ -219,7 +234,7 @@ class DataManager:
 
     def commit(self, transaction):
         """Park the commands: every storage votes after this."""
-        self.connection = self.pool.get_connection()
+        self.connection = connection_of(self.pool)
         self._send("ZEXEC", self.token)
 
     def tpc_vote(self, transaction):
@@ -269,7 +284,7 @@ class DataManager:
             try:
                 connection.read_response()
             except Exception as error:
-                if not connection.is_connected:
+                if not is_connected(connection):
                     raise
                 failure = failure or error
         if failure is not None:
