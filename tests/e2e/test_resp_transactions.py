@@ -1,6 +1,7 @@
 """Redis commands that take effect with a ZODB transaction, or not at all."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -239,15 +240,49 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         lambda key: client.getset(key, "2"),
         lambda key: client.set(key, "2", get=True),
         lambda key: client.execute_command("SET", key, "2", b"get"),
+        lambda key: client.lmove(key, "other"),
+        lambda key: client.xreadgroup("group", "me", {key: ">"}),
     ):
-        with pytest.raises(TypeError, match="takes away"):
+        with pytest.raises(TypeError, match="would be lost"):
             taken("list")
+    with pytest.raises(TypeError, match="scripts do not wait"):
+        client.eval("return 1", 0)
     assert client.execute_command(b"LLEN", "list") == 1
     # A key and a value of that name are no option.
     client.set("GET", "GET")
     transaction.commit()
     assert keys.lrange("list", 0, -1) == ["a"] and keys.get("GET") == "GET"
     connection.close()
+
+
+def test_commands_that_read_are_answered_at_once(served, database):
+    keys = served[1]
+    port = keys.connection_pool.connection_kwargs["port"]
+    client = zodium.redis.Redis(port=port, decode_responses=True)
+    keys.rpush("list", 2, 1)
+    keys.xadd("stream", {"a": 1})
+    connection = database.open()
+    connection.root()["number"].value = 1
+    assert client.sort("list") == ["1", "2"] and client.sort("list", store="sorted") is None
+    with client.pipeline() as pipe:
+        assert pipe.touch("list").xread({"stream": "0"}).execute()[0] == 1
+    transaction.commit()
+    assert keys.lrange("sorted", 0, -1) == ["1", "2"]
+    connection.close()
+
+
+def test_each_command_of_the_server_waits_or_does_not(served):
+    """A transaction takes commands that write; some of these have an answer that matters."""
+    from zodium.redis._join import AT_ONCE, SCRIPTS, TAKING
+
+    # Subcommands of XGROUP write, and messages wait. The rest is the server's own transactions.
+    others = {"DISCARD", "EXEC", "MULTI", "PUBLISH", "UNWATCH", "WATCH", "XGROUP", "ZEXEC"}
+    commands = served[1].execute_command("COMMAND")
+    flags = {each["name"].upper(): each["flags"] for each in commands.values()}
+    reading = {name for name in flags if "write" not in flags[name]}
+    assert reading - others - SCRIPTS == AT_ONCE
+    answers = re.compile("POP|LMOVE|GET|CLAIM|READ")
+    assert set(filter(answers.search, flags.keys() - reading)) == TAKING
 
 
 @pytest.fixture

@@ -22,22 +22,26 @@ logger = logging.getLogger("zodium.redis")
 TOKEN_KEY = "zodium.exec"
 # Commands that read, or that make no sense later, are sent at once.
 NAMES = """
-    AUTH BITCOUNT BITPOS CLIENT CLUSTER COMMAND CONFIG DBSIZE ECHO EVALSHA_RO EVAL_RO EXISTS
-    EXPIRETIME GET GETBIT GETRANGE HELLO HEXISTS HGET HGETALL HKEYS HLEN HMGET HRANDFIELD HSCAN
-    HSTRLEN HVALS INFO KEYS LINDEX LLEN LPOS LRANGE MEMORY MGET OBJECT PEXPIRETIME PING PSUBSCRIBE
-    PTTL PUBSUB RANDOMKEY ROLE SCAN SCARD SCRIPT SDIFF SELECT SINTER SINTERCARD SISMEMBER SMEMBERS
-    SMISMEMBER SRANDMEMBER SSCAN STRLEN SUBSCRIBE SUNION TIME TTL TYPE WAIT XINFO XLEN XRANGE
-    XREVRANGE ZCARD ZCOUNT ZDIFF ZINTER ZINTERCARD ZLEXCOUNT ZMSCORE ZRANDMEMBER ZRANGE
-    ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN
-    ZSCORE ZSTATE ZTID ZUNION
+    ACL AUTH BGREWRITEAOF BGSAVE BITCOUNT BITFIELD_RO BITPOS CLIENT CLUSTER COMMAND CONFIG
+    DBSIZE DUMP ECHO EVALSHA_RO EVAL_RO EXISTS EXPIRETIME FUNCTION GET GETBIT GETRANGE HELLO
+    HEXISTS HGET HGETALL HKEYS HLEN HMGET HRANDFIELD HSCAN HSTRLEN HVALS INFO KEYS LASTSAVE
+    LATENCY LCS LINDEX LLEN LPOS LRANGE MEMORY MGET MODULE MONITOR OBJECT PEXPIRETIME PING
+    PSUBSCRIBE PTTL PUBSUB PUNSUBSCRIBE QUIT RANDOMKEY READONLY READWRITE RESET ROLE SAVE SCAN
+    SCARD SCRIPT SDIFF SELECT SHUTDOWN SINTER SINTERCARD SISMEMBER SLOWLOG SMEMBERS SMISMEMBER
+    SORT_RO SRANDMEMBER SSCAN STRLEN SUBSCRIBE SUBSTR SUNION TIME TOUCH TTL TYPE UNSUBSCRIBE
+    WAIT XINFO XLEN XPENDING XRANGE XREAD XREVRANGE ZCARD ZCOUNT ZDIFF ZINTER ZINTERCARD
+    ZLEXCOUNT ZMSCORE ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE
+    ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN ZSCORE ZSTATE ZTID ZUNION
 """
 AT_ONCE = frozenset(NAMES.split())
-# Commands that take away what they answer.
+# Commands that change what they answer: they take it away, move it, or give it to a consumer.
 NAMES = """
-    BLMPOP BLPOP BRPOP BZMPOP BZPOPMAX BZPOPMIN GETDEL GETSET LMPOP LPOP RPOP SPOP ZMPOP ZPOPMAX
-    ZPOPMIN
+    BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN GETDEL GETEX GETSET LMOVE
+    LMPOP LPOP RPOP RPOPLPUSH SPOP XAUTOCLAIM XCLAIM XREADGROUP ZMPOP ZPOPMAX ZPOPMIN
 """
 TAKING = frozenset(NAMES.split())
+# No commit takes them: the server cannot know beforehand what they write.
+SCRIPTS = frozenset(["EVAL", "EVALSHA"])
 
 # The options of connections that lead to one database, with their usual values.
 PLACE = {"port": 6379, "path": None, "db": 0, "encoding": "utf-8"}
@@ -113,7 +117,7 @@ def word(arg):
 
 
 def takes(args):
-    """Whether a command takes away what it answers."""
+    """Whether a command changes what it answers."""
     name = name_of(args)
     # The options of SET come after the key and the value.
     return name in TAKING or name == "SET" and "GET" in map(word, args[3:])
@@ -164,7 +168,7 @@ class Redis(StockRedis):
         self.manager = manager
 
     def execute_command(self, *args, **options):
-        if not self.waits(name_of(args)):
+        if not self.waits(args):
             return super().execute_command(*args, **options)
         self.wait_with([(args, options)])
         return None
@@ -174,15 +178,21 @@ class Redis(StockRedis):
         for args, _ in stack:
             if takes(args):
                 raise TypeError(
-                    f"{name_of(args)} takes away what it answers, and this client gets no answers "
-                    "of commands that write: use another client"
+                    f"the answer of {name_of(args)} would be lost, as this client gets none of "
+                    "commands that write: use another client"
                 )
+            if name_of(args) in SCRIPTS:
+                raise TypeError("scripts do not wait for a transaction: use another client")
         commands = join(self, self.manager.get())
         for args, options in stack:
             commands.execute_command(*args, **options)
 
-    def waits(self, name):
-        """Whether commands of a name wait for the transaction."""
+    def waits(self, args):
+        """Whether a command waits for the transaction."""
+        name = name_of(args)
+        if name == "SORT":
+            # Behind its key.
+            return "STORE" in map(word, args[2:])
         return name not in AT_ONCE
 
     def pipeline(self, transaction=True, shard_hint=None):
@@ -201,7 +211,7 @@ class WaitingPipeline(Pipeline):
 
     def execute(self, raise_on_error=True):
         stack = list(self.command_stack)
-        if not any(self.client.waits(name_of(args)) for args, _ in stack):
+        if not any(self.client.waits(args) for args, _ in stack):
             return super().execute(raise_on_error)
         self.client.wait_with(stack)
         self.reset()

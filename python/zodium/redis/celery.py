@@ -11,7 +11,7 @@ try:
 except ImportError:  # pragma: no cover
     stock = None
 
-from ._join import Redis
+from ._join import Redis, name_of
 
 # What sends a message. Declarations of queues are not part of a transaction.
 SENDING = frozenset(["LPUSH", "RPUSH", "PUBLISH"])
@@ -20,8 +20,8 @@ SENDING = frozenset(["LPUSH", "RPUSH", "PUBLISH"])
 class SendingRedis(Redis):
     """A client whose messages wait for the transaction."""
 
-    def waits(self, name):
-        return name in SENDING
+    def waits(self, args):
+        return name_of(args) in SENDING
 
 
 class Channel(stock.Channel if stock else object):
