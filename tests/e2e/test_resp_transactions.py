@@ -317,6 +317,24 @@ def test_a_task_of_celery_is_sent_by_the_commit(served, database, celery_task):
     connection.close()
 
 
+def test_tasks_of_celery_have_the_prefix_of_their_transport(served, celery_task):
+    kombu = pytest.importorskip("kombu")
+    from zodium.redis.celery import Transport
+
+    keys, (task, url) = served[1], celery_task
+    options = {"global_keyprefix": "site:"}
+    with kombu.Connection(url, transport=Transport, transport_options=options) as broker:
+        task.apply_async((1,), connection=broker)
+        with broker.channel().client.pipeline() as pipe:
+            assert pipe.lpush("other", "2").execute() == [None]
+        assert not keys.exists("site:celery", "site:other")
+        transaction.commit()
+    assert keys.llen("site:celery") == keys.llen("site:other") == 1
+    assert all(key.startswith("site:") for key in keys.scan_iter())
+    with kombu.Connection(url, transport_options=options) as broker:
+        assert broker.SimpleQueue("celery").get(timeout=10).payload[0] == [1]
+
+
 def test_a_transaction_takes_commands_through_several_pools(served, database, celery_task):
     kombu = pytest.importorskip("kombu")
     from zodium.redis.celery import Transport
