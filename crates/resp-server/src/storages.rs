@@ -30,7 +30,7 @@ pub trait Storages: Send + Sync {
 
     /// Whether objects were written after `since`, or may have been; always, if the storage has no
     /// transaction as late as that. The answer has all commits that the server was told of, or is
-    /// just being told of.
+    /// just being told of. It may read the disk, if `since` is long ago.
     fn may_have_changed(&self, storage: usize, since: Tid, oids: &[Oid]) -> bool;
 
     /// The last transaction that wrote an object; `None` if that cannot be told, as of one that is
