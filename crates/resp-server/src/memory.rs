@@ -31,12 +31,16 @@ pub(crate) enum Room {
 /// Makes room for more, as the policy says, or a part of it. The caller may hold stripes: keys of
 /// these stay.
 pub(crate) fn make_room(server: &Server) -> Room {
-    let most = server.settings.memory_max.load(Ordering::Relaxed);
     let mut used = used_if_limited(server);
-    if used <= most {
+    if used <= server.settings.memory_max.load(Ordering::Relaxed) {
         return Room::Enough;
     }
-    let Some(eviction) = server.settings.eviction() else { return Room::None };
+    // The limit may have been changed meanwhile, together with the policy.
+    let (most, policy) = server.settings.memory_limit();
+    if most == 0 || used <= most {
+        return Room::Enough;
+    }
+    let Some(eviction) = policy else { return Room::None };
     let samples = server.settings.samples.load(Ordering::Relaxed);
     for _ in 0..EVICTED_MAX {
         match evict(server, eviction, samples) {

@@ -89,8 +89,8 @@ impl Server {
     pub fn configure(&self, name: &str, value: &str) -> Result<bool, String> {
         match self.settings.set(name, value) {
             Ok(()) => self.follow_settings(),
-            Err(Refusal::Unknown) => return Ok(false),
             Err(Refusal::Because(reason)) => return Err(reason),
+            Err(_) => return Ok(false),
         }
         Ok(true)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     node_entries_max: AtomicUsize,
     /// Most bytes of keys and values; 0 without a limit.
     pub(crate) memory_max: AtomicU64,
-    /// What `maxmemory-policy` says.
+    /// What `maxmemory-policy` says. Locked while settings are applied.
     eviction: Mutex<Option<Eviction>>,
     /// Keys that one is chosen from to be removed.
     pub(crate) samples: AtomicUsize,
@@ -154,7 +154,11 @@ impl Settings {
             samples: AtomicUsize::default(),
             idle_seconds_max: AtomicU64::default(),
         };
-        SETTINGS.iter().for_each(|setting| settings.apply(setting.name, setting.default));
+        let mut policy = settings.eviction.lock();
+        SETTINGS.iter().for_each(|setting| {
+            settings.apply(setting.name, setting.default, &mut policy);
+        });
+        drop(policy);
         settings.put("requirepass", options.password.unwrap_or_default());
         settings
     }
@@ -165,6 +169,8 @@ impl Settings {
 pub(crate) enum Refusal {
     /// There is none of this name.
     Unknown,
+    /// A command names it twice.
+    Twice,
     /// The reason.
     Because(String),
 }
@@ -194,6 +200,12 @@ impl Settings {
         *self.eviction.lock()
     }
 
+    /// The value of `maxmemory`, and the policy that was set with it.
+    pub(crate) fn memory_limit(&self) -> (u64, Option<Eviction>) {
+        let policy = self.eviction.lock();
+        (self.memory_max.load(Ordering::Relaxed), *policy)
+    }
+
     /// What keys keep of their uses, for the policy to look at.
     pub(crate) fn uses(&self) -> Uses {
         let number = |name| u32::try_from(self.number(name)).unwrap_or(0);
@@ -216,7 +228,10 @@ impl Settings {
     pub(crate) fn lift_bulk_limit(&self, is_lifted: bool) {
         match is_lifted {
             true => self.bulk_bytes_max.store(usize::MAX, Ordering::Relaxed),
-            false => self.apply("proto-max-bulk-len", &self.text("proto-max-bulk-len")),
+            false => {
+                let text = self.text("proto-max-bulk-len");
+                self.apply("proto-max-bulk-len", &text, &mut self.eviction.lock());
+            }
         }
     }
 
@@ -251,7 +266,7 @@ impl Settings {
     }
 
     /// Has the values follow that are read often.
-    fn apply(&self, name: &str, text: &str) {
+    fn apply(&self, name: &str, text: &str, policy: &mut Option<Eviction>) {
         let size = |place: &AtomicUsize| {
             place.store(text.parse().unwrap_or(usize::MAX), Ordering::Relaxed);
         };
@@ -262,7 +277,7 @@ impl Settings {
             "stream-node-max-bytes" => size(&self.node_bytes_max),
             "stream-node-max-entries" => size(&self.node_entries_max),
             "maxmemory" => number(&self.memory_max),
-            "maxmemory-policy" => *self.eviction.lock() = eviction(text),
+            "maxmemory-policy" => *policy = eviction(text),
             "maxmemory-samples" => size(&self.samples),
             "timeout" => number(&self.idle_seconds_max),
             _ => {}
@@ -281,15 +296,28 @@ impl Settings {
 
     /// Changes a setting.
     pub(crate) fn set(&self, name: &str, text: &str) -> Result<(), Refusal> {
-        let is_it = |setting: &Setting| {
-            setting.name.eq_ignore_ascii_case(name) || setting.alias.eq_ignore_ascii_case(name)
-        };
-        let place = SETTINGS.iter().position(is_it).filter(|_| !name.is_empty());
-        let place = place.ok_or(Refusal::Unknown)?;
-        let setting = &SETTINGS[place];
-        let text = setting.normal(text, &self.text(setting.name)).map_err(Refusal::Because)?;
-        self.apply(setting.name, &text);
-        self.texts.lock()[place] = text;
+        self.set_all(&[(name, text)]).map_err(|(_, refusal)| refusal)
+    }
+
+    /// Changes settings: all, or none if one is refused, which is told by its number. Other workers
+    /// do not see a value that is refused, nor a limit of memory without the policy beside it: they
+    /// would remove keys.
+    pub(crate) fn set_all(&self, wishes: &[(&str, &str)]) -> Result<(), (usize, Refusal)> {
+        let mut changes: Vec<(usize, String)> = Vec::with_capacity(wishes.len());
+        let mut texts = self.texts.lock();
+        for (number, (name, text)) in wishes.iter().enumerate() {
+            let place = place_of_any_case(name).ok_or((number, Refusal::Unknown))?;
+            if changes.iter().any(|(other, _)| *other == place) {
+                return Err((number, Refusal::Twice));
+            }
+            let text = SETTINGS[place].normal(text, &texts[place]);
+            changes.push((place, text.map_err(|why| (number, Refusal::Because(why)))?));
+        }
+        let mut policy = self.eviction.lock();
+        for (place, text) in changes {
+            self.apply(SETTINGS[place].name, &text, &mut policy);
+            texts[place] = text;
+        }
         Ok(())
     }
 }
@@ -297,6 +325,14 @@ impl Settings {
 /// The place of a setting in [`SETTINGS`].
 fn place_of(name: &str) -> Option<usize> {
     SETTINGS.iter().position(|setting| setting.name == name)
+}
+
+/// The place of a setting that a client names, perhaps by its older name.
+fn place_of_any_case(name: &str) -> Option<usize> {
+    let is_it = |setting: &Setting| {
+        setting.name.eq_ignore_ascii_case(name) || setting.alias.eq_ignore_ascii_case(name)
+    };
+    SETTINGS.iter().position(is_it).filter(|_| !name.is_empty())
 }
 
 impl Setting {
@@ -357,4 +393,48 @@ fn memory(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Changes settings on another thread while `look` is called.
+    fn beside(change: impl Fn(&Settings) + Sync, look: impl Fn(&Settings)) {
+        let (settings, is_over) = (Settings::new(Options::default()), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..20_000).for_each(|_| change(&settings));
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                look(&settings);
+            }
+        });
+    }
+
+    #[test]
+    fn a_value_that_is_refused_is_never_in_force() {
+        let refused = |settings: &Settings| {
+            let outcome = settings.set_all(&[("maxmemory", "1"), ("nope", "x")]);
+            assert_eq!(outcome, Err((1, Refusal::Unknown)));
+        };
+        beside(refused, |settings| assert_eq!(settings.memory_max.load(Ordering::Relaxed), 0));
+    }
+
+    #[test]
+    fn a_limit_of_memory_comes_with_the_policy_that_is_set_beside_it() {
+        let change = |settings: &Settings| {
+            for (most, policy) in [("1", "noeviction"), ("0", "allkeys-lru")] {
+                settings.set_all(&[("maxmemory-policy", policy), ("maxmemory", most)]).unwrap();
+                settings.set_all(&[("maxmemory", most), ("maxmemory-policy", policy)]).unwrap();
+            }
+        };
+        beside(change, |settings| {
+            let (most, policy) = settings.memory_limit();
+            assert!(most == 0 || policy.is_none(), "{most} {policy:?}");
+        });
+    }
 }

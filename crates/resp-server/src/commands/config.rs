@@ -23,44 +23,28 @@ pub(super) fn config_set(call: &mut Call) -> Outcome {
     if !call.len().is_multiple_of(2) {
         return Err(Fail::arity("config|set"));
     }
-    let text = |word| String::from_utf8_lossy(word).into_owned();
-    let places = (2..call.len()).step_by(2);
-    let mut before: Vec<(&'static str, String)> = Vec::new();
-    for place in places {
-        let (name, value) = (text(call.word(place)), text(call.word(place + 1)));
-        let old = call.server.settings.fitting(|other| other.eq_ignore_ascii_case(&name));
-        if before.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
-            restore(call, &before);
-            return Err(Fail::text(format!(
-                "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate \
-                 parameter"
-            )));
-        }
-        if let Err(refusal) = call.server.settings.set(&name, &value) {
-            restore(call, &before);
-            return Err(Fail::text(match refusal {
-                Refusal::Unknown => {
-                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
-                }
-                Refusal::Because(reason) => format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
-                ),
-            }));
-        }
-        before.extend(old);
-    }
+    let words = call.arguments.from(2).iter();
+    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let wishes: Vec<_> = words.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+    call.server.settings.set_all(&wishes).map_err(|(number, refusal)| {
+        let name = wishes[number].0;
+        let reason = match refusal {
+            Refusal::Unknown => {
+                return Fail::text(format!(
+                    "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                ));
+            }
+            Refusal::Twice => "duplicate parameter".to_owned(),
+            Refusal::Because(reason) => reason,
+        };
+        Fail::text(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+        ))
+    })?;
     call.server.follow_settings();
     call.hold.uses = call.server.keyspace.uses();
     call.reply.ok();
     Ok(())
-}
-
-/// Puts settings back: all of a command are changed, or none.
-fn restore(call: &Call, before: &[(&'static str, String)]) {
-    for (name, value) in before {
-        // They were valid before.
-        let _ = call.server.settings.set(name, value);
-    }
 }
 
 pub(super) fn config_resetstat(call: &mut Call) -> Outcome {
