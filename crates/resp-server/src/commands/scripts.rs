@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::introspection::help;
 use crate::call::{Call, is};
 use crate::fail::{Fail, NO_INTEGER, Outcome};
-use crate::scripting::{self, Script, digest};
+use crate::scripting::{self, Script, Wish, digest};
 
 const NO_SCRIPT: Fail = Fail::fixed("NOSCRIPT No matching script.");
 
@@ -42,16 +42,14 @@ fn script(source: &[u8]) -> Script {
 
 fn run_source(call: &mut Call, is_readonly: bool) -> Outcome {
     let keys = keys(call)?;
-    let script = script(call.word(1));
-    scripting::check(call.server, &script)?;
-    call.server.scripts.add(&script, false);
-    scripting::run(call, &script, keys, is_readonly)
+    let script = &script(call.word(1));
+    scripting::run(call, &Wish { script, keys, is_readonly, is_new: true })
 }
 
 fn run_known(call: &mut Call, is_readonly: bool) -> Outcome {
     let keys = keys(call)?;
-    let script = call.server.scripts.find(call.word(1)).ok_or(NO_SCRIPT)?;
-    scripting::run(call, &script, keys, is_readonly)
+    let script = &call.server.scripts.find(call.word(1)).ok_or(NO_SCRIPT)?;
+    scripting::run(call, &Wish { script, keys, is_readonly, is_new: false })
 }
 
 pub(super) fn script_load(call: &mut Call) -> Outcome {

@@ -1,7 +1,12 @@
 //! The answer of a command, for the script that has called it.
 
-use mlua::{IntoLua, Lua, Result, Table, Value};
+use mlua::{Error, IntoLua, Lua, Result, Table, Value};
 use zodium_resp::parse_integer;
+
+use super::running::must_end;
+
+/// Values that are made between two looks at whether the script must end.
+const VALUES: usize = 64;
 
 /// Reads an answer of ours. What is not whole becomes nil: there is none such.
 pub(super) struct Answer<'a> {
@@ -62,7 +67,8 @@ impl<'a> Answer<'a> {
 
     fn map(&mut self, lua: &Lua, count: i64) -> Result<Value> {
         let table = lua.create_table()?;
-        for _ in 0..count {
+        for number in 0..usize::try_from(count).unwrap_or(0) {
+            check(lua, number)?;
             let key = self.value(lua)?;
             table.raw_set(key, self.value(lua)?)?;
         }
@@ -71,7 +77,8 @@ impl<'a> Answer<'a> {
 
     fn set(&mut self, lua: &Lua, count: i64) -> Result<Value> {
         let table = lua.create_table()?;
-        for _ in 0..count {
+        for number in 0..usize::try_from(count).unwrap_or(0) {
+            check(lua, number)?;
             table.raw_set(self.value(lua)?, true)?;
         }
         field(lua, "set", Value::Table(table))
@@ -93,7 +100,8 @@ pub(super) fn sequence<T: IntoLua>(
     values: impl Iterator<Item = Result<T>>,
 ) -> Result<Table> {
     let mut failed = None;
-    let table = lua.create_sequence_from(values.map(|value| match value {
+    let values = values.enumerate().map(|(number, value)| check(lua, number).and(value));
+    let table = lua.create_sequence_from(values.map_while(|value| match value {
         Ok(value) => Some(value),
         Err(error) => {
             failed = Some(error);
@@ -101,6 +109,16 @@ pub(super) fn sequence<T: IntoLua>(
         }
     }))?;
     failed.map_or(Ok(table), Err)
+}
+
+/// The error of a script that must end, seen now and then. Lua's own hook does not come while
+/// values are made, and to make one takes long where others differ from it in few bytes.
+fn check(lua: &Lua, number: usize) -> Result<()> {
+    let is_due = number % VALUES == VALUES - 1;
+    match is_due.then(|| must_end(lua)).flatten() {
+        Some(text) => Err(Error::runtime(text)),
+        None => Ok(()),
+    }
 }
 
 fn field(lua: &Lua, name: &str, value: impl IntoLua) -> Result<Value> {

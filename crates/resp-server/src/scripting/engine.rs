@@ -41,6 +41,8 @@ const GROWTH_PERCENT: i32 = 150;
 const INSTRUCTIONS: u32 = 10_000;
 /// Compiled scripts of a worker, before all are forgotten.
 const COMPILED_MAX: usize = 2000;
+/// Memory that they may take before that, about; twice as much with garbage.
+const COMPILED_BYTES_MAX: usize = BYTES_MAX / 8;
 
 thread_local! {
     /// The state of this worker, from its first script on.
@@ -71,22 +73,29 @@ pub(crate) fn check(server: &Server, script: &Script) -> Outcome {
     with_engine(server, |engine| engine.function(script).map(drop))
 }
 
-/// Runs the script of a command, and writes its answer. `keys` is the number of keys behind the
-/// third argument.
-pub(crate) fn run(call: &mut Call, script: &Script, keys: usize, is_readonly: bool) -> Outcome {
-    let server = call.server;
-    with_engine(server, |engine| {
-        let (function, traits) = engine.function(script)?;
-        if is_readonly && traits.is_declared && !traits.is_readonly {
-            return Err(Fail::fixed(
-                "ERR Can not execute a script with write flag using *_ro command.",
-            ));
-        }
-        let may_write = !is_readonly && !traits.is_readonly;
-        server.scripts.running.begin();
-        let outcome = engine.execute(call, &function, keys, (may_write, traits), &script.digest);
-        server.scripts.running.end();
+/// A script as a command names it.
+pub(crate) struct Wish<'a> {
+    pub(crate) script: &'a Script,
+    /// Number of keys behind the third argument.
+    pub(crate) keys: usize,
+    /// Whether the command is one that changes nothing.
+    pub(crate) is_readonly: bool,
+    /// Whether the script came with the command, and is kept if it can be compiled.
+    pub(crate) is_new: bool,
+}
+
+/// Runs the script of a command, and writes its answer.
+pub(crate) fn run(call: &mut Call, wish: &Wish) -> Outcome {
+    let running = &call.server.scripts.running;
+    with_engine(call.server, |engine| {
+        // Others are not to wait in vain for a script that takes long to compile.
+        running.begin();
+        let outcome = engine.run(call, wish);
+        running.end();
         engine.clean();
+        if outcome.is_err() {
+            engine.make_room();
+        }
         outcome
     })
 }
@@ -104,7 +113,7 @@ fn with_engine<T>(
             absent => absent.insert(Engine::new().map_err(internal)?),
         };
         if engine.flushes != server.scripts.flushes() {
-            engine.compiled.clear();
+            engine.forget();
             engine.flushes = server.scripts.flushes();
         }
         engine.obey(&server.scripts.running);
@@ -169,7 +178,14 @@ impl Engine {
             return Ok((function.clone(), *traits));
         }
         let (traits, source) = shebang::split(&script.source)?;
-        let function = host::compiled(&self.lua, source, CHUNK, &self.environment);
+        self.make_room();
+        let compile =
+            |engine: &Engine| host::compiled(&engine.lua, source, CHUNK, &engine.environment);
+        let mut function = compile(self);
+        if matches!(function, Err(Error::MemoryError(_))) {
+            self.forget();
+            function = compile(self);
+        }
         let function = function.map_err(|error| {
             let text = text_of(&error);
             Fail::text(format!("ERR Error compiling script (new function): {text}"))
@@ -179,6 +195,24 @@ impl Engine {
         }
         self.compiled.insert(script.digest.clone(), (function.clone(), traits));
         Ok((function, traits))
+    }
+
+    fn run(&mut self, call: &mut Call, wish: &Wish) -> Outcome {
+        let server = call.server;
+        let (function, traits) = self.function(wish.script)?;
+        if wish.is_new {
+            server.scripts.add(wish.script, false);
+        }
+        if let Some(text) = must_end(&self.lua) {
+            return Err(Fail::text(format!("ERR {text}")));
+        }
+        if wish.is_readonly && traits.is_declared && !traits.is_readonly {
+            return Err(Fail::fixed(
+                "ERR Can not execute a script with write flag using *_ro command.",
+            ));
+        }
+        let may_write = !wish.is_readonly && !traits.is_readonly;
+        self.execute(call, &function, wish.keys, (may_write, traits), &wish.script.digest)
     }
 
     fn execute(
@@ -253,6 +287,24 @@ impl Engine {
             })?;
             self.run.call((script, call, keys, others))
         })
+    }
+
+    /// Forgets compiled scripts if they take so much that others would find too little.
+    fn make_room(&mut self) {
+        if self.lua.used_memory() <= 2 * COMPILED_BYTES_MAX {
+            return;
+        }
+        self.collect();
+        // With more it would soon come to this again.
+        if self.kept > COMPILED_BYTES_MAX {
+            self.forget();
+        }
+    }
+
+    /// Forgets all compiled scripts: they are compiled again when they are called.
+    fn forget(&mut self) {
+        self.compiled.clear();
+        self.collect();
     }
 
     /// Frees what scripts have left behind, if that is much.

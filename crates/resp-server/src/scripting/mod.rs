@@ -19,6 +19,6 @@ mod running;
 mod shebang;
 mod sources;
 
-pub(crate) use engine::{check, run};
+pub(crate) use engine::{Wish, check, run};
 pub(crate) use shebang::is_readonly;
 pub(crate) use sources::{Digest, Script, Scripts, digest};

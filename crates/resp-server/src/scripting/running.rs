@@ -71,7 +71,7 @@ impl Running {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.begin_at(self.now());
     }
 
@@ -81,7 +81,7 @@ impl Running {
         self.began_at.store(at + 1, Ordering::Relaxed);
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.began_at.store(0, Ordering::Relaxed);
     }
 

@@ -1,7 +1,8 @@
 //! Scripts that would end the server, or take all of its memory or time.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use zodium_types::Tid;
 
@@ -182,23 +183,68 @@ fn encoded_values_have_an_end() {
     });
 }
 
+/// Has a script executed while another thread kills the one that runs, if one does.
+fn expect_killed(prepare: &'static str, request: String) {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        assert!(!eval(&mut peer, prepare).await.starts_with('-'));
+        let killer = thread::spawn(move || {
+            let until = Instant::now() + Duration::from_secs(20);
+            while server.scripts.running.kill().is_err() && Instant::now() < until {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let answer = peer.ask(&request).await;
+        let shown = &answer[..answer.len().min(100)];
+        assert!(answer.starts_with('-') && answer.contains("Script killed by user"), "{shown}");
+        killer.join().unwrap();
+    });
+}
+
 #[test]
 fn a_script_that_encodes_is_killed() {
-    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
-    let running = Arc::clone(&server.scripts.running);
-    let killer = std::thread::spawn(move || {
-        while running.kill().is_err() {
-            std::thread::sleep(Duration::from_millis(10));
+    // A loop that Lua's own hook does not see.
+    let script = "local t = {} for i = 1, 100 do t = {t, t} end return cjson.encode(t)";
+    expect_killed("return 1", format!("EVAL \"{script}\" 0"));
+}
+
+#[test]
+fn a_script_that_gets_a_long_answer_is_killed() {
+    let prepare = "for i = 1, 300 do redis.call('SADD', 's', i) end \
+                   for i = 1, 300 do redis.call('RPUSH', 'l', unpack(redis.call('SMEMBERS', 's'))) \
+                   end return 1";
+    expect_killed(prepare, "EVAL \"return #redis.call('LRANGE', 'l', 0, -1)\" 0".to_owned());
+}
+
+#[test]
+fn a_script_that_is_compiled_is_killed() {
+    // Lua tells strings apart by a part of their bytes, so that this takes long.
+    let text = "x".repeat(100);
+    let texts: String = (0..9000).map(|number| format!("'{number}{text}',")).collect();
+    expect_killed("return 1", as_request(&format!("local t = {{{texts}}} return #t")));
+}
+
+/// `EVAL` of a long script.
+fn as_request(script: &str) -> String {
+    format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0", script.len())
+}
+
+#[test]
+fn compiled_scripts_leave_room_for_others() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let numbers: String = (0..150_000).map(|number| format!("{number},")).collect();
+        // They take five megabytes each when they are compiled.
+        for number in 0..40 {
+            let script = format!("local t = {{{numbers}}} return {number}");
+            assert_eq!(peer.ask(&as_request(&script)).await, format!(":{number}"));
+            if number % 5 == 0 {
+                let large = "return #string.rep('x', 20000000)";
+                expect(&mut peer, &[("return 1", ":1"), (large, ":20000000")]).await;
+            }
         }
     });
-    with(server, |running| async move {
-        let mut peer = running.connect();
-        // A loop that Lua's own hook does not see.
-        let script = "local t = {} for i = 1, 100 do t = {t, t} end return cjson.encode(t)";
-        let error = "Script killed by user";
-        expect_failures(&mut peer, &[(script, error)]).await;
-    });
-    killer.join().unwrap();
 }
 
 #[test]
