@@ -120,25 +120,26 @@ pub(crate) fn discard(Request { local, client, reply, .. }: Request) -> Result<A
     Ok(After::Continue)
 }
 
-pub(crate) fn exec(Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
+pub(crate) fn exec(request: Request) -> Result<After, Fail> {
+    let client = request.client;
     let queue = take_queue(client).ok_or(Fail::fixed("ERR EXEC without MULTI"))?;
+    let server = &request.local.server;
+    // What is refused ends the transaction too.
+    execute(&queue, request).inspect_err(|_| forget_watch(server, client))
+}
+
+/// Executes a transaction. An error is a refusal: nothing was executed.
+fn execute(queue: &Queue, Request { local, client, reply, .. }: Request) -> Result<After, Fail> {
     let server = &local.server;
-    if let Err(fail) = server.scripts.running.check_not_long(&server.settings) {
-        forget_watch(server, client);
-        return Err(aborted(fail));
-    }
+    server.scripts.running.check_not_long(&server.settings).map_err(aborted)?;
     if queue.is_broken {
-        forget_watch(server, client);
         return Err(ABORTED);
     }
-    let writes = queue.requests.iter().any(|(command, _)| command.has(flags::WRITE));
-    if let (true, Err(fail)) = (writes, server.log.check()) {
-        forget_watch(server, client);
-        return Err(aborted(fail));
+    if queue.requests.iter().any(|(command, _)| command.has(flags::WRITE)) {
+        server.log.check().map_err(aborted)?;
     }
     let adds = queue.requests.iter().any(|(command, _)| command.has(flags::DENY_OOM));
     if adds && make_room(server) == Room::None {
-        forget_watch(server, client);
         return Err(aborted(OUT_OF_MEMORY));
     }
     let stripes = queue.requests.iter().map(|(command, request)| {
@@ -272,11 +273,14 @@ pub(crate) fn forget_watch(server: &Server, client: &Client) {
     }
 }
 
-/// Ends what clients have watched that did not wait for it.
+/// Ends what clients have watched that did not wait for it. Neither does this.
 pub(crate) fn end_left_watches(server: &Server) {
     let left = std::mem::take(&mut *server.left_watches.lock());
     for watch in left {
         let stripes = watch.stripes(&server.keyspace);
-        watch.end(&mut server.keyspace.lock(stripes, 0));
+        match server.keyspace.try_lock(stripes, 0, None) {
+            Some(mut hold) => watch.end(&mut hold),
+            None => server.left_watches.lock().push(watch),
+        }
     }
 }

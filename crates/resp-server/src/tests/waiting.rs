@@ -7,6 +7,7 @@ use std::time::Duration;
 use zodium_keyspace::Stripes;
 
 use super::{Peer, served, with};
+use crate::transaction::end_left_watches;
 use crate::{Options, Server};
 
 async fn id_of(peer: &mut Peer) -> String {
@@ -99,6 +100,45 @@ fn a_client_without_replies_gets_none_to_a_command_that_has_waited() {
     });
 }
 
+/// Locks all keys on another thread, until the sender says that it ends.
+fn lock_as_a_script_does(server: &Arc<Server>) -> (mpsc::Sender<()>, thread::JoinHandle<bool>) {
+    let (told, is_locked) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    let server = Arc::clone(server);
+    let holder = thread::spawn(move || {
+        let _hold = server.keyspace.lock(Stripes::ALL, 0);
+        server.scripts.running.begin();
+        told.send(()).unwrap();
+        let is_told = ended.recv_timeout(Duration::from_secs(10)).is_ok();
+        server.scripts.running.end();
+        is_told
+    });
+    is_locked.recv().unwrap();
+    (end, holder)
+}
+
+#[test]
+fn a_transaction_that_waits_in_vain_for_a_script_watches_no_longer() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("CONFIG SET busy-reply-threshold 100", "+OK"),
+            ("WATCH key", "+OK"),
+            ("MULTI", "+OK"),
+            ("PING", "+QUEUED"),
+        ])
+        .await;
+        let (end, holder) = lock_as_a_script_does(&server);
+        let answer = peer.ask("EXEC").await;
+        assert!(answer.starts_with("-EXECABORT") && answer.contains("BUSY"), "{answer}");
+        end.send(()).unwrap();
+        assert!(holder.join().unwrap());
+        running.connect().expect(&[("SET key 1", "+OK")]).await;
+        peer.expect(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "*1 +PONG")]).await;
+    });
+}
+
 #[test]
 fn a_client_that_ends_watching_waits_for_no_lock() {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
@@ -107,19 +147,11 @@ fn a_client_that_ends_watching_waits_for_no_lock() {
         for peer in [&mut one, &mut other, &mut gone] {
             peer.expect(&[("WATCH key", "+OK")]).await;
         }
-        let (told, is_locked) = mpsc::channel();
-        let (end, ended) = mpsc::channel();
-        let locked = Arc::clone(&server);
-        // As a script does.
-        let holder = thread::spawn(move || {
-            let _hold = locked.keyspace.lock(Stripes::ALL, 0);
-            told.send(()).unwrap();
-            ended.recv_timeout(Duration::from_secs(10)).is_ok()
-        });
-        is_locked.recv().unwrap();
+        let (end, holder) = lock_as_a_script_does(&server);
         drop(gone);
         one.expect(&[("MULTI", "+OK"), ("DISCARD", "+OK")]).await;
         other.expect(&[("RESET", "+RESET")]).await;
+        end_left_watches(&server);
         end.send(()).unwrap();
         assert!(holder.join().unwrap());
         assert_eq!(server.left_watches.lock().len(), 3);
