@@ -25,9 +25,15 @@ pub(crate) async fn watch(local: Rc<LocalServer>) {
 
 /// Subscribers, monitors, and clients that wait for an element, may be silent.
 fn disconnect(local: &LocalServer, seconds: u64) {
-    let oldest = now().saturating_sub(seconds.saturating_mul(1000));
+    let now = now();
+    let oldest = now.saturating_sub(seconds.saturating_mul(1000));
     local.each_client(|client| {
-        let is_silent = client.shared.used_at.load(Ordering::Relaxed) < oldest;
+        let used_at = &client.shared.used_at;
+        if client.link.takes_activity() {
+            // The session is not told of each part of a long request.
+            used_at.store(now, Ordering::Relaxed);
+        }
+        let is_silent = used_at.load(Ordering::Relaxed) < oldest;
         let may_be = client.is_blocked()
             || client.is_monitor.get()
             || client.subscriptions.borrow().count() > 0;

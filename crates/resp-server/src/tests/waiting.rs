@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use zodium_keyspace::Stripes;
 
 use super::{Peer, served, with};
@@ -160,5 +161,22 @@ fn a_client_that_ends_watching_waits_for_no_lock() {
         assert_eq!(server.left_watches.lock().len(), 0);
         one.expect(&[("SET key 1", "+OK")]).await;
         assert!(!watcher.is_changed(), "it is still known");
+    });
+}
+
+#[test]
+fn a_client_that_sends_a_long_request_slowly_is_not_idle() {
+    served(|running| async move {
+        let (mut uploads, mut silent) = (running.connect(), running.connect());
+        silent.expect(&[("CONFIG SET timeout 1", "+OK")]).await;
+        assert_eq!(uploads.ask("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000").await, "");
+        for _ in 0..5 {
+            // On the clock of the system, then on that of the tasks.
+            thread::sleep(Duration::from_millis(450));
+            uploads.0.write_all(&[b'x'; 10_000]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+        }
+        assert_eq!(silent.read().await, "(end)");
+        assert_eq!(uploads.ask("").await, "+OK");
     });
 }
