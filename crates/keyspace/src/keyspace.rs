@@ -302,7 +302,8 @@ impl Keyspace {
     }
 
     /// Removes keys whose time is past, up to `keys_max` of each database and stripe; whether there
-    /// may be more. Stripes are locked one after the other.
+    /// may be more. Stripes are locked one after the other. Those that others hold are left out: a
+    /// script may hold them for long.
     pub fn expire(
         &self,
         now: u64,
@@ -312,7 +313,7 @@ impl Keyspace {
     ) -> bool {
         let mut is_more = false;
         for number in 0..STRIPES {
-            let mut stripe = self.stripes.lock(number);
+            let Some(mut stripe) = self.stripes.try_lock(number) else { continue };
             let first = removed.len();
             for (database, keys) in stripe.databases.iter_mut().enumerate() {
                 is_more |=

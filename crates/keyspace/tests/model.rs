@@ -386,3 +386,23 @@ fn a_scan_meets_all_keys_by_short_cursors() {
     // Any cursor is taken.
     keyspace.lock(Stripes::ALL, 1).scan(u64::MAX, 10, &mut |_| ());
 }
+
+#[test]
+fn keys_of_a_locked_stripe_expire_when_it_is_unlocked() {
+    let keyspace = Keyspace::default();
+    let stripe = keyspace.stripe(b"locked");
+    let other = (0..).map(|number: u32| number.to_be_bytes());
+    let other = other.into_iter().find(|key| keyspace.stripe(key) != stripe).unwrap();
+    for key in [&b"locked"[..], &other] {
+        keyspace.lock(keyspace.stripe(key), 1).put_string(key, b"", Some(2));
+    }
+    let expire = || {
+        let mut removed = Vec::new();
+        assert!(!keyspace.expire(3, 10, &mut removed, &|_| None));
+        removed.into_iter().map(|removed| removed.key.to_vec()).collect::<Vec<_>>()
+    };
+    let hold = keyspace.lock(stripe, 1);
+    assert_eq!(expire(), [other]);
+    drop(hold);
+    assert_eq!(expire(), [b"locked"]);
+}

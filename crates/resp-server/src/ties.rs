@@ -188,16 +188,23 @@ impl Index {
     }
 }
 
-/// Frees the memory of up to so many keys whose ties were cut; whether there are more.
+/// Frees the memory of up to so many keys whose ties were cut; whether there are more that can be
+/// freed now.
 pub(crate) fn free_cut(server: &Server, keys_max: usize) -> bool {
-    let (cut, is_more) = server.beside.ties.take_cut(keys_max);
-    for Removed { key, .. } in cut {
-        let hold = server.keyspace.lock(server.keyspace.stripe(&key), now());
+    let (cut, mut is_more) = server.beside.ties.take_cut(keys_max);
+    for place in cut {
+        let stripe = server.keyspace.stripe(&place.key);
+        // Not waited for: a script may hold it.
+        let Some(hold) = server.keyspace.try_lock(stripe, now(), None) else {
+            server.beside.ties.note_cut(place);
+            is_more = false;
+            continue;
+        };
         let mut hold = server.journaling(hold);
         // In each: databases may have been exchanged since the key was tied.
         for database in 0..DATABASES {
             hold.database = database;
-            hold.remove_expired(&key);
+            hold.remove_expired(&place.key);
         }
         server.settle(hold);
     }
@@ -243,5 +250,25 @@ mod tests {
         assert!(keyspace.lock(stripe, 1).has(b"a"), "other objects");
         ties.cut(&keyspace, [(0, Oid(7))].into_iter());
         assert!(!keyspace.lock(stripe, 1).has(b"a"));
+    }
+
+    #[test]
+    fn keys_that_were_cut_are_freed_without_waiting_for_a_lock() {
+        let server = Server::new(crate::Options::default());
+        let (ties, keyspace, stripe) =
+            (&server.beside.ties, &server.keyspace, server.keyspace.stripe(b"a"));
+        let tie = Tie::default();
+        ties.enter(&[(0, Oid(7))], &tie, key("a"));
+        let mut hold = keyspace.lock(stripe, 1);
+        hold.put_string(b"a", b"", None);
+        hold.tie(b"a", vec![tie]);
+        drop(hold);
+        ties.cut(keyspace, [(0, Oid(7))].into_iter());
+        let hold = keyspace.lock(stripe, 1);
+        assert!(!free_cut(&server, 1), "there is none that can be freed now");
+        assert_eq!(ties.index.lock().cut.len(), 1);
+        drop(hold);
+        assert!(!free_cut(&server, 1));
+        assert_eq!(ties.index.lock().cut.len(), 0);
     }
 }
