@@ -40,6 +40,7 @@ fn a_command_happens_when_it_has_its_locks() {
     with(Arc::clone(&server), |running| async move {
         let mut peer = running.connect();
         for setting in ["SET key 1 EX 100", "MULTI\r\nSETEX key 100 1\r\nEXEC"] {
+            let begun = now();
             let (told, is_locked) = mpsc::channel();
             let locked = Arc::clone(&server);
             // As a script does.
@@ -50,7 +51,6 @@ fn a_command_happens_when_it_has_its_locks() {
                 drop(hold);
             });
             is_locked.recv().unwrap();
-            let begun = now();
             peer.ask(setting).await;
             holder.join().unwrap();
             let set_at = set_at(&mut peer, 100).await;
