@@ -54,8 +54,8 @@ struct Tracker {
 pub(crate) struct Invalidation {
     /// The client that tracks them.
     client: u64,
-    /// The client that gets the message.
-    target: u64,
+    /// The client that gets the message, which may be the same; 0 if none was named.
+    redirect: u64,
     /// `None` for all keys.
     keys: Option<Arc<[Word]>>,
 }
@@ -256,8 +256,7 @@ impl Tracker {
         };
         match worker {
             Some(worker) => {
-                let target = if redirect == 0 { client } else { redirect };
-                let invalidation = Invalidation { client, target, keys };
+                let invalidation = Invalidation { client, redirect, keys };
                 receivers.send(worker, Letter::Invalidated(invalidation));
             }
             None => receivers.send(self.worker, Letter::RedirectBroken { client }),
@@ -307,8 +306,9 @@ impl Call<'_, '_> {
 impl LocalServer {
     /// Sends keys that have changed to a client of this worker.
     pub(crate) fn invalidate(&self, invalidation: Invalidation) {
-        let Invalidation { client, target, keys } = invalidation;
-        let is_redirected = client != target;
+        let Invalidation { client, redirect, keys } = invalidation;
+        let is_redirected = redirect != 0;
+        let target = if is_redirected { redirect } else { client };
         let Some(receiver) = self.client(target) else {
             // It has gone while the message was on its way.
             let worker = self.server.clients.worker_of(client);

@@ -115,3 +115,20 @@ fn clients_that_have_gone_are_not_remembered_for_a_key_that_never_changes() {
         assert_eq!(messages(&mut reader).await, "invalidate k, pmessage k");
     });
 }
+
+#[test]
+fn a_subscriber_that_redirects_invalidations_to_itself_gets_them() {
+    served(|running| async move {
+        let (mut peer, mut cache) = (running.connect(), running.connect());
+        let id = cache.ask("CLIENT ID").await;
+        let tracking = format!("CLIENT TRACKING ON BCAST REDIRECT {}", id.trim_start_matches(':'));
+        cache
+            .expect(&[
+                (&tracking, "+OK"),
+                ("SUBSCRIBE __redis__:invalidate", "*3 $9 subscribe $20 __redis__:invalidate :1"),
+            ])
+            .await;
+        peer.expect(&[("SET k 1", "+OK")]).await;
+        assert_eq!(cache.read().await, "*3 $7 message $20 __redis__:invalidate *1 $1 k");
+    });
+}
