@@ -3,7 +3,7 @@
 //! A command that comes meanwhile stays in its link's input, and its client takes no requests until
 //! the pause ends. So nothing of it has happened yet when it ends.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use zodium_keyspace::now;
@@ -14,10 +14,12 @@ use crate::client::Client;
 use crate::commands::{self, Command, flags};
 use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::local::{Letter, LocalServer};
+use crate::pause::Pause;
 use crate::scripting::{self, Scripts};
 use crate::server::Server;
 
-/// Time after which a client that waits looks again: the clock may have been set meanwhile.
+/// Time after which a client that waits looks again: the clock may have been set meanwhile, and the
+/// client may have gone.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Longest pause: a week.
 const PAUSE_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
@@ -63,11 +65,7 @@ impl LocalServer {
         self.server.pause.enter();
         let (local, client) = (Rc::clone(self), Rc::downgrade(client));
         tokio::task::spawn_local(async move {
-            // It may be made longer meanwhile, or end early.
-            while let Some(until) = local.server.pause.until() {
-                let left = Duration::from_millis(until.saturating_sub(now()).max(1));
-                tokio::time::sleep(left.min(LOOK_AGAIN)).await;
-            }
+            wait(&local.server.pause, &client).await;
             if let Some(client) = client.upgrade() {
                 local.go_on(&client);
             }
@@ -97,6 +95,17 @@ impl LocalServer {
     }
 }
 
+/// Waits until a pause ends, or the client has gone.
+async fn wait(pause: &Pause, client: &Weak<Client>) {
+    // It may be made longer meanwhile, or end early.
+    while client.strong_count() > 0
+        && let Some(until) = pause.until()
+    {
+        let left = Duration::from_millis(until.saturating_sub(now()).max(1));
+        tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+    }
+}
+
 /// `CLIENT PAUSE milliseconds [WRITE | ALL]`
 pub(crate) fn client_pause(call: &mut Call) -> Outcome {
     let is_of_all = match call.len() {
@@ -123,4 +132,17 @@ pub(crate) fn client_unpause(call: &mut Call) -> Outcome {
     call.server.clients.send_to_all(|| Letter::PauseEnded);
     call.reply.ok();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_has_gone_waits_for_no_pause() {
+        let pause = Pause::default();
+        pause.begin(now() + PAUSE_MS_MAX, true);
+        let waited = tokio::time::timeout(2 * LOOK_AGAIN, wait(&pause, &Weak::new())).await;
+        assert!(waited.is_ok() && pause.until().is_some());
+    }
 }
