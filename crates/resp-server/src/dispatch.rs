@@ -104,11 +104,11 @@ fn admit(
         return Err(refused(NO_AUTH));
     }
     if client.is_restricted() && !command.has(flags::SUBSCRIBED) {
-        let name = command.name;
-        return Err(Fail::text(format!(
+        let name = command.full_name;
+        return Err(refused(Fail::text(format!(
             "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
              RESET are allowed in this context"
-        )));
+        ))));
     }
     client.note_command(command);
     let server = &*local.server;

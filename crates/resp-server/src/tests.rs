@@ -519,6 +519,11 @@ fn messages_come_after_the_answers_before_them() {
                 "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
                 QUIT / RESET are allowed in this context",
             ),
+            (
+                "CLIENT SETNAME x",
+                "-ERR Can't execute 'client|setname': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / \
+                PING / QUIT / RESET are allowed in this context",
+            ),
             ("PING", "*2 $4 pong $0"),
         ])
         .await;

@@ -62,8 +62,12 @@ pub(super) fn reset(Request { local, client, reply, .. }: Request) -> Result<Aft
     client.replies.set(Replies::On);
     client.keeps_uses.set(false);
     client.set_version(reply, Version::Two);
-    let facts = Facts { queued: -1, command: "reset", ..Facts::default() };
-    *client.shared.facts.lock() = facts;
+    let mut facts = client.shared.facts.lock();
+    // The library is that of the connection, and stays.
+    let Facts { library_name, library_version, .. } = std::mem::take(&mut *facts);
+    *facts =
+        Facts { library_name, library_version, queued: -1, command: "reset", ..Facts::default() };
+    drop(facts);
     reply.simple("RESET");
     Ok(After::Continue)
 }

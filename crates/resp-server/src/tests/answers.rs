@@ -340,3 +340,36 @@ fn info_has_what_libraries_and_dashboards_ask_for() {
         assert!(peer.ask("INFO memory").await.contains(" maxmemory_human:1000B "));
     });
 }
+
+#[test]
+fn a_subscriber_is_told_that_its_transaction_is_aborted() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("SUBSCRIBE a", "*3 $9 subscribe $1 a :1"),
+            ("UNSUBSCRIBE", "*3 $11 unsubscribe $1 a :0"),
+            ("MULTI\r\nSUBSCRIBE a\r\nEXEC", "+OK +QUEUED *1 *3 $9 subscribe $1 a :1"),
+        ])
+        .await;
+        let answer = peer.ask("EXEC").await;
+        let expected = "-EXECABORT Transaction discarded because of: Can't execute 'exec': only ";
+        assert!(answer.starts_with(expected), "{answer}");
+    });
+}
+
+#[test]
+fn a_connection_keeps_its_library_when_it_is_reset() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.expect(&[
+            ("CLIENT SETINFO LIB-NAME library", "+OK"),
+            ("CLIENT SETINFO LIB-VER 1.0", "+OK"),
+            ("CLIENT SETNAME name", "+OK"),
+            ("RESET", "+RESET"),
+            ("CLIENT GETNAME", "$-1"),
+        ])
+        .await;
+        let info = peer.ask("CLIENT INFO").await;
+        assert!(info.contains("lib-name=library lib-ver=1.0"), "{info}");
+    });
+}
