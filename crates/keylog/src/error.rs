@@ -1,4 +1,4 @@
-//! Why a log cannot be opened.
+//! Why a log cannot be opened, or not be written to its end.
 
 use std::io;
 use std::path::PathBuf;
@@ -79,4 +79,16 @@ pub enum OpenError {
         /// Where the damage begins.
         position: u64,
     },
+}
+
+/// What was appended to a log could not all be written before it was closed.
+#[derive(Debug, thiserror::Error)]
+#[error("up to {bytes} bytes of changes could not be written to {}: {reason}", path.display())]
+pub struct CloseError {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes that are not known to be in the file, or on the device; a part of them may be.
+    pub bytes: u64,
+    /// Why.
+    pub reason: String,
 }

@@ -17,7 +17,7 @@ mod replacement;
 mod shared;
 mod writer;
 
-pub use error::OpenError;
+pub use error::{CloseError, OpenError};
 pub use log::{Log, Reached};
 pub use reader::{Chunk, LogReader};
 pub use replacement::Replacement;

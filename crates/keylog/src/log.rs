@@ -14,7 +14,7 @@ use crate::reader::LogReader;
 use crate::replacement::Replacement;
 use crate::shared::{Shared, Sync};
 use crate::writer::Writer;
-use crate::{Chunk, OpenError, record};
+use crate::{Chunk, CloseError, OpenError, record};
 
 /// What a record must have reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,15 +199,23 @@ impl Log {
     }
 
     /// Writes and syncs what was appended. What is appended later is not written.
-    pub fn close(&self) {
+    ///
+    /// # Errors
+    /// That did not succeed: what is not written now never will be.
+    pub fn close(&self) -> Result<(), CloseError> {
         self.shared.queue.lock().is_stopped = true;
         self.shared.filled.notify_one();
-        let Some(thread) = self.thread.lock().take() else { return };
+        let Some(thread) = self.thread.lock().take() else { return Ok(()) };
         // The writer itself may drop the last owner of the log, when it tells of progress.
         let is_writer = thread.thread().id() == std::thread::current().id();
         if !is_writer && thread.join().is_err() {
             tracing::error!("the writer of the log of keys has panicked");
         }
+        let Some(reason) = self.failure() else { return Ok(()) };
+        let unwritten = self.end().saturating_sub(self.reached(Reached::Written));
+        let unsynced = self.end().saturating_sub(self.reached(Reached::Synced));
+        let bytes = if unwritten > 0 { unwritten } else { unsynced };
+        Err(CloseError { path: self.shared.path.clone(), bytes, reason })
     }
 
     /// Begins a file that is to replace the log.
@@ -247,7 +255,9 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.close();
+        if let Err(error) = self.close() {
+            tracing::error!("{error}");
+        }
     }
 }
 
@@ -281,8 +291,8 @@ fn cut(disk: &dyn Disk, file: &dyn DiskFile, reader: &LogReader, path: &Path) ->
         };
         let (path, bytes) = (path.display(), length - whole);
         tracing::warn!(
-            "the last write to {path} was cut off by a crash: removed {bytes} bytes behind byte \
-             {whole}, which were never acknowledged under 'always'; {kept}"
+            "the last write to {path} was cut off by a crash or a full disk: removed {bytes} bytes \
+             behind byte {whole}, which were never acknowledged under 'always'; {kept}"
         );
         file.set_length(whole)?;
         file.sync()?;

@@ -294,7 +294,7 @@ fn a_replacement_that_comes_after_the_end_of_the_log_ends() {
     let disk = MemoryDisk::new();
     let (log, _) = open(&memory(&disk), Sync::Always).unwrap();
     let replacement = log.begin_replacement().unwrap();
-    log.close();
+    log.close().unwrap();
     log.replace(replacement, &[]);
     assert!(!log.has_replacement());
 }
@@ -351,7 +351,7 @@ fn damage_to_a_closed_log_is_refused_however_it_was_synced() {
         let disk = MemoryDisk::new();
         let (log, _) = open(&memory(&disk), sync).unwrap();
         bodies(30).iter().for_each(|body| _ = log.append(body));
-        log.close();
+        log.close().unwrap();
         let mut bytes = disk.bytes(path()).unwrap();
         // Nothing is noted again.
         drop(open(&memory(&disk), sync).unwrap());
@@ -411,7 +411,7 @@ fn a_record_of_several_frames_is_read_whole_or_not_at_all() {
     bodies.iter().for_each(|body| replacement.append(body).unwrap());
     log.replace(replacement, &[b"last".to_vec()]);
     bodies.iter().for_each(|body| _ = log.append(body));
-    log.close();
+    log.close().unwrap();
     let expected = [&bodies[..], &[b"last".to_vec()], &bodies].concat();
     let (_, found) = open(&memory(&disk), Sync::Always).unwrap();
     assert!(found == expected);
@@ -463,5 +463,22 @@ proptest! {
         drop(log);
         let (_, found) = open(&memory(&disk), Sync::No).unwrap();
         prop_assert!(found == bodies);
+    }
+}
+
+#[test]
+fn the_end_of_a_log_tells_what_could_not_be_written() {
+    for (operation, sync) in [(Operation::Write, Sync::EverySecond), (Operation::Sync, Sync::No)] {
+        let memory_disk = MemoryDisk::new();
+        let disk = Arc::new(FaultyDisk::new(memory_disk.clone()));
+        let (log, _) = open(&(Arc::clone(&disk) as Arc<dyn Disk>), sync).unwrap();
+        let first = log.append(b"first");
+        wait_until(|| log.has_reached(first, Reached::Written));
+        disk.fail_from(operation, 1, ErrorKind::StorageFull);
+        let last = log.append(b"second");
+        let error = log.close().unwrap_err();
+        let lost = if operation == Operation::Write { last - first } else { last };
+        assert_eq!((error.bytes, &*error.path), (lost, path()), "{error}");
+        assert!(log.close().is_ok(), "it is told once");
     }
 }

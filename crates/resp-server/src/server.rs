@@ -3,11 +3,11 @@
 //! Key decision: a part owns its data. Its methods get the other parts that they need as arguments,
 //! so the server itself has only the steps in which many parts have their turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use zodium_keylog::OpenError;
+use zodium_keylog::{CloseError, OpenError};
 use zodium_keyspace::Keyspace;
 
 use crate::beside::Beside;
@@ -179,7 +179,23 @@ impl Server {
     }
 
     /// Writes and syncs what was not yet. Changes after this are lost.
-    pub fn close_log(&self) {
-        self.log.close();
+    ///
+    /// # Errors
+    /// That did not succeed. Without `always` clients may have been told of what is lost.
+    pub fn close_log(&self) -> Result<(), CloseError> {
+        self.log.close()
+    }
+
+    /// The file that keys are kept in; `None` if they are in memory only.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.log.keeper().map(|keeper| keeper.log.path())
+    }
+
+    /// Which file cannot be written, and why: commands that write are refused meanwhile.
+    #[must_use]
+    pub fn file_failure(&self) -> Option<String> {
+        let reason = self.log.failure()?;
+        self.file().map(|path| format!("{}: {reason}", path.display()))
     }
 }

@@ -588,7 +588,7 @@ fn a_long_log_is_read_by_several_threads_as_it_was_written() {
         }
         told.set(peer.ask(&ask).await).unwrap();
     });
-    server.close_log();
+    server.close_log().unwrap();
     drop(server);
     with(open(), |running| async move {
         assert_eq!(running.connect().ask(&all).await, *written.get().unwrap());

@@ -187,7 +187,7 @@ async fn serve(
     if let Some(workers) = Arc::into_inner(workers) {
         workers.stop(STOP_PATIENCE);
     }
-    kept_server.close_log();
+    kept_server.close_log().map_err(anyhow::Error::msg)?;
     info!("stopped");
     Ok(ending)
 }

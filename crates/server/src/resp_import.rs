@@ -85,7 +85,8 @@ fn import_to_file(source: &Path, file: &Path) -> Result<u64> {
         KeeperOptions { disk: Arc::new(RealDisk), path: file.to_owned(), sync: "no".to_owned() };
     server.keep(&keeper)?;
     if let Err(error) = import(&server, source) {
-        server.close_log();
+        // What was written is of no use.
+        let _ = server.close_log();
         return Err(error);
     }
     server.finish_import().context("cannot write the keys")

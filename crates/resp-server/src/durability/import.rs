@@ -223,8 +223,8 @@ impl Server {
         self.remove_expired();
         let is_done = compact(self);
         let failed = self.log.failure();
-        self.close_log();
-        if let Some(reason) = failed.or_else(|| self.log.failure()) {
+        self.close_log().map_err(io::Error::other)?;
+        if let Some(reason) = failed {
             return Err(io::Error::other(reason));
         }
         if !is_done {

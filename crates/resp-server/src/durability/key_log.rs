@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use zodium_keylog::{Reached, Sync};
+use zodium_keylog::{CloseError, Reached, Sync};
 use zodium_keyspace::{Hold, Logged, Removed, now};
 
 use super::items;
@@ -32,14 +32,12 @@ impl KeyLog {
     }
 
     /// Writes and syncs what was not yet. Changes after this are lost.
-    pub(crate) fn close(&self) {
-        if let Some(keeper) = self.keeper() {
-            keeper.log.close();
-        }
+    pub(crate) fn close(&self) -> Result<(), CloseError> {
+        self.keeper().map_or(Ok(()), |keeper| keeper.log.close())
     }
 
     /// Why the log cannot be written, if it cannot.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         self.keeper().and_then(|keeper| keeper.log.failure())
     }
 

@@ -53,7 +53,7 @@ fn a_client_that_writes_waits_for_a_disk_that_hangs() {
             reads.expect(&[("GET a", "$1 2")]).await;
             drop(end);
             assert_eq!(read_late(&mut writes).await, "+OK", "{sync}");
-            server.close_log();
+            server.close_log().unwrap();
         });
     }
 }
@@ -110,7 +110,7 @@ fn what_changes_while_a_compaction_syncs_is_copied_before_all_stripes_are_locked
     });
     disk.before_next(Operation::Sync, fill);
     assert!(compact(&server));
-    server.close_log();
+    server.close_log().unwrap();
     let whole = disk.files().bytes("/keys".as_ref()).unwrap().len();
     let copied = copied.load(Ordering::Relaxed);
     // A record of these keys has 40 bytes: 2,000 were copied, and hardly one is left.

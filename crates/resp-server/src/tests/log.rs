@@ -93,7 +93,7 @@ pub(super) fn answers(steps: impl AsyncFn(&Server, &mut Peer), question: &str) -
                 steps(&server, &mut peer).await;
             }
             told.set(peer.ask(question).await).unwrap();
-            server.close_log();
+            server.close_log().unwrap();
         });
         answer.get().unwrap().clone()
     };
@@ -142,7 +142,7 @@ fn values_beyond_a_limit_that_is_lower_now_come_back() {
     let server = open(&disk);
     with(Arc::clone(&server), |running| async move {
         running.connect().expect(&[("SETRANGE k 2000000 x", ":2000001")]).await;
-        server.close_log();
+        server.close_log().unwrap();
     });
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
     assert_eq!(server.configure("proto-max-bulk-len", "1mb"), Ok(true));
@@ -243,7 +243,7 @@ fn ties_to_a_storage_that_has_lost_its_last_transaction_are_cut_when_the_log_is_
         let server = open_with(&disk, "no", storage);
         with(Arc::clone(&server), |running| async move {
             running.connect().expect(&[(request, expected)]).await;
-            server.close_log();
+            server.close_log().unwrap();
         });
     };
     let commit = || OneCommit(Tid(1));

@@ -95,7 +95,7 @@ impl Keys {
         let server = open_with(&self.0, "no", storages.clone());
         with(Arc::clone(&server), |running| async move {
             steps(&server, &mut running.connect()).await;
-            server.close_log();
+            server.close_log().unwrap();
         });
     }
 

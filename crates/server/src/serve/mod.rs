@@ -113,11 +113,10 @@ async fn serve(
     watched.closes();
     let closed = storages.close();
     // Commands of the last transactions have taken effect.
-    if let Some(server) = resp_server {
-        server.close_log();
-    }
+    let kept = resp_server.map_or(Ok(()), |server| server.close_log());
     let ending = served?;
     closed?;
+    kept.map_err(anyhow::Error::msg)?;
     info!("stopped");
     drop(pid_file);
     Ok(ending)
