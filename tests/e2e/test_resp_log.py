@@ -2,16 +2,20 @@
 
 import contextlib
 import errno
+import json
 import os
+import re
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 import redis
 from harness.failing_disk import ALWAYS, FailingDisk
 from harness.keys import change, snapshot
-from harness.process import HOST, ServerFailed
+from harness.process import HOST, ServerFailed, free_port
 from harness.resp import RespServer
 from harness.waiting import wait_for
 
@@ -195,6 +199,55 @@ def test_reads_go_on_while_the_disk_is_full(start, tmp_path, kind):
     kill(server)
     with connect(start("always")) as client:
         assert client.get("key") == b"later"
+
+
+def test_a_stop_tells_what_could_not_be_written(start, tmp_path):
+    disk = FailingDisk(tmp_path, tmp_path / "keys.log")
+    monitor = f"{HOST}:{free_port()}"
+    server = start("everysec", "--monitor", monitor, prefix=disk.prefix)
+    client = connect(server)
+    client.set("kept", "value")
+    client.config_set("appendfsync", "always")
+    client.set("kept", "value")
+    client.config_set("appendfsync", "everysec")
+    assert health(monitor)[0] == 200
+    disk.set(error=errno.ENOSPC, writes=ALWAYS)
+    assert client.set("lost", "value")
+
+    def is_refused():
+        with contextlib.suppress(redis.ResponseError):
+            client.delete("none")
+            return False
+        return True
+
+    wait_for(is_refused, "commands that write are refused", SECONDS_MAX)
+    code, reasons = health(monitor)
+    assert code == 503 and "keys.log: No space left on device" in str(reasons)
+    expected = ["zodium_resp_file_healthy 0", 'zodium_resp_refused_total{reason="file"} 1']
+
+    def is_told():
+        samples = read(f"http://{monitor}/metrics")[1].decode()
+        return all(sample in samples for sample in expected)
+
+    wait_for(is_told, "the metrics tell it", SECONDS_MAX)
+    assert server.stop() == 1
+    assert re.search(r"\d+ bytes of changes could not be written to .*keys.log", server.log())
+    disk.set()
+    with connect(start("everysec")) as client:
+        assert client.keys() == [b"kept"]
+
+
+def read(url):
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def health(monitor):
+    code, body = read(f"http://{monitor}/health")
+    return code, json.loads(body)["reasons"]
 
 
 def test_a_change_is_not_seen_before_it_is_on_the_device(start, tmp_path):

@@ -9,6 +9,10 @@ pub struct Health {
     pub phase: Phase,
     /// Each storage that is open.
     pub storages: Vec<StorageHealth>,
+    /// Why Redis and Valkey clients are refused commands that write, if they are. It is told among
+    /// the complaints.
+    #[serde(skip)]
+    pub keys_failure: Option<String>,
     /// Sentences about what an operator should look at, though everything is served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -105,7 +109,9 @@ impl Health {
                 None => format!("storage {} {complaint}", storage.name),
             })
         });
-        server.map(str::to_owned).into_iter().chain(storages).collect()
+        let keys = self.keys_failure.as_ref();
+        let keys = keys.map(|reason| format!("RESP commands that write are refused: {reason}"));
+        server.map(str::to_owned).into_iter().chain(storages).chain(keys).collect()
     }
 }
 
@@ -127,6 +133,7 @@ mod tests {
                 storage("1", StorageState::Writable),
                 storage("2", StorageState::ReadOnly),
             ],
+            keys_failure: None,
             notes: Vec::new(),
         };
         assert!(health.complaints().is_empty());
@@ -134,5 +141,8 @@ mod tests {
         assert!(health.complaints()[0].starts_with("storage 3 refuses commits"));
         health.phase = Phase::Closing;
         assert_eq!(health.complaints().len(), 2);
+        health.keys_failure = Some("keys.log: no space".to_owned());
+        let expected = "RESP commands that write are refused: keys.log: no space";
+        assert_eq!(health.complaints()[2], expected);
     }
 }

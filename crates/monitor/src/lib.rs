@@ -28,7 +28,7 @@ pub use health::{Health, Phase, StorageHealth, StorageState};
 pub use messages::Messages;
 pub use monitor::Monitor;
 pub use node::{Node, NodeCell, NodeTotals};
-pub use resp::Resp;
+pub use resp::{Resp, RespFile};
 pub use snapshot::{
     Blobs, Cache, Checksums, Connection, LockWait, MethodMetrics, Network, Pack, PackEnd, PackRun,
     Server, Snapshot, Storage, Transaction,

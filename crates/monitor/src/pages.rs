@@ -199,7 +199,12 @@ mod tests {
                 damaged: 0,
                 failure: None,
             };
-            Health { phase: Phase::Serving, storages: vec![storage], notes: Vec::new() }
+            Health {
+                phase: Phase::Serving,
+                storages: vec![storage],
+                keys_failure: None,
+                notes: Vec::new(),
+            }
         }
 
         fn snapshot(&self) -> Promise<'_, Snapshot> {

@@ -28,4 +28,21 @@ pub struct Resp {
     pub expired: u64,
     /// Keys removed to keep the limit of memory.
     pub evicted: u64,
+    /// Commands refused since there is no memory for them.
+    pub refused_for_memory: u64,
+    /// Commands refused since the file of keys cannot be written.
+    pub refused_for_file: u64,
+    /// The file of keys; absent if they are in memory only.
+    pub file: Option<RespFile>,
+}
+
+/// The file that keys are kept in.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RespFile {
+    /// Its size.
+    pub bytes: u64,
+    /// Space left on its disk, if that is known.
+    pub disk_free_bytes: Option<u64>,
+    /// Whether it can be written.
+    pub is_healthy: bool,
 }

@@ -70,6 +70,7 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     match outcome {
         Ok(after) => after,
         Err(fail) => {
+            local.server.statistics.note_fail(&fail);
             reply.error(&fail.0);
             After::Continue
         }

@@ -34,6 +34,8 @@ impl From<WrongType> for Fail {
 
 pub(crate) const WRONG_TYPE: Fail =
     Fail::fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+/// Stands before the reason why a transaction was not executed.
+pub(crate) const ABORTED_FOR: &str = "EXECABORT Transaction discarded because of: ";
 pub(crate) const OUT_OF_MEMORY: Fail =
     Fail::fixed("OOM command not allowed when used memory > 'maxmemory'.");
 pub(crate) const SYNTAX: Fail = Fail::fixed("ERR syntax error");

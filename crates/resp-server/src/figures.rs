@@ -38,6 +38,12 @@ pub struct Figures {
     pub expired: u64,
     /// Keys that were removed to keep the limit of memory.
     pub evicted: u64,
+    /// Commands that were refused since there is no memory for them.
+    pub refused_for_memory: u64,
+    /// Commands that were refused since the file of keys cannot be written.
+    pub refused_for_file: u64,
+    /// Bytes of the file of keys; absent without one.
+    pub file_bytes: Option<u64>,
 }
 
 impl Server {
@@ -68,6 +74,9 @@ impl Server {
             misses,
             expired: statistics.expired.load(Ordering::Relaxed),
             evicted: statistics.evicted.load(Ordering::Relaxed),
+            refused_for_memory: statistics.refused_for_memory.load(Ordering::Relaxed),
+            refused_for_file: statistics.refused_for_file.load(Ordering::Relaxed),
+            file_bytes: self.log.keeper().map(|keeper| keeper.log.lengths().0),
         }
     }
 }

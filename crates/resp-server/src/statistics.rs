@@ -7,6 +7,7 @@ use std::time::Instant;
 use zodium_keyspace::{now, random_below};
 
 use crate::commands::{self, Command};
+use crate::fail::{ABORTED_FOR, Fail};
 
 /// Counters.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Statistics {
     pub(crate) expired: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) changes: AtomicU64,
+    pub(crate) refused_for_memory: AtomicU64,
+    pub(crate) refused_for_file: AtomicU64,
     /// Those of each worker, which alone writes them.
     pub(crate) workers: Vec<WorkerStatistics>,
 }
@@ -149,10 +152,24 @@ impl Statistics {
 
     /// Sets the counters of `INFO` to zero.
     pub(crate) fn reset(&self) {
-        for counter in [&self.connections, &self.expired, &self.evicted] {
+        let refused = [&self.refused_for_memory, &self.refused_for_file];
+        for counter in [&self.connections, &self.expired, &self.evicted].into_iter().chain(refused)
+        {
             counter.store(0, Ordering::Relaxed);
         }
         self.workers.iter().for_each(WorkerStatistics::reset);
+    }
+
+    /// Counts an error, if memory or the file of keys is its reason.
+    pub(crate) fn note_fail(&self, fail: &Fail) {
+        // That of EXEC has another code in front.
+        let reason = fail.0.strip_prefix(ABORTED_FOR).unwrap_or(&fail.0);
+        let counter = match reason.split(' ').next() {
+            Some("OOM") => &self.refused_for_memory,
+            Some("MISCONF") => &self.refused_for_file,
+            _ => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Number of commands of all workers.

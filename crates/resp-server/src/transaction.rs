@@ -12,7 +12,7 @@ use crate::After;
 use crate::call::Call;
 use crate::client::{Client, Queue, Watch};
 use crate::commands::{Command, Request, Run, flags};
-use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
+use crate::fail::{ABORTED_FOR, Fail, OUT_OF_MEMORY, Outcome};
 use crate::local::LocalServer;
 use crate::locking::{stripes_of, watched_stripes};
 use crate::memory::{Room, make_room};
@@ -173,7 +173,7 @@ fn execute(queue: &Queue, Request { local, client, reply, .. }: Request) -> Resu
 /// The error of a transaction of which nothing was executed, for a reason.
 fn aborted(reason: Fail) -> Fail {
     let reason = reason.0.strip_prefix("ERR ").unwrap_or(&reason.0);
-    Fail::text(format!("EXECABORT Transaction discarded because of: {reason}"))
+    Fail::text(format!("{ABORTED_FOR}{reason}"))
 }
 
 /// Executes a command of a transaction, under locks that the transaction holds.

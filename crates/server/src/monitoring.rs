@@ -150,7 +150,9 @@ impl Source for Watched {
             };
             storages.map(health).collect()
         });
-        Health { phase, storages, notes }
+        let resp = self.serving.lock().resp.clone();
+        let keys_failure = resp.and_then(|resp| resp.file_failure());
+        Health { phase, storages, keys_failure, notes }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
@@ -174,7 +176,9 @@ impl Source for Watched {
                 })
                 .collect();
             let resp = self.serving.lock().resp.clone();
-            snapshot.resp = resp.map(|resp| resp_of(&resp));
+            if let Some(resp) = resp {
+                snapshot.resp = Some(resp_of(&resp, &self.free_space).await);
+            }
             snapshot.connections = connections_of(&server, inspection);
             snapshot
         })

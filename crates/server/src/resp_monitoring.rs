@@ -1,19 +1,22 @@
 //! What the monitor shows of keys that Redis and Valkey clients use.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use zodium_monitor::{Health, Network, Phase, Promise, Resp, Snapshot, Source};
+use zodium_monitor::{Health, Network, Phase, Promise, Resp, RespFile, Snapshot, Source};
 use zodium_net::{Limits, LinkMetrics, Workers};
 use zodium_resp_server::Server;
 
+use crate::free_space::FreeSpace;
 use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
 
 /// The source of the monitor's data of a process that serves RESP only, from before its keys are
 /// read until their file is closed.
 pub(crate) struct WatchedResp {
     server: Arc<Server>,
+    free_space: FreeSpace,
     started: f64,
     /// Empty while keys are being read.
     workers: OnceLock<WatchedWorkers>,
@@ -31,6 +34,7 @@ impl WatchedResp {
     pub(crate) fn opening(server: Arc<Server>) -> WatchedResp {
         WatchedResp {
             server,
+            free_space: FreeSpace::new(),
             started: unix_seconds(SystemTime::now()),
             workers: OnceLock::new(),
             is_closing: AtomicBool::new(false),
@@ -61,8 +65,15 @@ impl WatchedWorkers {
 }
 
 /// The figures of a server, in the types of the monitor.
-pub(crate) fn resp_of(server: &Server) -> Resp {
+pub(crate) async fn resp_of(server: &Server, free_space: &FreeSpace) -> Resp {
     let figures = server.figures();
+    let path = server.file();
+    free_space.look(path.map(Path::to_owned)).await;
+    let file = figures.file_bytes.zip(path).map(|(bytes, path)| RespFile {
+        bytes,
+        disk_free_bytes: free_space.bytes(path),
+        is_healthy: server.file_failure().is_none(),
+    });
     Resp {
         keys: figures.keys,
         volatile_keys: figures.volatile_keys,
@@ -75,6 +86,9 @@ pub(crate) fn resp_of(server: &Server) -> Resp {
         misses: figures.misses,
         expired: figures.expired,
         evicted: figures.evicted,
+        refused_for_memory: figures.refused_for_memory,
+        refused_for_file: figures.refused_for_file,
+        file,
     }
 }
 
@@ -85,7 +99,8 @@ impl Source for WatchedResp {
             None => Phase::Opening,
             Some(_) => Phase::Serving,
         };
-        Health { phase, storages: Vec::new(), notes: Vec::new() }
+        let keys_failure = self.server.file_failure();
+        Health { phase, storages: Vec::new(), keys_failure, notes: Vec::new() }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
@@ -97,7 +112,7 @@ impl Source for WatchedResp {
             Snapshot {
                 server: server_of(self.started, workers.links.len(), 0),
                 network: workers.network(),
-                resp: Some(resp_of(&self.server)),
+                resp: Some(resp_of(&self.server, &self.free_space).await),
                 ..Snapshot::default()
             }
         })

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{BYTES, Families, NO_LABELS};
-use crate::resp::Resp;
+use crate::resp::{Resp, RespFile};
 
 type Value = (&'static str, &'static str, fn(&Resp) -> u64);
 
@@ -30,12 +30,19 @@ pub(super) fn encode(families: &mut Families<'_, '_>, resp: Option<&Resp>) -> fm
     for (name, help, value) in known {
         families.gauge(name, help, None, value.map(|value| (&NO_LABELS, value)))?;
     }
+    let file = resp.and_then(|resp| resp.file.as_ref());
     let sizes = [
         ("zodium_resp_data", "Size of keys and values, by estimate", resp.map(|r| r.data_bytes)),
         (
             "zodium_resp_data_limit",
             "Limit of the size of keys and values",
             resp.and_then(|resp| resp.data_bytes_max),
+        ),
+        ("zodium_resp_file", "Size of the file of keys", file.map(|file| file.bytes)),
+        (
+            "zodium_resp_file_disk_free",
+            "Space left on the disk of the file of keys",
+            file.and_then(|file| file.disk_free_bytes),
         ),
     ];
     for (name, help, value) in sizes {
@@ -44,8 +51,23 @@ pub(super) fn encode(families: &mut Families<'_, '_>, resp: Option<&Resp>) -> fm
     for (name, help, value) in GAUGES {
         families.gauge(name, help, None, resp.map(|resp| (&NO_LABELS, value(resp))))?;
     }
+    families.gauge(
+        "zodium_resp_file_healthy",
+        "Whether the file of keys can be written",
+        None,
+        file.map(|file: &RespFile| (&NO_LABELS, u64::from(file.is_healthy))),
+    )?;
     for (name, help, value) in COUNTERS {
         families.counter(name, help, None, resp.map(|resp| (&NO_LABELS, value(resp))))?;
     }
-    Ok(())
+    let refused = resp.map(|resp| {
+        [("memory", resp.refused_for_memory), ("file", resp.refused_for_file)]
+            .map(|(reason, count)| ([("reason", reason)], count))
+    });
+    families.counter(
+        "zodium_resp_refused",
+        "Commands refused",
+        None,
+        refused.iter().flatten().map(|(labels, count)| (labels, *count)),
+    )
 }

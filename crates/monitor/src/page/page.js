@@ -510,6 +510,9 @@ function respCard(resp) {
     ["Keys found", asked ? (100 * resp.hits / asked).toFixed(1) + " %" : "–"],
     ["Expired", resp.expired.toLocaleString()],
     ["Evicted", resp.evicted.toLocaleString()],
+    ["Refused: no memory", resp.refused_for_memory.toLocaleString()],
+    ["Refused: file of keys", resp.refused_for_file.toLocaleString()],
+    ["File of keys", resp.file ? bytes(resp.file.bytes) : "none"],
   ]));
   return card;
 }

@@ -296,3 +296,22 @@ fn a_transaction_that_may_add_is_refused_while_memory_is_full() {
         one.expect(&[("MULTI", "+OK"), ("DEL a", "+QUEUED"), ("EXEC", "*1 :1")]).await;
     });
 }
+
+#[test]
+fn commands_that_are_refused_for_memory_are_counted() {
+    let server = new_server(None);
+    with(Arc::clone(&server), |running| async move {
+        let (mut peer, mut other) = (running.connect(), running.connect());
+        peer.expect(&[("SET a 1", "+OK"), ("MULTI", "+OK"), ("SET a 2", "+QUEUED")]).await;
+        other.expect(&[("CONFIG SET maxmemory 1", "+OK")]).await;
+        for request in ["EXEC", "SET a 2", "EVAL \"return redis.call('SET', 'a', 1)\" 0"] {
+            let answer = peer.ask(request).await;
+            assert!(answer.starts_with('-') && answer.contains("OOM "), "{answer}");
+        }
+        assert!(peer.ask("INCR none x").await.starts_with("-ERR"));
+        let refused = || (server.figures().refused_for_memory, server.figures().refused_for_file);
+        assert_eq!(refused(), (3, 0));
+        peer.expect(&[("CONFIG RESETSTAT", "+OK")]).await;
+        assert_eq!(refused(), (0, 0));
+    });
+}

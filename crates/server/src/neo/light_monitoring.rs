@@ -35,7 +35,7 @@ impl<K: LightKind> Source for MonitoredLight<K> {
         let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
         let mut notes = notes(K::storages_down(&status), K::storages_starting(&status));
         notes.extend_from_slice(K::notes(&status));
-        Health { phase: Phase::Serving, storages: vec![storage], notes }
+        Health { phase: Phase::Serving, storages: vec![storage], keys_failure: None, notes }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {

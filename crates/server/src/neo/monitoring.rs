@@ -53,7 +53,12 @@ impl MonitoredNode {
 impl Source for MonitoredNode {
     fn health(&self) -> Health {
         if !self.is_serving.load(Ordering::Relaxed) {
-            return Health { phase: Phase::Opening, storages: Vec::new(), notes: Vec::new() };
+            return Health {
+                phase: Phase::Opening,
+                storages: Vec::new(),
+                keys_failure: None,
+                notes: Vec::new(),
+            };
         }
         let brief = self.watch.brief();
         let (state, failure) = match brief.state {
@@ -67,7 +72,7 @@ impl Source for MonitoredNode {
         });
         let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
         let notes = notes.into_iter().collect();
-        Health { phase: Phase::Serving, storages: vec![storage], notes }
+        Health { phase: Phase::Serving, storages: vec![storage], keys_failure: None, notes }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
