@@ -5,10 +5,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use crate::messages::{AddObject, AnswerObject, AskStoreObject};
 use crate::samples::Choices;
 use crate::{
-    GREETING, Kind, MESSAGE_BYTES_MAX, Message, MessageIds, Packet, Scan, Scanner, encode,
-    read_greeting,
+    DATA_BYTES_MAX, GREETING, Kind, MESSAGE_BYTES_MAX, Message, MessageIds, Packet, Scan, Scanner,
+    encode, read_greeting,
 };
 
 fn encoded(id: u32, message: &Message<'_>) -> BytesMut {
@@ -161,6 +162,31 @@ fn a_message_that_peers_refuse_leaves_no_trace() {
     assert_eq!((error.message, &out[..]), ("AddObject", &GREETING[..]));
     encode(0, store(&data[..data.len() - 60]), &mut out).unwrap();
     assert!(decoded(&out[GREETING.len()..]).is_some());
+}
+
+#[test]
+fn every_message_has_room_for_the_longest_data() {
+    let (data, checksum) = (&vec![0; DATA_BYTES_MAX][..], crate::Checksum::ZERO);
+    let (oid, tid) = (zodium_types::Oid(u64::MAX), zodium_types::Tid(u64::MAX));
+    let (serial, compression, data_serial) = (tid, 255, Some(tid));
+    let messages: [Message<'_>; 3] = [
+        AskStoreObject { oid, serial, compression, checksum, data, data_serial, ttid: Some(tid) }
+            .into(),
+        AnswerObject {
+            oid,
+            serial,
+            next_serial: Some(tid),
+            compression: Some(compression),
+            checksum,
+            data,
+            data_serial,
+        }
+        .into(),
+        AddObject { oid, serial, compression, checksum, data, data_serial }.into(),
+    ];
+    for message in messages {
+        assert_eq!(encode(u32::MAX, message, &mut BytesMut::new()), Ok(()));
+    }
 }
 
 #[test]

@@ -7,6 +7,12 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use sha1::{Digest, Sha1};
 
+use crate::scanner::MESSAGE_BYTES_MAX;
+
+/// Most bytes of an object's data, as they are stored: every message that carries them has room for
+/// so many.
+pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 128;
+
 /// `compression` of data that are stored as they are.
 const PLAIN: u8 = 0;
 /// `compression` of data that zlib has compressed.
