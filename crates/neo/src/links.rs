@@ -14,7 +14,7 @@ use tracing::error;
 use crate::handling::Refusal;
 use crate::output::LinkTask;
 use crate::refusals::Refusals;
-use crate::{Address, ConnectionId, Message, MessageIds, encode};
+use crate::{Address, ConnectionId, ErrorCode, Message, MessageIds, TooLong, encode};
 
 /// Memory for a few packets.
 const ENCODER_BYTES: usize = 64 << 10;
@@ -142,9 +142,17 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
         self.peers.get(&connection).map(|peer| peer.name.clone()).unwrap_or_default()
     }
 
-    /// Answers a request.
+    /// Answers a request. If the answer is longer than a message, only this request is refused.
     pub fn answer<'a>(&mut self, request: impl Into<Request>, message: impl Into<Message<'a>>) {
-        self.send(request.into(), message.into());
+        let request = request.into();
+        let Err(error) = self.try_send(request, message.into()) else { return };
+        let refusal = Refusal::answer(ErrorCode::BackendNotImplemented, error.to_string());
+        let peer = self.name_of(request.connection);
+        if let Some(unlogged) = self.refusals.admit(&peer, &refusal, Instant::now()) {
+            let unlogged = (unlogged > 0).then_some(unlogged);
+            error!(peer, %error, unlogged, "cannot answer a request");
+        }
+        self.send(request, refusal.message().into());
     }
 
     /// Refuses a message, and closes the connection if the refusal says so.
@@ -202,21 +210,22 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
 
     /// A peer that cannot be sent a message misses it: its connection is closed.
     fn send(&mut self, to: Request, message: Message<'_>) {
+        if let Err(error) = self.try_send(to, message) {
+            let peer = self.name_of(to.connection);
+            error!(peer, %error, "cannot send, closing the connection");
+            self.close(to.connection);
+        }
+    }
+
+    /// Sends a message, unless it is too long.
+    fn try_send(&mut self, to: Request, message: Message<'_>) -> Result<(), TooLong> {
         let Request { connection, id } = to;
-        if self.role(connection).is_none() {
-            return;
+        if self.role(connection).is_some() {
+            encode(id, message, &mut self.encoder)?;
+            let packet = self.encoder.split().freeze();
+            self.send_packet(connection, packet);
         }
-        match encode(id, message, &mut self.encoder) {
-            Ok(()) => {
-                let packet = self.encoder.split().freeze();
-                self.send_packet(connection, packet);
-            }
-            Err(error) => {
-                let peer = self.name_of(connection);
-                error!(peer, %error, "cannot send, closing the connection");
-                self.close(connection);
-            }
-        }
+        Ok(())
     }
 
     /// Sends a packet that is encoded already.
@@ -284,8 +293,8 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Output;
-    use crate::messages::Pong;
+    use crate::messages::{Error, Pong};
+    use crate::{Output, Packet, Scan, Scanner};
 
     type TestLinks = Links<&'static str, (), Output>;
 
@@ -311,6 +320,26 @@ mod tests {
         assert_eq!([(); 2].map(|()| links.answered((connection, id))), [Some(()), None]);
         assert_eq!(links.unanswered(connection), 0);
         assert_eq!(links.take_outputs().len(), 2);
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_refused_and_the_connection_goes_on() {
+        let mut links = TestLinks::default();
+        let connection = links.accepted(String::new(), "a");
+        let long = "x".repeat(crate::MESSAGE_BYTES_MAX);
+        links.answer((connection, 7), Error { code: ErrorCode::Ack, message: &long });
+        assert!(!links.has_lost());
+        let outputs = links.take_outputs();
+        let [Output::Link(LinkTask::Send { packet, .. })] = &outputs[..] else {
+            panic!("{outputs:?}");
+        };
+        let Ok(Scan::Complete(frame)) = Scanner::default().scan(packet) else { panic!() };
+        let packet = Packet::decode(frame).unwrap();
+        let Message::Error(error) = packet.message else { panic!("{packet:?}") };
+        assert_eq!((packet.id, error.code), (7, ErrorCode::BackendNotImplemented));
+        assert!(error.message.ends_with("bytes is not sent: peers accept 67108864 at most"));
+        links.notify(connection, Error { code: ErrorCode::Ack, message: &long });
+        assert!(links.has_lost());
     }
 
     #[test]
