@@ -31,7 +31,8 @@ impl Admin {
         let name = request.cluster;
         let Some(place) = self.settings.backups.iter().position(|known| known == name) else {
             return Err(Refusal::protocol(format!(
-                "{name} is no backup cluster that this admin monitors: --monitor-backup names them"
+                "{name:.100} is no backup cluster that this admin monitors: --monitor-backup names \
+                 them"
             )));
         };
         if self.backups[place].connection.is_some() {

@@ -98,7 +98,7 @@ impl Secondary {
             }
             Message::Error(error) => {
                 let primary = links.name_of(connection);
-                info!(primary, code = %error.code, reason = error.message, "not accepted by the \
+                info!(primary, code = %error.code, reason = error.for_log(), "not accepted by the \
                     primary master");
                 links.close(connection);
             }

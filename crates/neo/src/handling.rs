@@ -4,6 +4,7 @@ use tracing::{debug, warn};
 use zodium_types::Tid;
 
 use crate::messages::Error;
+use crate::refusals::for_log;
 use crate::{ErrorCode, Message};
 
 /// The outcome of a message.
@@ -64,7 +65,7 @@ impl Refusal {
     /// Logs that the connection of `peer` is closed because of one of its messages. `unlogged`
     /// equal refusals before have no line.
     pub(crate) fn log(&self, peer: &str, message: &str, unlogged: u64) {
-        let Refusal { code, text, .. } = self;
+        let (code, text) = (&self.code, for_log(&self.text));
         if *code == ErrorCode::NotReady {
             // The peer tries again.
             debug!(peer, message, reason = text, "not ready, closing the connection");

@@ -148,7 +148,7 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
         let Err(error) = self.try_send(request, message.into()) else { return };
         let refusal = Refusal::answer(ErrorCode::BackendNotImplemented, error.to_string());
         let peer = self.name_of(request.connection);
-        if let Some(unlogged) = self.refusals.admit(&peer, &refusal, Instant::now()) {
+        if let Some(unlogged) = self.refusals.admit(&peer, &refusal.text, Instant::now()) {
             let unlogged = (unlogged > 0).then_some(unlogged);
             error!(peer, %error, unlogged, "cannot answer a request");
         }
@@ -161,7 +161,7 @@ impl<Role, Asked, Output: From<LinkTask>> Links<Role, Asked, Output> {
         self.answer(from, refusal.message());
         if refusal.is_end {
             let peer = self.name_of(from.connection);
-            if let Some(unlogged) = self.refusals.admit(&peer, refusal, Instant::now()) {
+            if let Some(unlogged) = self.refusals.admit(&peer, &refusal.text, Instant::now()) {
                 refusal.log(&peer, message, unlogged);
             }
             self.close(from.connection);

@@ -151,7 +151,7 @@ impl Candidate {
                 Ok(Candidate::Other)
             }
             Message::Error(error) => {
-                masters.refused(master, error.code, error.message);
+                masters.refused(master, error.code, error.for_log());
                 Ok(Candidate::Other)
             }
             other => Err(Refusal::unexpected(other)),

@@ -6,16 +6,24 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::handling::Refusal;
-
 /// Time between two lines about equal refusals.
 const PERIOD: Duration = Duration::from_secs(60);
 /// Kinds of refusals that are remembered. A peer can make more: then all are forgotten.
 const KINDS_MAX: usize = 1000;
+/// Longest part of a text that is remembered: a peer may have chosen its end.
+const TEXT_BYTES_MAX: usize = 200;
+
+/// Longest part of a text that is logged.
+const LOGGED_BYTES_MAX: usize = 1000;
+
+/// A text for a log line. A peer may have chosen how long it is.
+pub(crate) fn for_log(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LOGGED_BYTES_MAX)]
+}
 
 /// The refusals that were logged lately.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(FxHashMap<(String, String), Logged>);
+pub struct Refusals(FxHashMap<(String, String), Logged>);
 
 #[derive(Debug)]
 struct Logged {
@@ -26,9 +34,10 @@ struct Logged {
 
 impl Refusals {
     /// Counts a refusal. `Some(times)`: log it; so many equal ones have no line since the last one.
-    pub(crate) fn admit(&mut self, peer: &str, refusal: &Refusal, now: Instant) -> Option<u64> {
+    pub fn admit(&mut self, peer: &str, text: &str, now: Instant) -> Option<u64> {
         let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
-        let kind = (host.to_owned(), refusal.text.clone());
+        let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+        let kind = (host.to_owned(), text.to_owned());
         let times = match self.0.get_mut(&kind) {
             Some(logged) if now < logged.at + PERIOD => {
                 logged.unlogged += 1;
@@ -54,7 +63,7 @@ mod tests {
         let (mut refusals, begin) = (Refusals::default(), Instant::now());
         let mut admit = |peer: &str, text: &str, seconds| {
             let now = begin + Duration::from_secs(seconds);
-            refusals.admit(peer, &Refusal::protocol(text), now)
+            refusals.admit(peer, text, now)
         };
         assert_eq!(admit("10.0.0.1:7", "a", 0), Some(0));
         assert_eq!(admit("10.0.0.1:8", "a", 1), None);
@@ -69,9 +78,12 @@ mod tests {
     fn refusals_of_countless_kinds_take_little_memory() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         for number in 0..3 * KINDS_MAX {
-            let refusal = Refusal::protocol(number.to_string());
-            assert_eq!(refusals.admit("10.0.0.1:7", &refusal, now), Some(0));
+            assert_eq!(refusals.admit("10.0.0.1:7", &number.to_string(), now), Some(0));
             assert!(refusals.0.len() <= KINDS_MAX);
         }
+        let long = "é".repeat(1 << 20);
+        assert_eq!(refusals.admit("10.0.0.1:7", &format!("x{long}"), now), Some(0));
+        assert_eq!(refusals.admit("10.0.0.1:7", &format!("x{long}y"), now), None);
+        assert!(refusals.0.keys().all(|(_, text)| text.len() <= TEXT_BYTES_MAX));
     }
 }

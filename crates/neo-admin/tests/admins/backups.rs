@@ -78,6 +78,9 @@ fn only_backups_that_were_named_may_connect_and_once() {
     let (code, text) = bench.refusal(stranger, 0);
     assert_eq!(code, ErrorCode::ProtocolError);
     assert!(text.contains("--monitor-backup"), "{text}");
+    let named = bench.backup(&"x".repeat(1 << 20));
+    assert!(bench.refusal(named, 0).1.len() < 200);
+    assert_eq!(bench.closed.pop(), Some(named));
     let one = bench.backup("copy");
     bench.names();
     let other = bench.backup("copy");

@@ -210,7 +210,7 @@ impl Backup {
                 links.close(connection);
             }
             Message::Error(error) => {
-                let (peer, reason) = (links.name_of(connection), error.message);
+                let (peer, reason) = (links.name_of(connection), error.for_log());
                 upstream.masters.refused(&peer, error.code, reason);
                 links.close(connection);
             }

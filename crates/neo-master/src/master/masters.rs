@@ -64,7 +64,7 @@ impl Master {
             }
             Message::Error(error) => {
                 let refusals = &mut self.election.refusals;
-                refusals.log(&address.to_string(), error.code, error.message);
+                refusals.log(&address.to_string(), error.code, error.for_log());
                 self.close(from.connection);
                 Ok(())
             }

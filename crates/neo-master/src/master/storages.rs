@@ -44,7 +44,7 @@ impl Master {
     ) -> Handled {
         if let Message::Error(error) = &message {
             let asked = self.links.answered(from);
-            return self.storage_failed(from.connection, storage, asked, error.message);
+            return self.storage_failed(from.connection, storage, asked, error.for_log());
         }
         if let Message::NotifyPackCompleted(completed) = &message {
             if let Some(node) = self.cluster.members.get_mut(storage) {

@@ -65,7 +65,7 @@ impl Node {
             Message::SendPartitionTable(message) => self.table_told(message),
             Message::NotifyPartitionChanges(message) => self.table_changed(&message),
             Message::Error(error) => {
-                let (code, reason) = (error.code, error.message);
+                let (code, reason) = (error.code, error.for_log());
                 warn!(%code, reason, "the master refused a request");
                 if code == ErrorCode::ProtocolError {
                     self.search.disagree();

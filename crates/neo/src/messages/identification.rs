@@ -1,7 +1,15 @@
 //! The beginning and the end of connections, barriers, and errors.
 
+use crate::refusals::for_log;
 use crate::values::{Address, ErrorCode, Extra, NodeId, NodeType, Value};
 use crate::wire::record;
+
+impl<'a> Error<'a> {
+    /// The message for a log line. The peer chooses how long it is.
+    pub fn for_log(&self) -> &'a str {
+        for_log(self.message)
+    }
+}
 
 record! {
     /// Answers any request that failed, and commands that succeeded. Any to any.
