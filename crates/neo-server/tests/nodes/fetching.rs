@@ -3,7 +3,9 @@
 
 use zodium_neo::CellState::{Feeding, OutOfDate, UpToDate};
 use zodium_neo::messages::*;
-use zodium_neo::{CellState, Map, Message, NodeState, NodeType, Partition, TableId};
+use zodium_neo::{
+    CellState, DATA_BYTES_MAX, ErrorCode, Map, Message, NodeState, NodeType, Partition, TableId,
+};
 use zodium_neo_storage::{CellProgress, ConnectionId, Data, Loaded, NewRecord, Saved, Writes};
 use zodium_types::{Oid, Tid};
 
@@ -240,6 +242,44 @@ fn a_source_whose_cell_is_taken_away_refuses() {
     bench.release();
     // Nothing is there any more: the target would take that for the state of the partition.
     assert_eq!(bench.names(), ["Error"; 4]);
+}
+
+#[test]
+fn a_partition_that_sources_refuse_is_asked_for_less_and_less_often() {
+    let (mut bench, mut source) = fetching();
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let id = bench.asked("AskFetchTransactions");
+        bench.tell(source, id, Error { code: ErrorCode::ReplicationError, message: "no" });
+        pauses.push(bench.pause.as_millis());
+        source = bench.source();
+    }
+    assert_eq!(pauses, [400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+    no_transactions(&mut bench, source, None);
+    let id = bench.asked("AskFetchObjects");
+    let (next_tid, next_oid, deleted) = (None, None, Map::default());
+    bench.tell(source, id, AnswerFetchObjects { next_tid, next_oid, deleted });
+    assert_eq!(bench.names(), ["NotifyReplicationDone"]);
+}
+
+#[test]
+fn a_record_that_no_message_carries_is_refused_and_the_connections_go_on() {
+    let mut bench = Bench::operating(1, &[vec![(1, UpToDate), (2, OutOfDate)]]);
+    let (one, target) = (bench.client(1), bench.storage(2));
+    let bytes = vec![0; DATA_BYTES_MAX + 200];
+    let data = Data { compression: 0, checksum: checksum(&bytes), bytes };
+    let record = NewRecord { oid: Oid(5), data: Some(data), data_serial: None };
+    bench.database.write(false, |database| database.add_record(Tid(40), record)).unwrap();
+    assert!(bench.load(one, 5).contains("BackendNotImplemented"));
+    let (partition, length, records) = (HERE, 1000, Map::default());
+    let (min_tid, max_tid, min_oid) = (Tid(0), Tid(50), Oid(0));
+    let objects = AskFetchObjects { partition, length, min_tid, max_tid, min_oid, records };
+    bench.tell(target, 1, objects);
+    let said = bench.take();
+    let refusal = "object 0000000000000005, revision 0000000000000028: AddObject";
+    assert!(said.len() == 1 && said[0].1.contains("ReplicationError"), "{said:?}");
+    assert!(said[0].1.contains(refusal), "{said:?}");
+    assert_eq!(bench.closed, []);
 }
 
 #[test]

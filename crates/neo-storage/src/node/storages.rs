@@ -1,7 +1,7 @@
 //! Other storages: those that fetch from this node, its own sources, and replicas to compare with.
 
 use tracing::{info, warn};
-use zodium_neo::messages::{Pong, RequestIdentification};
+use zodium_neo::messages::{Error as ErrorMessage, Pong, RequestIdentification};
 use zodium_neo::{ErrorCode, Extra, Message, NodeType};
 
 use super::Node;
@@ -85,14 +85,10 @@ impl Node {
         let (connection, id) = from;
         match message {
             Message::Error(error) => {
-                if self.links.answered((connection, id)) == Some(Asked::Check) {
-                    self.check_lost(connection);
-                    return Ok(());
+                match self.links.answered((connection, id)) {
+                    Some(Asked::Check) => self.check_lost(connection),
+                    asked => self.refused_by_source(connection, asked, &error),
                 }
-                let peer = self.links.name_of(connection);
-                let (code, reason) = (error.code, error.message);
-                info!(peer, %code, reason, "the source of a replication refuses");
-                self.links.close(connection);
                 Ok(())
             }
             Message::AnswerCheckTIDRange(_) | Message::AnswerCheckSerialRange(_) => {
@@ -107,6 +103,21 @@ impl Node {
                 replication.source_says(links, cluster.id(), from, other, has_commits)
             }
         }
+    }
+
+    fn refused_by_source(
+        &mut self,
+        connection: ConnectionId,
+        asked: Option<Asked>,
+        error: &ErrorMessage<'_>,
+    ) {
+        let (peer, code, reason) = (self.links.name_of(connection), error.code, error.for_log());
+        if asked == Some(Asked::Fetch) && self.replication.source_refused(connection) {
+            warn!(peer, %code, reason, "sources of a replication refuse, trying again later");
+        } else {
+            info!(peer, %code, reason, "the source of a replication refuses");
+        }
+        self.links.close(connection);
     }
 
     /// The connection to a storage has ended.

@@ -9,12 +9,12 @@ use zodium_neo::messages::{
     AnswerFetchObjects, AnswerFetchTransactions, AskCheckSerialRange, AskCheckTIDRange,
     AskFetchObjects, AskFetchTransactions,
 };
-use zodium_neo::{Checksum, ErrorCode, Map, Message, NodeId, Partition, encode};
+use zodium_neo::{Checksum, ErrorCode, Map, Message, NodeId, Partition, TooLong, encode};
 use zodium_types::{Oid, Tid};
 
 use crate::ConnectionId;
 use crate::cluster::Cluster;
-use crate::database::{DatabaseError, ReadResult, Reads, Record, TransactionRecord};
+use crate::database::{ReadResult, Reads, Record, TransactionRecord};
 use crate::handling::{Handled, Refusal};
 use crate::links::Links;
 use crate::sums::{SerialSum, TidSum};
@@ -148,33 +148,39 @@ fn send_rows<T: Send + 'static>(
     links: &mut Links,
     (connection, id): (ConnectionId, u32),
     mut feed: Feed<T>,
-    packet: fn(&dyn Reads, u32, T, &mut BytesMut) -> ReadResult<()>,
+    packet: fn(&dyn Reads, u32, T, &mut BytesMut) -> ReadResult<Handled>,
 ) {
     if feed.missing.is_empty() {
         return links.answer((connection, id), feed.answer);
     }
     links.read_in_background(
         connection,
-        move |database| -> ReadResult<Fed<T>> {
+        move |database| -> ReadResult<Result<Fed<T>, Refusal>> {
             let mut packets = BytesMut::new();
             while packets.len() < FEED_BYTES
                 && let Some(row) = feed.missing.pop()
             {
-                packet(database, id, row, &mut packets)?;
-            }
-            Ok((packets.freeze(), feed))
-        },
-        move |node, fed| match fed {
-            Ok((packets, feed)) => {
-                let code = ErrorCode::ReplicationError;
-                if let Err(refusal) = check_feeding(&node.cluster, feed.partition, code) {
-                    return node.links.refuse((connection, id), "a replication", &refusal);
+                if let Err(refusal) = packet(database, id, row, &mut packets)? {
+                    return Ok(Err(refusal));
                 }
-                node.links.count().fed_bytes += packets.len() as u64;
-                node.links.send_packet(connection, packets);
-                send_rows(&mut node.links, (connection, id), feed, packet);
             }
-            Err(error) => node.links.read_failed(connection, &error),
+            Ok(Ok((packets.freeze(), feed)))
+        },
+        move |node, fed| {
+            let fed = match fed {
+                Ok(fed) => fed,
+                Err(error) => return node.links.read_failed(connection, &error),
+            };
+            let code = ErrorCode::ReplicationError;
+            let is_fed = |(_, feed): &Fed<T>| check_feeding(&node.cluster, feed.partition, code);
+            match fed.and_then(|fed| is_fed(&fed).map(|()| fed)) {
+                Ok((packets, feed)) => {
+                    node.links.count().fed_bytes += packets.len() as u64;
+                    node.links.send_packet(connection, packets);
+                    send_rows(&mut node.links, (connection, id), feed, packet);
+                }
+                Err(refusal) => node.links.refuse((connection, id), "a replication", &refusal),
+            }
         },
     );
 }
@@ -241,8 +247,8 @@ fn transaction_packet(
     id: u32,
     tid: Tid,
     out: &mut BytesMut,
-) -> ReadResult<()> {
-    let Some(found) = database.transaction(tid)? else { return Ok(()) };
+) -> ReadResult<Handled> {
+    let Some(found) = database.transaction(tid)? else { return Ok(Ok(())) };
     let TransactionRecord { tid, ttid, oids, metadata, is_packed, pack } = found;
     let pack = pack.map(|pack| AddedPack {
         approved: pack.approved,
@@ -260,7 +266,7 @@ fn transaction_packet(
         oids,
         pack,
     };
-    encode(id, message, out).map_err(|error| DatabaseError(error.into()))
+    Ok(encode(id, message, out).map_err(|error| too_long(&format!("transaction {tid}"), &error)))
 }
 
 /// Appends the packet of a record. One that was packed meanwhile is left out.
@@ -269,8 +275,8 @@ fn record_packet(
     id: u32,
     (tid, oid): (Tid, Oid),
     out: &mut BytesMut,
-) -> ReadResult<()> {
-    let Some(record) = database.record(tid, oid)? else { return Ok(()) };
+) -> ReadResult<Handled> {
+    let Some(record) = database.record(tid, oid)? else { return Ok(Ok(())) };
     let Record { serial, data, data_serial, .. } = record;
     let message = AddObject {
         oid,
@@ -280,5 +286,11 @@ fn record_packet(
         data: data.as_ref().map_or(&[], |data| &data.bytes),
         data_serial,
     };
-    encode(id, message, out).map_err(|error| DatabaseError(error.into()))
+    let what = || format!("object {oid}, revision {serial}");
+    Ok(encode(id, message, out).map_err(|error| too_long(&what(), &error)))
+}
+
+/// A row that no message carries. Such rows were written by a program that was no node.
+fn too_long(what: &str, error: &TooLong) -> Refusal {
+    Refusal::answer(ErrorCode::ReplicationError, format!("{what}: {error}"))
 }

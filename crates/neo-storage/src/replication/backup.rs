@@ -19,8 +19,7 @@ impl Cell {
         Cell {
             next_transaction: first.max(found.last_transaction.map_or(Tid::ZERO, Tid::next)),
             next_record: first.max(found.last_record.unwrap_or(Tid::ZERO)),
-            waits_for: None,
-            compared: Tid::ZERO,
+            ..Cell::default()
         }
     }
 }

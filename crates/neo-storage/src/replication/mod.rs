@@ -55,6 +55,8 @@ pub(crate) struct Replication {
 
 /// Pause before a source is dialled after one has failed.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause before a source is dialled after sources have refused.
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A question for unfinished transactions.
 #[derive(Debug, Default)]
@@ -77,6 +79,8 @@ struct Cell {
     /// All records were compared with those of a source that may have carried out packs up to this
     /// one.
     compared: Tid,
+    /// Sources in a row that have refused to send the partition.
+    refusals: u32,
 }
 
 impl Replication {
@@ -105,6 +109,19 @@ impl Replication {
     /// The pause before a source is dialled.
     pub(crate) fn pause(&self) -> Duration {
         if self.has_failed { DIAL_PAUSE } else { Duration::ZERO }
+    }
+
+    /// The pause before a source of a partition is dialled: longer and longer when sources refuse,
+    /// which an operator may have to end.
+    fn pause_for(&self, partition: Partition) -> Duration {
+        match self.refusals_for(partition) {
+            0 => self.pause(),
+            refusals => (DIAL_PAUSE * (1 << refusals.min(16))).min(REFUSED_PAUSE_MAX),
+        }
+    }
+
+    fn refusals_for(&self, partition: Partition) -> u32 {
+        self.cells.get(&partition).map_or(0, |cell| cell.refusals)
     }
 
     /// What a cell lacks; `None` if nothing is to be fetched.

@@ -26,14 +26,15 @@ const CHUNK: u32 = 1000;
 const SLICE_RECORDS: usize = 100;
 
 impl Replication {
-    /// Begins with the partition that is most behind, unless one is being replicated.
+    /// Begins with the partition that is most behind, unless one is being replicated. Those that
+    /// sources refuse come last.
     pub(crate) fn replicate_next(&mut self, links: &mut Links, cluster: &Cluster) {
         if self.current.is_some() || self.wanted.is_empty() {
             return;
         }
         let order = |partition: &Partition| {
             let cell = self.cells.get(partition).copied().unwrap_or_default();
-            (cell.next_record, cell.waits_for.is_some())
+            (cell.refusals, cell.next_record, cell.waits_for.is_some())
         };
         let mut partitions: Vec<_> = self.wanted.keys().copied().collect();
         partitions.sort_by_key(order);
@@ -66,7 +67,8 @@ impl Replication {
         source: Option<BackupSource>,
     ) {
         let Some(tid) = self.wanted.remove(&partition) else { return };
-        let (connection, is_ready) = links.connection_to(&address, cluster.members(), self.pause());
+        let pause = self.pause_for(partition);
+        let (connection, is_ready) = links.connection_to(&address, cluster.members(), pause);
         self.last_attempt += 1;
         self.current = Some(Current {
             attempt: self.last_attempt,
@@ -99,6 +101,15 @@ impl Replication {
             debug!("the source of a replication is gone");
             self.give_up(links, cluster);
         }
+    }
+
+    /// A source refuses to send the partition; whether one did so before.
+    pub(crate) fn source_refused(&mut self, connection: ConnectionId) -> bool {
+        let current = self.current.as_ref().filter(|current| current.connection == connection);
+        let cell = current.and_then(|current| self.cells.get_mut(&current.partition));
+        let Some(cell) = cell else { return false };
+        cell.refusals = cell.refusals.saturating_add(1);
+        cell.refusals > 1
     }
 
     /// Gives up on a source. Another one, or the same one later, goes on.
@@ -428,8 +439,9 @@ impl Replication {
     /// Ends the replication of a partition; whether it has everything, and waits for nothing.
     pub(crate) fn finish(&mut self, partition: Partition, tid: Tid) -> bool {
         let compares = self.current.take().and_then(|current| current.compares);
-        if let (Some(packs), Some(cell)) = (compares, self.cells.get_mut(&partition)) {
-            cell.compared = packs;
+        if let Some(cell) = self.cells.get_mut(&partition) {
+            cell.refusals = 0;
+            cell.compared = compares.unwrap_or(cell.compared);
         }
         debug!(%partition, %tid, "fetched");
         self.has_failed = false;
