@@ -44,10 +44,14 @@ impl Driver {
 
     /// Runs a read on another thread.
     pub(crate) fn read_elsewhere(self: &Rc<Driver>, job: ReadJob, after: Option<ConnectionId>) {
-        let link = after.and_then(|connection| self.links.get(connection));
+        let link = match after.map(|connection| self.links.get(connection)) {
+            // The connection has ended.
+            Some(None) => return,
+            link => link.flatten(),
+        };
         let driver = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            if let Some(done) = driver.reader.run(job, link).await {
+            if let Some(done) = driver.reader.run(job, link.as_ref()).await {
                 driver.done(done);
             }
         });

@@ -240,18 +240,22 @@ impl Link {
         self.drained(self.congested_from()).await
     }
 
+    /// Whether the link has ended, or is about to: what is added now is not sent.
+    pub fn has_ended(&self) -> bool {
+        self.state.ended.get() || self.state.closing.get().is_some()
+    }
+
     /// Waits until at most `bytes` are left to be sent; false when the link has ended, or is about
     /// to. Answers that are larger than the output, such as blobs, are produced in this way.
     pub async fn drained(&self, bytes: usize) -> bool {
         std::future::poll_fn(|context| {
-            let state = &self.state;
-            if state.ended.get() || state.closing.get().is_some() {
+            if self.has_ended() {
                 return Poll::Ready(false);
             }
             if self.queued().len() <= bytes {
                 return Poll::Ready(true);
             }
-            state.draining.borrow_mut().push((bytes, context.waker().clone()));
+            self.state.draining.borrow_mut().push((bytes, context.waker().clone()));
             Poll::Pending
         })
         .await
