@@ -21,6 +21,10 @@ pub(crate) const KEEPALIVE: Keepalive =
 /// Packets from this length on are sent without a copy.
 const PUSHED_BYTES_MIN: usize = 16 << 10;
 
+/// While so many reads for a connection are under way, no more of its requests are taken: each read
+/// takes memory.
+const READS_MAX: usize = 256;
+
 /// What a node's driver is told of the node's connections.
 pub(crate) trait Events {
     /// A peer with this address has connected; the name of the connection.
@@ -35,13 +39,42 @@ pub(crate) trait Events {
     fn lost(&self, connection: ConnectionId);
 }
 
+/// A connection that is open, and its reads under way.
+struct Open {
+    link: Link,
+    reads: Rc<Cell<usize>>,
+}
+
+/// A read on another thread, whose result goes to a connection.
+pub(crate) struct Reading {
+    link: Link,
+    /// Those of the connection, this one included.
+    reads: Rc<Cell<usize>>,
+}
+
+impl Reading {
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let reads = self.reads.get();
+        self.reads.set(reads - 1);
+        if reads == READS_MAX {
+            self.link.wake();
+        }
+    }
+}
+
 /// The connections of a node. All of them are on one thread.
 pub(crate) struct Links {
     /// Itself, for tasks.
     pub(crate) this: Weak<Links>,
     /// The driver, which owns this.
     events: Weak<dyn Events>,
-    open: RefCell<FxHashMap<ConnectionId, Link>>,
+    open: RefCell<FxHashMap<ConnectionId, Open>>,
     /// Connections that are being made.
     pub(crate) dialling: RefCell<FxHashMap<ConnectionId, AbortHandle>>,
     /// The connection whose session is opened next, if the node knows it.
@@ -77,19 +110,22 @@ impl Links {
         })
     }
 
-    /// The link of a connection that is open.
-    pub(crate) fn get(&self, connection: ConnectionId) -> Option<Link> {
-        self.open.borrow().get(&connection).cloned()
+    /// Counts a read for a connection, while what this gives lives; `None` if that has ended.
+    pub(crate) fn begin_read(&self, connection: ConnectionId) -> Option<Reading> {
+        let open = self.open.borrow();
+        let Open { link, reads } = open.get(&connection)?;
+        reads.set(reads.get() + 1);
+        Some(Reading { link: link.clone(), reads: Rc::clone(reads) })
     }
 
     /// Bytes that wait to be sent to a connection.
     pub(crate) fn unsent_bytes_of(&self, connection: ConnectionId) -> usize {
-        self.open.borrow().get(&connection).map_or(0, |link| link.output().len())
+        self.open.borrow().get(&connection).map_or(0, |open| open.link.output().len())
     }
 
     /// Bytes that wait to be sent.
     pub(crate) fn unsent_bytes(&self) -> u64 {
-        self.open.borrow().values().map(|link| link.output().len() as u64).sum()
+        self.open.borrow().values().map(|open| open.link.output().len() as u64).sum()
     }
 
     /// Does what a node asks for. Gives a connection that is over at once, and of whose end nothing
@@ -112,7 +148,7 @@ impl Links {
     /// Sends a packet; nothing if the connection has ended. It ends if its peer leaves more unread
     /// than the limit for pushed messages: for that answers count, too.
     fn send(&self, connection: ConnectionId, packet: Bytes) {
-        if let Some(link) = self.open.borrow().get(&connection) {
+        if let Some(Open { link, .. }) = self.open.borrow().get(&connection) {
             let length = packet.len();
             match length {
                 PUSHED_BYTES_MIN.. => link.output().push(packet),
@@ -131,7 +167,7 @@ impl Links {
             dialling.abort();
             return true;
         }
-        if let Some(link) = self.open.borrow().get(&connection) {
+        if let Some(Open { link, .. }) = self.open.borrow().get(&connection) {
             link.close(CloseReason::Done);
         }
         false
@@ -152,7 +188,8 @@ impl Connections for Links {
         let events = self.events.upgrade()?;
         let known = self.opening.take();
         let connection = known.unwrap_or_else(|| events.accepted(link.peer()));
-        self.open.borrow_mut().insert(connection, link.clone());
+        let open = Open { link: link.clone(), reads: Rc::default() };
+        self.open.borrow_mut().insert(connection, open);
         if known.is_some() {
             events.connected(connection);
             events.handled();
@@ -172,7 +209,80 @@ impl Connections for Links {
         }
     }
 
+    fn takes_requests(&self, connection: ConnectionId) -> bool {
+        let open = self.open.borrow();
+        open.get(&connection).is_none_or(|open| open.reads.get() < READS_MAX)
+    }
+
     fn closed(&self, connection: ConnectionId) {
         self.lost(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use tokio::io::AsyncWriteExt;
+    use tokio::task::{LocalSet, yield_now};
+    use zodium_neo::messages::Ping;
+    use zodium_neo::{GREETING, encode};
+
+    use super::*;
+
+    const ONE: ConnectionId = ConnectionId::new(1);
+
+    /// Counts packets.
+    #[derive(Default)]
+    struct Counter(Cell<usize>);
+
+    impl Events for Counter {
+        fn accepted(&self, _: &str) -> ConnectionId {
+            ONE
+        }
+
+        fn connected(&self, _: ConnectionId) {}
+
+        fn received(&self, _: ConnectionId, _: Packet<'_>) {
+            self.0.set(self.0.get() + 1);
+        }
+
+        fn handled(&self) {}
+
+        fn lost(&self, _: ConnectionId) {}
+    }
+
+    #[tokio::test]
+    async fn a_peer_with_many_reads_under_way_is_not_read_from() {
+        let counter = Rc::new(Counter::default());
+        let events: Weak<dyn Events> = Rc::<Counter>::downgrade(&counter);
+        let links = Links::new(events, None, Arc::default(), Limits::default());
+        let (stream, mut peer) = tokio::io::duplex(1 << 10);
+        let asking = async {
+            let mut ping = BytesMut::new();
+            encode(0, Ping {}, &mut ping).unwrap();
+            peer.write_all(&GREETING).await.unwrap();
+            let mut send = async |packets| {
+                peer.write_all(&ping).await.unwrap();
+                for _ in 0..10 {
+                    yield_now().await;
+                }
+                assert_eq!(counter.0.get(), packets);
+            };
+            send(1).await;
+            let mut reads: Vec<_> = (1..READS_MAX).map(|_| links.begin_read(ONE)).collect();
+            send(2).await;
+            reads.push(links.begin_read(ONE));
+            send(2).await;
+            reads.pop();
+            send(4).await;
+            drop(reads);
+            assert_eq!(links.open.borrow()[&ONE].reads.get(), 0);
+        };
+        let serving = links.host.run(stream, "peer", None, Limits::default());
+        LocalSet::new()
+            .run_until(async {
+                tokio::select! { () = serving => {} () = asking => {} }
+            })
+            .await;
     }
 }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use zodium_neo_storage::{ConnectionId, ReadJob, Reads};
 
 use crate::driver::Driver;
+use crate::links::Reading;
 use crate::reader::{ShortRead, UNSENT_BYTES_MAX};
 
 impl Driver {
@@ -44,14 +45,15 @@ impl Driver {
 
     /// Runs a read on another thread.
     pub(crate) fn read_elsewhere(self: &Rc<Driver>, job: ReadJob, after: Option<ConnectionId>) {
-        let link = match after.map(|connection| self.links.get(connection)) {
+        let reading = match after.map(|connection| self.links.begin_read(connection)) {
             // The connection has ended.
             Some(None) => return,
-            link => link.flatten(),
+            reading => reading.flatten(),
         };
         let driver = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            if let Some(done) = driver.reader.run(job, link.as_ref()).await {
+            let link = reading.as_ref().map(Reading::link);
+            if let Some(done) = driver.reader.run(job, link).await {
                 driver.done(done);
             }
         });

@@ -15,6 +15,8 @@ pub(crate) trait Connections {
     fn received(&self, connection: ConnectionId, packet: Packet<'_>);
     /// All packets that were there have been handed in.
     fn handled(&self);
+    /// Whether the peer's requests are taken now. When they are again, the link is woken.
+    fn takes_requests(&self, connection: ConnectionId) -> bool;
     /// The connection has ended.
     fn closed(&self, connection: ConnectionId);
 }
@@ -121,7 +123,8 @@ impl Session for NodeSession {
     }
 
     fn is_ready(&self) -> bool {
-        self.0.is_some()
+        let takes = |open: &Open| open.connections.takes_requests(open.connection);
+        self.0.as_ref().is_some_and(takes)
     }
 
     fn is_established(&self) -> bool {
