@@ -6,7 +6,9 @@ NEOPPOD_PYTHON   a Python with msgpack, six and PyMySQL: NEO's own adapter reads
 The server is started in a folder of the test.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -16,7 +18,7 @@ import pytest
 from harness import mariadb
 from harness.certificates import Authority
 from harness.damage import fill
-from harness.neo import Cluster, needs_neo
+from harness.neo import Cluster, OwnCluster, needs_neo
 from harness.neo_databases import (
     commit_through_kills,
     commit_undo_and_pack,
@@ -31,7 +33,7 @@ from harness.neo_databases import (
 from harness.process import ServerFailed, free_port
 from ZEO.ClientStorage import ClientStorage
 from ZODB.POSException import StorageError
-from ZODB.utils import p64
+from ZODB.utils import p64, z64
 
 pytestmark = [
     pytest.mark.zodium,
@@ -314,14 +316,52 @@ def test_acknowledged_commits_survive_kills(serve, open_database, maria, seeded)
     commit_through_kills(lambda: serve(url), open_database, ROUNDS, seeded)
 
 
+def test_a_node_whose_database_server_hangs_ends_when_it_is_told(
+    serve, open_database, tmp_path, template
+):
+    server = mariadb.MariaDB(tmp_path, template=template).start()
+    cluster = OwnCluster(tmp_path, storages=1)
+    [node] = cluster.storages
+    keep_in_maria(node, server.neo(server.database()))
+    try:
+        cluster.start()
+        database = open_database(serve(cluster.url()))
+        set_values(database, a=1)
+        old = database.storage.lastTransaction()
+        set_values(database, a=2)
+        # The node has only current records in memory.
+        load = threading.Thread(target=loads_of_root, args=(database.storage, old), daemon=True)
+        server.process.send_signal(signal.SIGSTOP)
+        load.start()
+        load.join(1)
+        assert load.is_alive()
+        began = time.monotonic()
+        assert node.stop() == 0
+        assert time.monotonic() - began < 20
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        cluster.end()
+        server.stop()
+
+
+def loads_of_root(storage, serial):
+    with contextlib.suppress(StorageError):
+        storage.loadSerial(z64, serial)
+
+
+def keep_in_maria(node, database):
+    """Has a storage node keep its cells on a server."""
+    node.words[node.words.index("SQLite")] = "MySQL"
+    node.words[node.words.index("--database") + 1] = database
+
+
 @needs_neo
 def test_a_storage_node_keeps_its_cells_there_and_so_does_that_of_neo(maria, tmp_path):
     cluster = Cluster(tmp_path, storages=2, partitions=3, replicas=1)
     first, second = cluster.storages
     neo, name = cluster.neo_storage_node(1), maria.database()
     for node in (first, neo):
-        node.words[node.words.index("SQLite")] = "MySQL"
-        node.words[node.words.index("--database") + 1] = maria.neo(name)
+        keep_in_maria(node, maria.neo(name))
     try:
         cluster.start()
         client = cluster.client()

@@ -4,6 +4,9 @@
 //! the result back, takes several times as long. A row that is only on disk takes longer than that,
 //! so for a while after slow reads all reads run elsewhere. One slow read says little: the system
 //! may have given the processor to another process.
+//!
+//! A server may be away for a minute, and the first read that waits for it would be found slow only
+//! at its end. So what is kept on a server is never read on the node's thread.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -18,6 +21,9 @@ use crate::reader::{ShortRead, UNSENT_BYTES_MAX};
 impl Driver {
     /// Runs short reads, and does what follows from them.
     pub(crate) fn read(self: &Rc<Driver>, mut reads: VecDeque<ShortRead>) {
+        if self.reader.store().is_on_server() {
+            return reads.into_iter().for_each(|(job, after)| self.read_elsewhere(job, after));
+        }
         let result = self.reader.store().read_together(reads.len(), &mut |database| {
             let mut now = Instant::now();
             while let Some((job, connection)) = reads.pop_front() {

@@ -25,6 +25,11 @@ pub struct Completion(Box<dyn FnOnce(&mut Node) + Send>);
 pub trait Store: Send + Sync {
     /// Runs a job that only reads.
     fn read(&self, job: ReadJob) -> ReadResult<Completion>;
+    /// Whether the database is on a server, which a read may wait for. A node that waits for a read
+    /// itself does nothing else.
+    fn is_on_server(&self) -> bool {
+        false
+    }
     /// Has about `count` jobs that only read run one after the other.
     fn read_together(&self, count: usize, run: &mut dyn FnMut(&dyn Reads)) -> ReadResult<()>;
     /// Runs jobs that write, as one transaction of the database.

@@ -145,6 +145,10 @@ impl Store for NodeDatabase {
         }
     }
 
+    fn is_on_server(&self) -> bool {
+        self.place.server().is_some()
+    }
+
     fn read_together(&self, count: usize, run: &mut dyn FnMut(&dyn Reads)) -> ReadResult<()> {
         match count {
             0 | 1 => self.read_with(&self.rows, run),
