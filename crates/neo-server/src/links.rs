@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use tokio::task::AbortHandle;
-use zodium_neo::{Address, ConnectionId, LinkTask, Packet};
+use zodium_neo::{Address, ConnectionId, LinkTask, Packet, Refusals};
 use zodium_net::{CloseReason, Host, Keepalive, Limits, Link, LinkMetrics};
 
 use crate::session::{Connections, Sessions};
@@ -82,6 +82,8 @@ pub(crate) struct Links {
     pub(crate) tls: Option<NodeTls>,
     /// Why nodes cannot be connected to: each reason is a warning once.
     pub(crate) failures: RefCell<FxHashMap<Address, String>>,
+    /// Peers that are no nodes of this cluster.
+    refusals: RefCell<Refusals>,
     pub(crate) limits: Limits,
     pub(crate) host: Host<Sessions>,
 }
@@ -104,6 +106,7 @@ impl Links {
                 opening: Cell::new(None),
                 tls,
                 failures: RefCell::default(),
+                refusals: RefCell::default(),
                 limits,
                 host: Host::new(Sessions::new(connections), metrics, None),
             }
@@ -214,6 +217,10 @@ impl Connections for Links {
         open.get(&connection).is_none_or(|open| open.reads.get() < READS_MAX)
     }
 
+    fn admit_refusal(&self, peer: &str, kind: &str) -> Option<u64> {
+        self.refusals.borrow_mut().admit(peer, kind, Instant::now())
+    }
+
     fn closed(&self, connection: ConnectionId) {
         self.lost(connection);
     }
@@ -284,5 +291,28 @@ mod tests {
                 tokio::select! { () = serving => {} () = asking => {} }
             })
             .await;
+    }
+
+    #[tokio::test]
+    async fn probes_of_a_host_are_logged_once_in_a_while() {
+        let counter = Rc::new(Counter::default());
+        let events: Weak<dyn Events> = Rc::<Counter>::downgrade(&counter);
+        let links = Links::new(events, None, Arc::default(), Limits::default());
+        let probe = async |port: u16, bytes: &[u8]| {
+            let (stream, mut peer) = tokio::io::duplex(1 << 10);
+            peer.write_all(bytes).await.unwrap();
+            links.host.run(stream, &format!("10.0.0.1:{port}"), None, Limits::default()).await;
+        };
+        let probing = async {
+            probe(1, b"GET / HTTP/1.1").await;
+            probe(2, b"GET /health HTTP/1.1").await;
+            probe(3, &[0x16, 3, 1]).await;
+            probe(4, &[&GREETING[..], b"xx"].concat()).await;
+        };
+        LocalSet::new().run_until(probing).await;
+        for kind in ["not NEO", "TLS", "a malformed message"] {
+            assert_eq!(links.admit_refusal("10.0.0.1:9", kind), None, "{kind}");
+            assert_eq!(links.admit_refusal("10.0.0.2:9", kind), Some(0), "{kind}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The node's side of one link: greeting and framing.
 
+use std::error::Error;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
@@ -17,6 +18,8 @@ pub(crate) trait Connections {
     fn handled(&self);
     /// Whether the peer's requests are taken now. When they are again, the link is woken.
     fn takes_requests(&self, connection: ConnectionId) -> bool;
+    /// A peer is refused, for a reason of this kind. `Some(times)`: log it; so many have no line.
+    fn admit_refusal(&self, peer: &str, kind: &str) -> Option<u64>;
     /// The connection has ended.
     fn closed(&self, connection: ConnectionId);
 }
@@ -72,10 +75,7 @@ impl Open {
                 Ok(Some(length))
             }
             Ok(Greeting::Need(_)) => Ok(None),
-            Err(error) => {
-                warn!(peer = self.link.peer(), %error, "closing a connection");
-                Err(CloseReason::Refused)
-            }
+            Err(error) => Err(self.refuse(error.kind(), &error, "closing a connection")),
         }
     }
 
@@ -91,21 +91,33 @@ impl Open {
             let frame = match self.scanner.scan(&bytes[consumed..]) {
                 Ok(Scan::Complete(frame)) => frame,
                 Ok(Scan::Need(at_least)) => return Ok(Consumed::Need { consumed, at_least }),
-                Err(error) => return self.malformed(&error),
+                Err(error) => return Err(self.malformed(&error)),
             };
             consumed += frame.bytes().len();
             match Packet::decode(frame) {
                 Ok(packet) => self.connections.received(self.connection, packet),
-                Err(error) => return self.malformed(&error),
+                Err(error) => return Err(self.malformed(&error)),
             }
         }
         Ok(Consumed::Bytes(consumed))
     }
 
-    fn malformed(&self, error: &dyn std::error::Error) -> Result<Consumed, CloseReason> {
+    fn malformed(&self, error: &dyn Error) -> CloseReason {
+        self.refuse("a malformed message", error, "a malformed message, closing the connection")
+    }
+
+    /// Logs why the connection ends, unless one of its host has ended for the same kind of reason a
+    /// short time ago: nodes with wrong options, and probes, come again and again.
+    fn refuse(&self, kind: &str, error: &dyn Error, what: &str) -> CloseReason {
         let peer = self.link.peer();
-        warn!(peer, %error, "a malformed message, closing the connection");
-        Err(CloseReason::Refused)
+        match self.connections.admit_refusal(peer, kind) {
+            Some(unlogged) => {
+                let unlogged = (unlogged > 0).then_some(unlogged);
+                warn!(peer, %error, unlogged, "{what}");
+            }
+            None => debug!(peer, %error, "{what}"),
+        }
+        CloseReason::Refused
     }
 }
 

@@ -61,6 +61,18 @@ pub enum GreetingError {
     },
 }
 
+impl GreetingError {
+    /// What is equal of all peers that are wrong in the same way.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            GreetingError::Tls => "TLS",
+            GreetingError::NotNeo { .. } => "not NEO",
+            GreetingError::OldEncoding { .. } => "the old encoding",
+            GreetingError::OtherVersion { .. } => "another version",
+        }
+    }
+}
+
 /// Reads the greeting at the beginning of a connection. Wrong bytes are refused as they arrive.
 pub fn read_greeting(buffer: &[u8]) -> Result<Greeting, GreetingError> {
     let there_are = buffer.len().min(MAGIC_LENGTH);
