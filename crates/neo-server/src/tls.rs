@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsConnector, rustls};
 use zodium_tls::{
     CertificateFiles, ClientFiles, ClientTls, ServerFiles, ServerTls, TlsError, Trust,
 };
@@ -50,11 +50,37 @@ impl NodeTls {
         let name = ServerName::IpAddress(stream.peer_addr()?.ip().into());
         let connector = TlsConnector::from(Arc::clone(&self.dialling.config()));
         let handshake = connector.connect(name, stream);
-        timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| slow())?
+        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| slow())?;
+        done.map_err(explained)
+    }
+}
+
+/// Says what the error of a handshake with a node without TLS means.
+fn explained(error: io::Error) -> io::Error {
+    let not_tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+    match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
+        Some(reason) if *reason == not_tls => io::Error::other(
+            "the peer does not speak TLS; configure TLS for all nodes of the cluster, or for none",
+        ),
+        _ => error,
     }
 }
 
 fn slow() -> io::Error {
     let seconds = HANDSHAKE_TIME_MAX.as_secs();
     io::Error::new(io::ErrorKind::TimedOut, format!("no TLS handshake within {seconds} s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_without_tls_is_named_as_such() {
+        let of = |message| io::Error::other(rustls::Error::InvalidMessage(message));
+        let text = explained(of(rustls::InvalidMessage::InvalidContentType)).to_string();
+        assert!(text.starts_with("the peer does not speak TLS"), "{text}");
+        let text = explained(of(rustls::InvalidMessage::InvalidCcs)).to_string();
+        assert!(text.contains("InvalidCcs"), "{text}");
+    }
 }
