@@ -213,10 +213,15 @@ impl Admin {
             (Some(Asked::LastTransaction), Message::AnswerLastTransaction(answer)) => {
                 self.last_tid_told(connection, answer.tid);
             }
-            (_, Message::Error(error)) => {
-                let (peer, code, reason) =
-                    (self.links.name_of(connection), error.code, error.message);
-                warn!(peer, %code, reason, "a request was refused");
+            (None, other @ Message::Error(_)) if self.primary != Some(connection) => {
+                return Err(Refusal::unexpected(&other));
+            }
+            (asked, Message::Error(error)) => {
+                let (peer, code) = (self.links.name_of(connection), error.code);
+                warn!(peer, %code, reason = error.for_log(), "a request was refused");
+                if asked == Some(Asked::LastTransaction) {
+                    self.end_of_wait(connection);
+                }
             }
             (_, other) => return Err(Refusal::unexpected(&other)),
         }

@@ -96,6 +96,30 @@ fn only_backups_that_were_named_may_connect_and_once() {
 }
 
 #[test]
+fn an_error_of_a_backup_ends_what_waits_for_it_or_else_the_connection() {
+    let mut bench = Bench::running(&["copy"]);
+    let backup = bench.backup("copy");
+    bench.tell(backup, 1, fine());
+    bench.answer_last_tid(bench.master, 1);
+    let id = bench.take(backup, "AskRecovery");
+    let error = |message| Error { code: ErrorCode::NotReady, message };
+    bench.tell(backup, id, error("not now"));
+    let id = bench.take(backup, "AskLastTransaction");
+    bench.names();
+    let operator = bench.operator();
+    bench.tell(operator, 5, AskMonitorInformation {});
+    assert_eq!(bench.names(), Vec::<String>::new());
+    bench.tell(backup, id, error("not now"));
+    assert!(summary(&mut bench, operator).contains("||copy|"));
+    assert!(bench.closed.is_empty());
+    bench.tell(backup, id, error("an answer to nothing"));
+    assert_eq!(
+        (bench.refusal(backup, id).1, &bench.closed[..]),
+        ("unexpected Error".to_owned(), &[backup][..])
+    );
+}
+
+#[test]
 fn the_admin_of_a_backup_tells_the_upstream_one() {
     let mut bench = Bench::running(&[]);
     bench.master_tells(NotifyUpstreamAdmin { address: address(499) });
