@@ -61,6 +61,8 @@ impl Admin {
         }
         warn!("the connection to the primary master has ended, looking for another one");
         self.own_changed(Change { state: Some(None), ..Change::default() });
+        // Nothing has changed if the master was lost before it told the state.
+        self.report();
     }
 
     pub(crate) fn identify_to_master(&mut self, connection: ConnectionId) {

@@ -160,7 +160,7 @@ impl Admin {
     }
 
     /// Answers the operators that wait, if nothing is awaited.
-    fn report(&mut self) {
+    pub(crate) fn report(&mut self) {
         let is_beginning = self.own.state.is_none() && self.primary.is_some();
         if !self.round.awaited.is_empty() || is_beginning || self.round.operators.is_empty() {
             return;

@@ -54,6 +54,17 @@ fn a_report_without_a_master_says_so() {
 }
 
 #[test]
+fn a_report_does_not_wait_for_a_master_that_is_lost_before_it_tells_the_state() {
+    let mut bench = Bench::new(&[]);
+    bench.accept(1);
+    let operator = bench.operator();
+    bench.tell(operator, 6, AskMonitorInformation {});
+    assert_eq!(bench.names(), Vec::<String>::new());
+    bench.cut(bench.master);
+    assert!(bench.answer(operator, 6).contains("Not connected to a primary master."));
+}
+
+#[test]
 fn a_command_whose_answer_is_lost_fails_and_another_master_is_followed() {
     let mut bench = Bench::running(&[]);
     let operator = bench.operator();
