@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use tracing::info;
-use zodium_neo::messages::{NotifyMonitorInformation, Pong, RequestIdentification};
-use zodium_neo::{Address, ConnectionId, Extra, Message, NodeType};
+use tracing::{debug, info, warn};
+use zodium_neo::messages::{
+    Error as ErrorMessage, NotifyMonitorInformation, Pong, RequestIdentification,
+};
+use zodium_neo::{Address, ConnectionId, ErrorCode, Extra, Message, NodeType};
 
 use crate::Admin;
 use crate::handling::{Handled, Refusal};
@@ -23,6 +25,17 @@ pub(crate) struct Upstream {
     connection: Option<ConnectionId>,
     /// The connection, when it is accepted.
     pub(crate) accepted: Option<ConnectionId>,
+    /// Why it has refused this admin the last time.
+    refused: Option<String>,
+}
+
+impl Upstream {
+    /// Notes why it refuses this admin; whether that is another reason than the last time.
+    fn is_new(&mut self, reason: &str) -> bool {
+        let is_new = self.refused.as_deref() != Some(reason);
+        self.refused = Some(reason.to_owned());
+        is_new
+    }
 }
 
 impl Admin {
@@ -80,15 +93,24 @@ impl Admin {
                 };
                 return self.relay(connection, id, message, master);
             }
-            Message::Error(error) => {
-                let (peer, reason) = (self.links.name_of(connection), error.message);
-                info!(peer, code = %error.code, reason, "not accepted by the upstream admin, \
-                    trying again");
-                self.close(connection);
-            }
+            Message::Error(error) => self.refused_by_upstream(connection, &error),
             other => return Err(Refusal::unexpected(&other)),
         }
         Ok(())
+    }
+
+    /// Logs why, unless it is what was logged last: it is dialled again each second.
+    fn refused_by_upstream(&mut self, connection: ConnectionId, error: &ErrorMessage<'_>) {
+        let (peer, code, reason) = (self.links.name_of(connection), error.code, error.for_log());
+        if !self.upstream.is_new(reason) {
+            debug!(peer, %code, reason, "still not accepted by the upstream admin");
+        } else if code == ErrorCode::NotReady {
+            info!(peer, %code, reason, "not accepted by the upstream admin, trying again");
+        } else {
+            warn!(peer, %code, reason, "refused by the upstream admin, trying again; check its \
+                --monitor-backup");
+        }
+        self.close(connection);
     }
 
     fn accepted_by_upstream(&mut self, connection: ConnectionId) {
@@ -96,7 +118,20 @@ impl Admin {
         let admin = self.links.name_of(connection);
         info!(admin, "identified to the admin of the upstream cluster");
         self.upstream.accepted = Some(connection);
+        self.upstream.refused = None;
         let information = self.own.whole().to_information();
         self.links.notify(connection, NotifyMonitorInformation { information });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_refusal_is_new_once() {
+        let mut upstream = Upstream::default();
+        let reasons = ["a", "a", "b", "a"];
+        assert_eq!(reasons.map(|reason| upstream.is_new(reason)), [true, false, true, true]);
     }
 }
