@@ -3,7 +3,7 @@
 //! Key decision: the thread that asks writes its request to the socket. Which thread reads the
 //! answers, `reading.rs` says.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -347,7 +347,31 @@ fn greet(transport: &Transport) -> Result<InputBuffer, String> {
             }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(format!("no greeting: {error}")),
+            Err(error) => return Err(no_greeting(&error)),
         }
+    }
+}
+
+fn no_greeting(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            let seconds = HANDSHAKE_TIME_MAX.as_secs();
+            format!("no greeting within {seconds} s; it hangs or is overloaded")
+        }
+        _ => format!("no greeting: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_says_nothing_is_said_to_hang() {
+        // What a socket says at the end of its time.
+        let late = no_greeting(&io::Error::from_raw_os_error(11));
+        assert_eq!(late, "no greeting within 10 s; it hangs or is overloaded");
+        let reset = no_greeting(&io::ErrorKind::ConnectionReset.into());
+        assert_eq!(reset, "no greeting: connection reset");
     }
 }
