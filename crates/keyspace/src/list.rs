@@ -11,6 +11,8 @@ use crate::packed::{Element, Packed};
 /// Fewer elements are removed one by one: that takes less time than having another thread do it.
 pub(crate) const CUT_LEAST: usize = 512;
 
+/// So few elements are removed one by one: each moves those between it and the nearer end only.
+const FEW: usize = 8;
 /// Room for so many elements is not given back.
 const SPARE_LEAST: usize = 64;
 
@@ -146,18 +148,13 @@ impl List {
                 }
             }
             Form::Deque(deque) => {
-                let mut removed = 0;
-                let mut keeps = |element: &Word| {
-                    let is_removed = removed < most && **element == *wanted;
-                    removed += usize::from(is_removed);
-                    !is_removed
+                let is_equal = |place: &usize| *deque[*place] == *wanted;
+                let mut places: Vec<usize> = match from_end {
+                    true => (0..deque.len()).rev().filter(is_equal).take(most).collect(),
+                    false => (0..deque.len()).filter(is_equal).take(most).collect(),
                 };
-                if from_end {
-                    let kept: Vec<Word> = deque.drain(..).rev().filter(&mut keeps).collect();
-                    deque.extend(kept.into_iter().rev());
-                } else {
-                    deque.retain(keeps);
-                }
+                places.sort_unstable();
+                remove_places(deque, &places);
                 shrink(deque);
             }
         }
@@ -223,6 +220,23 @@ impl FromIterator<Word> for List {
         }
         list
     }
+}
+
+/// Removes the elements of some places, in ascending order.
+fn remove_places(deque: &mut VecDeque<Word>, places: &[usize]) {
+    if places.len() <= FEW {
+        for place in places.iter().rev() {
+            deque.remove(*place);
+        }
+        return;
+    }
+    let mut removed = places.iter().copied().peekable();
+    let mut place = 0;
+    deque.retain(|_| {
+        let is_removed = removed.next_if_eq(&place).is_some();
+        place += 1;
+        !is_removed
+    });
 }
 
 /// Gives back room of elements that have gone, once it is most of the room.
@@ -314,7 +328,8 @@ mod tests {
                         model = model[place..end].to_vec();
                     }
                     3 if round % 5 == 0 => {
-                        let (count, from_end) = (random_below(3), round % 2 == 0);
+                        let count = [0, 1, 2, usize::MAX][random_below(4)];
+                        let from_end = random_below(2) == 0;
                         let is_equal = |place: &usize| model[*place] == element;
                         let mut places: Vec<_> = (0..model.len()).filter(is_equal).collect();
                         if from_end {
