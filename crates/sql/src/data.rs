@@ -5,7 +5,7 @@
 //! to it any more.
 
 use rustc_hash::FxHashSet;
-use zodium_neo::{DATA_BYTES_MAX, StoredData};
+use zodium_neo::StoredData;
 use zodium_types::Oid;
 
 use crate::connection::in_transaction;
@@ -13,6 +13,9 @@ use crate::driver::{self, Connection, Optional, Params, params};
 use crate::place::Place;
 use crate::{SqlError, big};
 
+/// A row of SQLite, and so the data of an object, has at most so many bytes. On a server, data in
+/// pieces have no more.
+pub(crate) const VALUE_BYTES_MAX: u64 = 1_000_000_000 - (1 << 16);
 /// Ids of the rows of a partition begin with the partition shifted by so many bits.
 const PARTITION_SHIFT: u32 = 48;
 
@@ -54,7 +57,7 @@ impl DataTable {
     /// Writes the data of an object, or finds the row with equal ones; its id.
     ///
     /// # Errors
-    /// When the data have the SHA-1 of others.
+    /// When the data are too large, or have the SHA-1 of others.
     pub(crate) fn store(
         &mut self,
         connection: &Connection,
@@ -62,8 +65,9 @@ impl DataTable {
         (partition, oid): (u32, Oid),
         data: &StoredData,
     ) -> Result<i64, SqlError> {
-        let stored = self.insert(connection, partition, data);
         let bytes = data.value.len() as u64;
+        check_length(place, oid, bytes)?;
+        let stored = self.insert(connection, partition, data);
         let failed = |source| place.error("write the data of an object", bytes, source);
         stored
             .map_err(failed)?
@@ -124,14 +128,13 @@ fn of_same_hash(
     Ok(Some((id, big::joined(connection, row)?.value)))
 }
 
-/// Refuses data that no message carries: a node of a cluster could not send them. A row holds more,
-/// so what messages have brought always fits.
+/// Refuses data that no row holds.
 pub(crate) fn check_length(place: &Place, oid: Oid, bytes: u64) -> Result<(), SqlError> {
-    let bytes_max = DATA_BYTES_MAX as u64;
-    match bytes <= bytes_max {
-        true => Ok(()),
-        false => Err(SqlError::TooLarge { path: place.path().to_owned(), oid, bytes, bytes_max }),
+    if bytes <= VALUE_BYTES_MAX {
+        return Ok(());
     }
+    let path = place.path().to_owned();
+    Err(SqlError::TooLarge { path, oid, bytes, bytes_max: VALUE_BYTES_MAX })
 }
 
 /// Adds the rows of `data` that a query gives.

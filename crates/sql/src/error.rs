@@ -199,10 +199,10 @@ pub enum SqlError {
         /// What is too large.
         what: String,
     },
-    /// A record that is larger than a message between nodes can be.
+    /// A record that is larger than a row can be.
     #[error(
-        "{path}: object {oid} has {bytes} bytes as stored, a node of NEO sends at most \
-         {bytes_max}; split the object",
+        "{path}: object {oid} has {bytes} bytes as stored, a row holds at most {bytes_max}; split \
+         the object",
         path = path.display()
     )]
     TooLarge {

@@ -150,7 +150,7 @@ impl Writes for NodeWriter<'_> {
         for record in records {
             match self.data_id(record?) {
                 Ok(record) => voted.push(record),
-                Err(error @ SqlError::Collision { .. }) => {
+                Err(error @ (SqlError::Collision { .. } | SqlError::TooLarge { .. })) => {
                     // The data that are written go with the change.
                     self.freed.extend(voted.iter().filter_map(|record| record.data_id));
                     return Ok(Voted::Refused(error.to_string()));

@@ -51,8 +51,7 @@ pub(super) struct Added {
 impl PreparedTransaction {
     /// Prepares a transaction. `None`: that may wait, but access is non-blocking.
     ///
-    /// Refuses what a row cannot hold: at the commit that would fail all of its batch. And what no
-    /// message carries.
+    /// Refuses what a row cannot hold. At the commit that would fail all of its batch.
     pub(super) fn prepare(
         storage: &SqlStorage,
         new: NewTransaction,
@@ -170,7 +169,7 @@ impl SqlStorage {
         })
     }
 
-    /// Refuses data that are too long, unless compression may make them shorter.
+    /// Refuses data that are too long for a row, unless compression may make them shorter.
     fn check_plain(&self, oid: Oid, bytes: u64) -> Result<(), SqlError> {
         match self.compress {
             true => Ok(()),
