@@ -90,11 +90,15 @@ impl Recovery {
         };
         (self.may_create, self.last_table) = (false, cluster.table.id());
         if cluster.is_operating() {
-            let last_tid = match stop {
-                Stop::Truncate(tid) | Stop::LeaveBackup(tid) => tid.min(cluster.last_tid),
-                Stop::NotOperational | Stop::Unsettled => cluster.last_tid,
+            self.last_run = match stop {
+                // What is cut is not missed, and all storages have to be there.
+                Stop::Truncate(_) | Stop::LeaveBackup(_) => None,
+                Stop::NotOperational | Stop::Unsettled => {
+                    // If no storage has its last change, the cluster ran with an earlier one.
+                    let table = cluster.table.id().filter(|_| cluster.table.is_settled());
+                    Some((table.unwrap_or(TableId(0)), cluster.last_tid))
+                }
             };
-            self.last_run = cluster.table.id().map(|table| (table, last_tid));
         }
     }
 

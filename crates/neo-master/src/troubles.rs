@@ -60,7 +60,10 @@ impl Troubles {
             // Of an operation before, or another alarm.
             return;
         }
-        for (storage, connection) in cluster.members.identified(NodeType::Storage) {
+        // Commits wait for none that is new.
+        let mut running = cluster.members.identified(NodeType::Storage);
+        running.retain(|(storage, _)| cluster.members.is_running(*storage));
+        for (storage, connection) in running {
             let Some(looks) = self.pinged.get_mut(&storage) else {
                 links.ask(connection, Ping {}, Asked::Alive);
                 self.pinged.insert(storage, 0);
@@ -194,13 +197,14 @@ impl Troubles {
         if self.different.is_empty() {
             return None;
         }
-        let partitions = named(self.different.keys());
-        let storages: BTreeSet<_> = self.different.values().flatten().collect();
+        let copies = self.different.iter();
+        let copies = copies.map(|(id, storages)| format!("{id} in {}", named(storages.iter())));
         Some(format!(
-            "a check has found copies that differ, of partition {partitions} in {}: find out \
-             which storage is right. Then stop each other one, erase it (`zodium neo storage \
-             --reset`), and start it; a new `zodium neo ctl check` ends this note",
-            named(storages.into_iter())
+            "a check has found copies that differ, of partition {}: find out which are right. Then \
+             stop one storage with a wrong copy, erase it (`zodium neo storage --reset`), start \
+             it, and wait until `zodium neo status` shows it up to date, before the next one: others \
+             may have their only right copy there. A new `zodium neo ctl check` ends this note",
+            listed(copies, "; ")
         ))
     }
 }
@@ -210,9 +214,13 @@ fn seconds(looks: u32) -> u64 {
 }
 
 fn named(all: impl Iterator<Item = impl ToString>) -> String {
+    listed(all, ", ")
+}
+
+fn listed(all: impl Iterator<Item = impl ToString>, separator: &str) -> String {
     let mut names: Vec<_> = all.take(NAMED_MAX + 1).map(|one| one.to_string()).collect();
     if names.len() > NAMED_MAX {
         names[NAMED_MAX] = "others".to_owned();
     }
-    names.join(", ")
+    names.join(separator)
 }

@@ -202,12 +202,13 @@ impl Master {
     /// The connection of a storage has ended.
     pub(super) fn storage_left(&mut self, connection: ConnectionId, storage: NodeId) {
         self.left_verification(connection);
+        // Also of one that an operator has ended, whose connection is no longer the node's.
+        self.troubles.storage_left(storage);
         let Some(node) = self.cluster.members.get_mut(storage) else { return };
         if node.connection != Some(connection) {
             return;
         }
         node.connection = None;
-        self.troubles.storage_left(storage);
         if matches!(self.phase, Phase::Recovery) {
             let Master { cluster, links, recovery, .. } = self;
             return recovery.storage_left(cluster, links, storage);

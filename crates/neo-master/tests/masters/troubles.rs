@@ -3,7 +3,8 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{
-    CellState, ClusterState, ConnectionId, Extra, Map, Message, NodeType, Partition, TableId, Value,
+    CellState, ClusterState, ConnectionId, Extra, Map, Message, NodeState, NodeType, Partition,
+    TableId, Value,
 };
 use zodium_types::Tid;
 
@@ -76,7 +77,10 @@ fn copies_that_differ_are_noted_until_they_are_compared_again() {
     let nodes = vec![storage(2), storage(1)];
     bench.tell(storages[0], 98, NotifyPartitionCorrupted { partition: Partition(1), nodes });
     let notes = told(&mut bench, admin);
-    assert!(notes[0].contains("copies that differ, of partition 1 in S1, S2"), "{notes:?}");
+    assert!(
+        notes[0].contains("copies that differ, of partition 1 in S1, S2: find out"),
+        "{notes:?}"
+    );
     assert_eq!(bench.names(other), [""; 0]);
     let references = Map(vec![(Partition(0), None)]);
     bench.tell(admin, 9, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
@@ -160,5 +164,61 @@ fn a_start_that_gives_commits_up_is_noted_until_copies_are_compared() {
     assert!(notes.len() == 1 && notes[0].contains(&lost), "{notes:?}");
     let references = Map(vec![(Partition(0), None)]);
     bench.tell(admin, 10, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
+
+#[test]
+fn what_a_truncation_cuts_is_not_missed() {
+    let (mut bench, storages) = Bench::running(2);
+    let client = bench.client();
+    let ttid = bench.begin(client);
+    bench.finish(client, ttid);
+    for storage in &storages {
+        bench.answer(*storage, "AskLockInformation", AnswerInformationLocked { ttid });
+    }
+    let admin = admin(&mut bench);
+    // There is no transaction of this tid: it may be the one of a moment.
+    let tid = Tid(1005);
+    bench.tell(admin, 1, Truncate { tid });
+    let table = TableId(7);
+    let answer = AnswerRecovery { table: Some(table), backup_tid: None, truncate_tid: Some(tid) };
+    bench.answer(storages[0], "AskRecovery", answer.clone());
+    let cell = |number| Cell { node: storage(number), state: CellState::UpToDate };
+    let rows = vec![vec![cell(1), cell(2)]; 2];
+    let loaded = AnswerPartitionTable { table, replicas: 1, rows };
+    bench.answer(storages[0], "AskPartitionTable", loaded);
+    bench.answer(storages[1], "AskRecovery", answer);
+    for storage in &storages {
+        let transactions = Map::default();
+        bench.answer(*storage, "AskLockedTransactions", AnswerLockedTransactions { transactions });
+    }
+    bench.serve(&storages);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Running));
+    assert_eq!(bench.master.status().last_tid, Tid(1000));
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
+
+#[test]
+fn each_partition_is_named_with_its_copies() {
+    let (mut bench, storages) = Bench::running(2);
+    for (partition, nodes) in [(0, vec![storage(1)]), (1, vec![storage(2), storage(1)])] {
+        let partition = Partition(partition);
+        bench.tell(storages[0], 98, NotifyPartitionCorrupted { partition, nodes });
+    }
+    let notes = bench.master.status().notes;
+    assert!(notes[0].contains("of partition 0 in S1; 1 in S1, S2: find out"), "{notes:?}");
+}
+
+#[test]
+fn a_storage_that_hung_and_was_killed_is_looked_at_again_when_it_is_back() {
+    let (mut bench, storages) = Bench::running(2);
+    let admin = admin(&mut bench);
+    for _ in 0..3 {
+        bench.wake();
+        bench.acknowledge(storages[0]);
+    }
+    assert_eq!(bench.master.status().notes.len(), 1);
+    bench.tell(admin, 9, SetNodeState { id: storage(2), state: NodeState::Down });
+    bench.lose(storages[1]);
     assert_eq!(bench.master.status().notes, [""; 0]);
 }
