@@ -48,21 +48,28 @@ impl Reader {
 
     /// Waits for a place; `None` if the connection has ended meanwhile.
     async fn place(&self, is_background: bool, link: Option<&Link>) -> Option<Place<'_>> {
-        if let Some(link) = link {
-            if is_background {
-                // The storage may be sending as much, of other partitions.
-                link.set_paced();
-            }
-            link.drained(UNSENT_BYTES_MAX).await;
+        if let Some(link) = link.filter(|_| is_background) {
+            // The storage may be sending as much, of other partitions.
+            link.set_paced();
         }
-        // The semaphore is never closed; without a place it would still be right to go on.
-        let background = match is_background {
-            true => self.background.acquire().await.ok(),
-            false => None,
-        };
-        let place = self.places.acquire().await.ok();
-        let has_gone = link.is_some_and(Link::has_ended);
-        (!has_gone).then_some(Place { _place: place, _background: background })
+        loop {
+            if let Some(link) = link {
+                link.drained(UNSENT_BYTES_MAX).await;
+            }
+            // The semaphore is never closed; without a place it would still be right to go on.
+            let background = match is_background {
+                true => self.background.acquire().await.ok(),
+                false => None,
+            };
+            let place = self.places.acquire().await.ok();
+            if link.is_some_and(Link::has_ended) {
+                return None;
+            }
+            // While it waited for the place, reads before it may have had long results.
+            if link.is_none_or(|link| link.output().len() <= UNSENT_BYTES_MAX) {
+                return Some(Place { _place: place, _background: background });
+            }
+        }
     }
 }
 
