@@ -152,7 +152,10 @@ impl Bound {
     /// Starts to listen: connections are accepted from now on.
     pub fn listen(self) -> io::Result<Listener> {
         let (kind, file) = match self.socket {
-            Socket::Tcp(socket) => (Kind::Tcp(socket.listen(BACKLOG)?), None),
+            Socket::Tcp(socket) => {
+                socket.set_reuseaddr(true)?;
+                (Kind::Tcp(socket.listen(BACKLOG)?), None)
+            }
             Socket::Unix(path) => {
                 let (listener, file) = listen_unix(&path)?;
                 (Kind::Unix(listener), Some(file))
@@ -216,6 +219,8 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpSocket> {
     // A server that was stopped a moment ago leaves connections that still occupy the port.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
+    // Until it listens, others could take the address from it.
+    socket.set_reuseaddr(false)?;
     Ok(socket)
 }
 
