@@ -29,8 +29,8 @@ fn disconnect(local: &LocalServer, seconds: u64) {
     let oldest = now.saturating_sub(seconds.saturating_mul(1000));
     local.each_client(|client| {
         let used_at = &client.shared.used_at;
-        if client.link.takes_activity() {
-            // The session is not told of each part of a long request.
+        // The session is not told of each part of a long request, nor of those of a long answer.
+        if client.link.takes_activity() || !client.link.output().is_empty() {
             used_at.store(now, Ordering::Relaxed);
         }
         let is_silent = used_at.load(Ordering::Relaxed) < oldest;
