@@ -136,7 +136,9 @@ impl File<'_> {
     fn take<G>(&self, entry: &dyn Entry<G>, node: &mut G, findings: &mut Findings) {
         let description = entry.description();
         let name = description.key.replace('-', "_");
-        let Some(value) = self.value(&name, findings) else { return };
+        // As for NEO, an empty value is none.
+        let value = self.value(&name, findings).filter(|value| !value.is_empty());
+        let Some(value) = value else { return };
         let (values, is_flag) = (entry.values(), !description.flag.is_empty());
         let texts: Vec<OsString> = match boolean(&value) {
             Some(true) if is_flag => vec![description.flag.into()],
@@ -317,6 +319,13 @@ logfile = /var/log/neo.log
         let node = read(text, "storage").unwrap().0.neo_storage.unwrap();
         assert_eq!(node.nid, Some(1));
         assert!(read("[a]b] # c", "a]b").is_ok(), "the last bracket counts");
+    }
+
+    #[test]
+    fn empty_values_are_none() {
+        let text = "[storage]\nadapter = SQLite\nengine =\nca =\ncert:\nkey:\nnid = 3";
+        let node = read(text, "storage").unwrap().0.neo_storage.unwrap();
+        assert_eq!((node.engine, node.ca, node.nid), (None, None, Some(3)));
     }
 
     #[test]

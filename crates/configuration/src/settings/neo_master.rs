@@ -68,9 +68,9 @@ settings! {
         /// Start a new cluster when N storages are there, without an operator
         ///
         /// Give the number of all storages, so that no cluster is created in place of one that is
-        /// away.
+        /// away. 0 waits for an operator.
         autostart: Option<u32> = None, {
-            Count::<u32>::within(1, STORAGES_MAX);
+            Count::<u32>::within(0, STORAGES_MAX);
             key: "autostart", elsewhere: "`autostart`", otherwise: "an operator starts it",
             option: "autostart", short: Some('A'), value: "N", heading: NEW
         }

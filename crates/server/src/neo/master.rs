@@ -56,7 +56,7 @@ impl LightKind for Master {
             node: master.nid.and_then(NodeId::new),
             replicas: master.replicas,
             partitions: master.partitions,
-            autostart: master.autostart,
+            autostart: master.autostart.filter(|count| *count > 0),
             upstream: upstream_of(master)?,
             begins_as_backup: master.backup,
         })
