@@ -50,12 +50,10 @@ pub(super) fn run(options: &OidsOptions) -> Result<ExitCode> {
         false => output.text(&trace.report())?,
     }
     output.flush()?;
-    refuse_compressed(trace.compressed(), "records")?;
-    match trace.unreadable() {
-        0 => Ok(ExitCode::SUCCESS),
-        count => {
-            complain!("zodium: the references of {count} records cannot be read");
-            Ok(ExitCode::from(DIFFERENT))
-        }
+    let unreadable = trace.unreadable();
+    if unreadable > 0 {
+        complain!("zodium: the references of {unreadable} records cannot be read");
     }
+    refuse_compressed(trace.compressed(), "records")?;
+    Ok(if unreadable > 0 { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }
