@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use tracing::info;
 use zodium_configuration::{Configuration, StorageKind};
 use zodium_monitor::Messages;
@@ -114,9 +114,14 @@ async fn serve(
     let closed = storages.close();
     // Commands of the last transactions have taken effect.
     let kept = resp_server.map_or(Ok(()), |server| server.close_log());
-    let ending = served?;
-    closed?;
-    kept.map_err(anyhow::Error::msg)?;
+    let ending = served.and_then(|ending| closed.map(|()| ending));
+    let ending = match kept {
+        Ok(()) => ending?,
+        // Both are told: keys that clients know of are lost.
+        Err(lost) => {
+            return Err(ending.err().map_or(anyhow!("{lost}"), |error| error.context(lost)));
+        }
+    };
     info!("stopped");
     drop(pid_file);
     Ok(ending)
