@@ -247,6 +247,8 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
             taken("list")
     with pytest.raises(TypeError, match="scripts do not wait"):
         client.eval("return 1", 0)
+    with pytest.raises(TypeError, match="a lock cannot wait"):
+        client.lock("lock")
     assert client.execute_command(b"LLEN", "list") == 1
     # A key and a value of that name are no option.
     client.set("GET", "GET")
@@ -346,14 +348,21 @@ def test_a_transaction_takes_commands_through_several_pools(served, database, ce
         with kombu.Connection(url, transport=Transport) as broker:
             task.apply_async((number,), connection=broker)
     zodium.redis.Redis(port=port).incr("count")
-    zodium.redis.join(redis.Redis(port=port)).incr("count")
+    alike = [
+        redis.Redis(port=port),
+        redis.Redis(port=str(port), db="0", encoding="UTF8"),
+        redis.Redis(connection_pool=redis.ConnectionPool(port=port)),
+        redis.Redis.from_url(f"redis://127.0.0.1:{port}/0"),
+    ]
+    for client in alike:
+        zodium.redis.join(client).incr("count")
     others = [{"db": 1}, {"port": port + 1}, {"host": "192.0.2.1"}, {"unix_socket_path": "/none"}]
     for other in others:
         with pytest.raises(ValueError, match="one database of one RESP server"):
             zodium.redis.join(redis.Redis(**{"port": port, **other}))
     connection.root()["number"].value = 1
     transaction.commit()
-    assert keys.llen("celery") == 2 and keys.get("count") == "2"
+    assert keys.llen("celery") == 2 and keys.get("count") == "5"
     connection.close()
 
 

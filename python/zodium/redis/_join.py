@@ -6,6 +6,7 @@ executes them; so they need no two-phase commit between two servers. Our vote co
 storage's, and only checks that the claim has happened.
 """
 
+import codecs
 import contextlib
 import logging
 import secrets
@@ -43,8 +44,9 @@ TAKING = frozenset(NAMES.split())
 # No commit takes them: the server cannot know beforehand what they write.
 SCRIPTS = frozenset(["EVAL", "EVALSHA"])
 
-# The options of connections that lead to one database, with their usual values.
-PLACE = {"port": 6379, "path": None, "db": 0, "encoding": "utf-8"}
+# The options of connections that lead to one database, with their usual values, as texts: a URL
+# or a configuration file may have given them.
+PLACE = {"port": "6379", "path": "", "db": "0"}
 NO_WATCH = "keys cannot be watched until a transaction commits"
 
 
@@ -65,28 +67,44 @@ def join(client, transaction=None):
         commands = Commands(client)
         transaction.set_data(join, commands)
         transaction.join(DataManager(client, commands, transaction))
-    if not lead_alike(commands.connection_pool, client.connection_pool):
-        raise ValueError("a transaction takes commands for one database of one RESP server")
+    pool = client.connection_pool
+    if pool not in commands.pools:
+        if not lead_alike(commands.connection_pool, pool):
+            raise ValueError("a transaction takes commands for one database of one RESP server")
+        commands.pools.append(pool)
     return commands
 
 
 def lead_alike(one, other):
     """Whether two pools lead to the same database of one server, as far as can be told."""
-    if one is other:
-        return True
+    hosts = host_of(one), host_of(other)
     one, other = one.connection_kwargs, other.connection_kwargs
-    if any((one.get(name) or usual) != (other.get(name) or usual) for name, usual in PLACE.items()):
+    if any(
+        str(one.get(name) or usual) != str(other.get(name) or usual)
+        for name, usual in PLACE.items()
+    ):
         return False
-    return not addresses(one).isdisjoint(addresses(other))
+    if codec_of(one) != codec_of(other):
+        return False
+    if one.get("path") or None not in hosts and hosts[0] == hosts[1]:
+        return True
+    return not addresses(hosts[0]).isdisjoint(addresses(hosts[1]))
 
 
-def addresses(options):
-    """Return the addresses of a server, by the options of its connections."""
-    if options.get("path"):
-        return {options["path"]}
-    host = options.get("host")
-    if not host:
-        # As of pools that ask a sentinel.
+def codec_of(options):
+    return codecs.lookup(options.get("encoding") or "utf-8").name
+
+
+def host_of(pool):
+    """Return the host that a pool leads to; None if it asks a sentinel."""
+    if hasattr(pool, "sentinel_manager"):
+        return None
+    return pool.connection_kwargs.get("host") or "localhost"
+
+
+def addresses(host):
+    """Return the addresses of a server."""
+    if host is None:
         return set()
     try:
         return {host, *(each[4][0] for each in socket.getaddrinfo(host, None))}
@@ -133,6 +151,8 @@ class Commands(Pipeline):
         # It begins so in redis-py before 5.3.
         super().reset()
         self.is_over = False
+        # The pools that lead to the server.
+        self.pools = [client.connection_pool]
 
     def execute_command(self, *args, **options):
         if self.is_over:
@@ -194,6 +214,9 @@ class Redis(StockRedis):
             # Behind its key.
             return "STORE" in map(word, args[2:])
         return name not in AT_ONCE
+
+    def lock(self, *args, **options):
+        raise TypeError("a lock cannot wait for a transaction: use another client")
 
     def pipeline(self, transaction=True, shard_hint=None):
         return WaitingPipeline(self, transaction)

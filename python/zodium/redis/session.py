@@ -126,6 +126,7 @@ class Session(dict):
         self._storage = storage
         self._former = []
         self._transaction = None
+        self._stored = stored
 
     # Changes.
 
@@ -180,11 +181,16 @@ class Session(dict):
         if own:
             commands.execute_command("ZTIE", key, *ties.named(own))
         if ties.oids:
-            current.addAfterCommitHook(self._check_written, (key,))
+            current.addAfterCommitHook(self._check_written, (key, text))
 
-    def _check_written(self, is_committed, key):
+    def _check_written(self, is_committed, key, text):
         """Log that a tied session was not kept: its commands have no answers."""
-        if is_committed and not self._client.exists(key):
+        if not is_committed:
+            return
+        # What was there before stays. Another request may have written it since.
+        kept = self._client.get(key)
+        is_old = kept is None or kept == self._stored and kept not in (text, text.encode())
+        if is_old:
             logger.warning(
                 "a session was not written: an object that it is tied to has changed since the "
                 "request began, or the server cannot tell whether one has"
