@@ -98,7 +98,7 @@ impl Health {
     /// Sentences about what is wrong; empty when all is well.
     pub fn complaints(&self) -> Vec<String> {
         let server = match self.phase {
-            Phase::Opening => Some("the server is opening its storages"),
+            Phase::Opening => Some("the server is opening its storages, or reading its keys"),
             Phase::Serving => None,
             Phase::Closing => Some("the server is stopping"),
         };
