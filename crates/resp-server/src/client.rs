@@ -50,6 +50,8 @@ pub(crate) struct Client {
     pub(crate) tracked: RefCell<Option<Tracked>>,
     /// `CLIENT CACHING` came before this command or transaction.
     pub(crate) is_caching: Cell<bool>,
+    /// Bytes that were to be sent when `timeout` was last looked at.
+    pub(crate) unsent: Cell<usize>,
 }
 
 /// What other workers may know of a connection.
@@ -181,6 +183,7 @@ impl Client {
             replies: Cell::default(),
             is_monitor: Cell::default(),
             keeps_uses: Cell::default(),
+            unsent: Cell::default(),
             tracked: RefCell::default(),
             is_caching: Cell::default(),
         }

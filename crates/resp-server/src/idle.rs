@@ -30,7 +30,9 @@ fn disconnect(local: &LocalServer, seconds: u64) {
     local.each_client(|client| {
         let used_at = &client.shared.used_at;
         // The session is not told of each part of a long request, nor of those of a long answer.
-        if client.link.takes_activity() || !client.link.output().is_empty() {
+        let unsent = client.link.output().len();
+        let is_sent_to = client.unsent.replace(unsent) != unsent;
+        if client.link.takes_activity() || is_sent_to {
             used_at.store(now, Ordering::Relaxed);
         }
         let is_silent = used_at.load(Ordering::Relaxed) < oldest;
