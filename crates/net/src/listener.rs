@@ -153,6 +153,7 @@ impl Bound {
     pub fn listen(self) -> io::Result<Listener> {
         let (kind, file) = match self.socket {
             Socket::Tcp(socket) => {
+                // Its connections take this over: the next server can bind beside those it closed.
                 socket.set_reuseaddr(true)?;
                 (Kind::Tcp(socket.listen(BACKLOG)?), None)
             }
