@@ -41,6 +41,18 @@ def open_database():
         yield open_one
 
 
+@pytest.fixture
+def copy_into(tmp_path, seeded):
+    """copy_into(cluster): commits some transactions."""
+    path = tmp_path / "Data.fs"
+    database = ZODB.DB(FileStorage(str(path)))
+    for _ in range(5):
+        change(database, seeded)
+    database.close()
+    words = [BINARY, "copy", path]
+    return lambda cluster: subprocess.run([*words, cluster.url()], check=True, timeout=60)
+
+
 def advice(cluster):
     """What there is to do, as `zodium neo status` says it."""
     found = json.loads(cluster.status("--json").stdout)
@@ -96,13 +108,15 @@ def test_a_hung_primary_master_is_noticed(make):
     wait_for(lambda: reasons(monitor)[0] == 200, "/health is 200")
 
 
-def test_an_older_table_is_named_and_what_a_start_with_it_gives_up(make):
+def test_an_older_table_is_named_and_what_a_start_with_it_gives_up(make, copy_into):
     cluster, monitor = make(storages=2, partitions=1, replicas=1), Monitor()
     cluster.admin.words += monitor.options
     cluster.start()
     first, second = cluster.storages
     first.kill()
     wait_advice(cluster, "S1 is down")
+    # Commits wait until a storage has the newer table: without them, the cluster may stop before.
+    copy_into(cluster)
     second.kill()
     cluster.wait_state("RECOVERING")
     first.start()
@@ -120,18 +134,6 @@ def test_an_older_table_is_named_and_what_a_start_with_it_gives_up(make):
     wait_advice(cluster, "start S1, S2")
     first.start()
     assert wait_advice(cluster, "the cluster ran with table").endswith("up to date then: S2")
-
-
-@pytest.fixture
-def copy_into(tmp_path, seeded):
-    """copy_into(cluster): commits some transactions."""
-    path = tmp_path / "Data.fs"
-    database = ZODB.DB(FileStorage(str(path)))
-    for _ in range(5):
-        change(database, seeded)
-    database.close()
-    words = [BINARY, "copy", path]
-    return lambda cluster: subprocess.run([*words, cluster.url()], check=True, timeout=60)
 
 
 def test_a_start_that_gives_commits_up_is_told_until_copies_are_compared(make, copy_into):
