@@ -19,8 +19,9 @@ pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
 TID_BYTES = 8
 
-# How long a command waits for a server that it has lost.
-IMPATIENT = "?wait_timeout=0.1"
+# How long a command waits for a server: for one that is there, which may be busy, for one that it
+# loses, to which it connects within the same time, and for one that is absent.
+PATIENT, LOST, IMPATIENT = (f"?wait_timeout={seconds}" for seconds in (30, 2, 0.1))
 
 # Each command that reads, with its arguments; `{}` is the storage, `{out}` a folder for what it
 # writes, `{same}` a copy of the storage.
@@ -138,12 +139,13 @@ def test_a_server_goes_away(run, start_server, path, command):
     line = READING[command]
     server = start_server(path)
     with CutRelay(server) as relay:
-        code, _, said = run(line, gc_name(line, relay.url + IMPATIENT))
+        code, _, said = run(line, gc_name(line, relay.url + PATIENT))
         assert code == 0, said
         answered = relay.answered
     with CutRelay(server, limit=answered * 2 // 3) as relay:
-        code, _, said = run(line, gc_name(line, relay.url + IMPATIENT))
+        code, _, said = run(line, gc_name(line, relay.url + LOST))
         assert code == 2 and said.startswith("zodium: "), (code, said)
+        assert relay.reached.is_set(), "the server did not answer that much"
     # And one that is not there.
     code, out, said = run(line, gc_name(line, relay.url + IMPATIENT))
     assert (code, out) == (2, b"") and said.startswith("zodium: "), (code, said)
