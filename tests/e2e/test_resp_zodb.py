@@ -14,7 +14,7 @@ from harness.wire import Conflict
 
 pytestmark = pytest.mark.zodium
 OIDS = [files.oid_of(number) for number in range(1, 9)]
-SECONDS = 2
+SECONDS, SECONDS_MAX = 2, 60
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_commit_removes_the_keys_that_are_tied_to_its_objects(client):
     client.write(third, b"1")
     assert sorted(client.keys.scan_iter()) == [b"one"]
     # Their memory is freed without a read.
-    wait_for(lambda: client.keys.dbsize() <= 3, "at most 3 keys", 10)
+    wait_for(lambda: client.keys.dbsize() <= 3, "at most 3 keys")
 
 
 def test_a_value_of_an_older_view_is_refused(client):
@@ -162,9 +162,14 @@ def test_a_client_that_knows_of_a_commit_never_reads_an_older_value(serve, seede
     players = [Both(server, port) for _ in range(4)]
     for oid in OIDS:
         players[0].write(oid, b"0")
-    end = time.monotonic() + SECONDS * scale
-    failures = []
+    begin, failures = time.monotonic(), []
     counts = [dict.fromkeys(["reads", "hits", "stale", "refused", "conflicts"], 0) for _ in players]
+
+    def total(name):
+        return sum(count[name] for count in counts)
+
+    def is_enough():
+        return total("hits") > 100 * scale and total("refused") > 0
 
     def run(*args):
         try:
@@ -173,7 +178,9 @@ def test_a_client_that_knows_of_a_commit_never_reads_an_older_value(serve, seede
             failures.append(failure)
 
     def is_on():
-        return time.monotonic() < end and not failures
+        seconds = time.monotonic() - begin
+        is_over = seconds > SECONDS * scale and (is_enough() or seconds > SECONDS_MAX)
+        return not is_over and not failures
 
     threads = [
         threading.Thread(target=run, args=(player, random.Random(seeded.random()), is_on, count))
@@ -189,10 +196,9 @@ def test_a_client_that_knows_of_a_commit_never_reads_an_older_value(serve, seede
         player.close()
     if failures:
         raise failures[0]
-    total = {name: sum(count[name] for count in counts) for name in counts[0]}
-    print(total)
-    assert total["stale"] == 0
-    assert total["hits"] > 100 * scale and total["refused"] > 0, total
+    print({name: total(name) for name in counts[0]})
+    assert total("stale") == 0
+    assert is_enough(), counts
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -200,13 +206,11 @@ def test_each_commit_comes_once_and_in_order(serve, protocol):
     server, port = serve()
     clients = [Both(server, port, protocol) for _ in range(3)]
     clients[0].write(OIDS[-1], b"before")
-    by_name = clients[0].keys.pubsub(ignore_subscribe_messages=True)
-    by_pattern = clients[1].keys.pubsub(ignore_subscribe_messages=True)
+    by_name, by_pattern = (client.keys.pubsub() for client in clients[:2])
     by_name.subscribe("zodb:1")
     by_pattern.psubscribe("zodb:*")
     for reader in (by_name, by_pattern):
-        while reader.get_message(timeout=0.2) is not None:
-            pass
+        assert reader.get_message(timeout=30)["type"] in ("subscribe", "psubscribe")
 
     committed = []
 
@@ -229,7 +233,7 @@ def test_each_commit_comes_once_and_in_order(serve, protocol):
     for reader in (by_name, by_pattern):
         found = []
         while len(found) < len(expected):
-            message = reader.get_message(timeout=5)
+            message = reader.get_message(timeout=30)
             assert message, "a commit is missing"
             assert message["channel"] == b"zodb:1"
             found.append(message["data"])
