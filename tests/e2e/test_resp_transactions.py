@@ -166,7 +166,7 @@ def test_a_vote_refuses_commands_that_cannot_take_effect(served, database, start
             answer = pipe.read_response()
         assert answer == b"parked"
         pipe.disconnect()
-    wait_for(lambda: keys.execute_command("ZSTATE", "token") == "none", "no parked commands", 10)
+    wait_for(lambda: keys.execute_command("ZSTATE", "token") == "none", "no parked commands")
     transaction.get().setExtendedInfo("zodium.exec", "token")
     connection.root()["number"].value += 1
     with pytest.raises(Exception, match="no commands under the token"):
@@ -444,12 +444,15 @@ def test_no_task_of_a_killed_client_is_lost_or_without_its_transaction(
             process.communicate()
             running[name] = start(name)
             assert running[name].stdout.readline() == "ready\n"
+        wait_for(lambda: have_counted(keys), "a transaction of each client")
     finally:
         for process in running.values():
             process.kill()
             process.communicate()
-    # Nothing that was sent is on its way any more.
-    wait_until_calm(server)
+    wait_until_gone(server, clients=1)
+    # Commits take effect in their order, so all of them have when this one has.
+    with database.transaction() as connection:
+        connection.root()["is_over"] = True
     with database.transaction() as connection:
         values = {name: each["value"] for name, each in connection.root()["numbers"].items()}
     tasks = {name: [] for name in NAMES}
@@ -462,6 +465,11 @@ def test_no_task_of_a_killed_client_is_lost_or_without_its_transaction(
         assert tasks[name] == [str(number) for number in range(1, value + 1)]
         assert int(keys.hget("counts", name)) == value
     database.close()
+
+
+def have_counted(keys):
+    """Whether each client has committed, before this kill or the ones before."""
+    return all(keys.hexists("counts", name) for name in NAMES)
 
 
 def test_keys_agree_with_the_storage_after_a_kill_of_the_server(
@@ -495,8 +503,10 @@ def test_keys_agree_with_the_storage_after_a_kill_of_the_server(
                 assert process.stdout.readline() == "ready\n"
             with redis.Redis(port=port) as keys:
                 before = keys.llen("tasks")
-                while keys.llen("tasks") < before + 5:
-                    time.sleep(0.01)
+                wait_for(lambda keys=keys: have_counted(keys), "a transaction of each client")
+                wait_for(
+                    lambda keys=keys, most=before + 5: keys.llen("tasks") >= most, "5 tasks more"
+                )
             time.sleep(seeded.random() / 20)
             server.process.kill()
             server.process.wait()
@@ -557,13 +567,15 @@ def test_tied_keys_come_back_unless_their_objects_have_changed(start_server, tmp
     database.close()
 
 
-def wait_until_calm(server):
-    """Until no transaction is open, and the last one is the same for a while."""
+def wait_until_gone(server, clients):
+    """Until only so many clients are left, and all that others sent was taken."""
     from harness.wire import Wire
 
     with Wire(server.address) as wire:
         wire.register()
-        last = None
-        while (now := wire.call("lastTransaction")) != last:
-            last = now
-            time.sleep(0.3)
+
+        def are_gone():
+            status = wire.call("server_status")
+            return status["connections"] == clients + 1 and not status["active_txns"]
+
+        wait_for(are_gone, lambda: f"only {clients} clients: {wire.call('server_status')}")
