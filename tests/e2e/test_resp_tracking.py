@@ -11,6 +11,7 @@ from redis.cache import CacheConfig
 from redis.connection import CacheProxyConnection
 
 from tests.harness.resp import RespServer
+from tests.harness.waiting import wait_for
 
 ROUNDS = 300
 
@@ -139,8 +140,7 @@ def test_another_connection_may_get_the_messages(cache, other):
     assert (reader.told(), target.told()) == ([], [["invalidate", ["key"]]])
     reader.ask("GET", "key")
     target.close()
-    while len(other.client_list()) > 2:
-        pass
+    wait_for(lambda: len(other.client_list()) <= 2, "that the target is gone")
     other.set("key", 2)
     assert "broken_redirect" in reader.ask("CLIENT", "TRACKINGINFO")["flags"]
 
@@ -193,8 +193,7 @@ def test_the_cache_of_redis_py_is_told(server, other, monkeypatch):
         assert len(client.get_cache().collection) == 1
         other.set("key", "new")
         # It takes messages before it answers from its cache, as soon as they have come.
-        while client.get("key") != "new":
-            pass
+        wait_for(lambda: client.get("key") == "new", "the new value", pause=0)
 
 
 def test_a_commit_tells_caches_of_keys_that_are_tied(start_server):
