@@ -1,7 +1,6 @@
 """The tools on storages that are being served: over ZEO, and the file beside its server."""
 
 import subprocess
-import time
 from contextlib import ExitStack, closing
 from hashlib import sha1
 
@@ -12,6 +11,7 @@ from BTrees.Length import Length
 from harness import files
 from harness.databases import with_transaction, write_database
 from harness.servers import stock_server
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.FileStorage import FileStorage
@@ -143,30 +143,42 @@ def test_commits_are_watched_in_a_file_and_on_a_server(binary, start_server, tmp
     path = tmp_path / "Data.fs"
     ZODB.DB(FileStorage(str(path))).close()
     server = start_server(path)
-    words = [[binary, "watch", "-v", str(place)] for place in (path, server.url)]
-    watching = [subprocess.Popen(line, stdout=subprocess.PIPE, text=True) for line in words]
+    watching, printed = [], [tmp_path / "of-the-file", tmp_path / "of-the-server"]
+    for place, output in zip((path, server.url), printed):
+        with open(output, "w") as out:
+            watching.append(subprocess.Popen([binary, "watch", "-v", str(place)], stdout=out))
+
+    def wait_printed(number, text):
+        output = printed[number]
+        wait_for(lambda: output.read_text() == text, lambda: f"{output.read_text()}, not {text}")
+
     try:
-        starts = [process.stdout.readline() for process in watching]
-        assert all(start.startswith("# at 0") for start in starts) and len(set(starts)) == 1
+        for output in printed:
+            wait_for(lambda output=output: output.read_text().endswith("\n"), "the first line")
+        begin = printed[0].read_text()
+        assert begin.startswith("# at 0") and printed[1].read_text() == begin
         database = ZODB.DB(ClientStorage(server.address, wait=True))
-        expected = ""
+        expected = begin
         for number in range(5):
             with database.transaction() as connection:
                 connection.root()["x"] = PersistentMapping(n=number)
             storage = database.storage
             newest = files.read(path, storage.lastTransaction())[-1]
             oids, tid = [record.oid for record in newest.records], newest.tid.hex()
+            expected += f"txn {tid}\n" + "".join(f"obj {oid.hex()}\n" for oid in oids) + "\n"
             if number == 2:
                 # Another file takes its place, without the old revisions.
-                time.sleep(0.5)
+                wait_printed(0, expected)
                 database.pack()
-            expected += f"txn {tid}\n" + "".join(f"obj {oid.hex()}\n" for oid in oids) + "\n"
         database.close()
+        for number in range(2):
+            wait_printed(number, expected)
         server.stop()
-        assert watching[1].communicate(timeout=RUN_SECONDS)[0] == expected + "# storage closed\n"
-        time.sleep(0.3)
+        watching[1].wait(RUN_SECONDS)
+        assert printed[1].read_text() == expected + "# storage closed\n"
         watching[0].terminate()
-        assert watching[0].communicate(timeout=RUN_SECONDS)[0] == expected
+        watching[0].wait(RUN_SECONDS)
+        assert printed[0].read_text() == expected
     finally:
         for process in watching:
             process.kill()
