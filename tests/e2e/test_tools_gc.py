@@ -20,10 +20,12 @@ from ZODB.utils import p64
 pytestmark = pytest.mark.zodium
 RUN_SECONDS = 60
 NAMES = ["one", "two"]
-# Of the runs beside writers: an object can be held for a second before it is referred to again.
-GRACE_SECONDS = 1.5
-HELD_SECONDS = 0.3
-WRITING_SECONDS = 5
+# Of the runs beside writers: an object that was held for longer is not referred to again, and the
+# grace is what a commit may need after that.
+GRACE_SECONDS = 3
+HELD_SECONDS, HELD_SECONDS_MAX = 0.3, 1
+WRITING_SECONDS, WRITING_SECONDS_MAX = 6, 60
+DELETED_MIN = COMMITS_MIN = 10
 
 
 @pytest.fixture
@@ -129,9 +131,9 @@ def test_nothing_is_deleted_where_references_cannot_be_read(run, tmp_path):
 class Writer(threading.Thread):
     """Moves objects about, drops them, and refers to them again after a while."""
 
-    def __init__(self, addresses, seed, until):
+    def __init__(self, addresses, seed, is_over):
         super().__init__()
-        self.random, self.until, self.failure = randoms.Random(seed), until, None
+        self.random, self.is_over, self.failure = randoms.Random(seed), is_over, None
         databases = {}
         for name, address in zip(NAMES, addresses):
             storage = ClientStorage(address, wait=True)
@@ -140,7 +142,7 @@ class Writer(threading.Thread):
 
     def run(self):
         try:
-            while time.monotonic() < self.until:
+            while not self.is_over.is_set():
                 self.step()
         except BaseException as error:
             self.failure = error
@@ -156,11 +158,12 @@ class Writer(threading.Thread):
             roots = [connection.get_connection(name).root() for name in NAMES]
             source, target = random.choice(roots), random.choice(roots)
             key = random.choice(["a", "b", "c", "d", "e", "f"])
-            held = source.pop(key, None)
+            held, since = source.pop(key, None), time.monotonic()
             if random.random() < 0.5:
                 manager.commit()
                 time.sleep(random.random() * HELD_SECONDS)
-            if held is None or random.random() < 0.3:
+            is_late = time.monotonic() - since > HELD_SECONDS_MAX
+            if held is None or is_late or random.random() < 0.3:
                 held = PersistentMapping(child=PersistentMapping(n=self.commits))
             elif random.random() < 0.5:
                 held = PersistentMapping(child=held, n=0)
@@ -181,23 +184,30 @@ def test_nothing_in_use_is_deleted_beside_writers(run, tmp_path, start_server, s
         database.close()
     servers = [start_server(tmp_path / f"{name}.fs") for name in NAMES]
     addresses = [server.address for server in servers]
-    until = time.monotonic() + WRITING_SECONDS
-    writers = [Writer(addresses, seeded.random(), until) for _ in range(3)]
+    is_over, begin = threading.Event(), time.monotonic()
+    writers = [Writer(addresses, seeded.random(), is_over) for _ in range(3)]
     for writer in writers:
         writer.start()
     days = GRACE_SECONDS / 86400
     words = [f"{name}={server.url}" for name, server in zip(NAMES, servers)]
     deleted = 0
-    while time.monotonic() < until:
-        code, out, said = run("gc", "--days", f"{days:.7f}", "--json", *words)
-        assert (code, said) == (0, "")
-        deleted += sum(json.loads(line)["deleted"] for line in out.splitlines())
-    for writer in writers:
-        writer.join()
-        assert writer.failure is None
+
+    def is_enough():
+        return deleted > DELETED_MIN and all(one.commits > COMMITS_MIN for one in writers)
+
+    try:
+        while (seconds := time.monotonic() - begin) < WRITING_SECONDS or not is_enough():
+            assert seconds < WRITING_SECONDS_MAX, (deleted, [one.commits for one in writers])
+            code, out, said = run("gc", "--days", f"{days:.7f}", "--json", *words)
+            assert (code, said) == (0, "")
+            deleted += sum(json.loads(line)["deleted"] for line in out.splitlines())
+    finally:
+        is_over.set()
+        for writer in writers:
+            writer.join()
+    assert [writer.failure for writer in writers] == [None] * len(writers)
     for server in servers:
         server.stop()
     storages = {name: FileStorage(str(tmp_path / f"{name}.fs")) for name in NAMES}
     assert reachable(storages)
     close_all(storages)
-    assert deleted > 10 and all(writer.commits > 10 for writer in writers)
