@@ -213,21 +213,29 @@ def test_ours_keeps_what_the_stock_packer_keeps(tmp_path, seeded, scale):
 def test_memory_of_a_pack_is_16_bytes_an_object(tmp_path):
     """Beside the 8 of the index that every open file has."""
     small, large = 40_000, 480_000
-    peaks = [peak_bytes(tmp_path / f"{objects}.fs", objects) for objects in (small, large)]
+    # All runs need the same memory; a short one may be over before it is looked at.
+    peaks = [peak_bytes(tmp_path, objects, runs) for objects, runs in ((small, 4), (large, 1))]
     bytes_each = (peaks[1] - peaks[0]) / (large - small)
     print(f"{bytes_each:.1f} bytes an object; {peaks[0] >> 20} MiB and {peaks[1] >> 20} MiB in all")
     assert bytes_each < 8 + 16 + 1
 
 
-def peak_bytes(path, objects):
+def peak_bytes(folder, objects, runs):
+    """The most memory that packs of so many objects had."""
+    path = folder / f"{objects}.fs"
+    # The first tenth of the objects is written twice, so that there is something to drop.
+    longfile.write(path, objects * 11 // 10, objects, filler=1)
+    copies = [folder / f"{objects}-{run}.fs" for run in range(runs)]
+    return max(peak_of_pack(shutil.copy(path, copy)) for copy in copies)
+
+
+def peak_of_pack(path):
     """The most memory of its own that a pack had; what the system tells of a child includes its
     parent's.
 
     Without the pages of its program: they are more when it takes so long that it reports its
     progress.
     """
-    # The first tenth of the objects is written twice, so that there is something to drop.
-    longfile.write(path, objects * 11 // 10, objects, filler=1)
     process = subprocess.Popen([BINARY, "pack", path], stdout=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
