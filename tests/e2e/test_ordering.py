@@ -13,16 +13,18 @@ from harness.observer import PIPELINE, Observer, content
 from harness.wire import MAXTID, Z64, Silent
 
 SECONDS = 4
+SECONDS_MAX = 60  # for a machine that does little in that time
 SHARED = [files.oid_of(number) for number in range(20)]
 
 
 class Load:
-    """Threads that run until the time is over, or one of them has failed."""
+    """Threads that run until the time is over and there were enough commits, or one has failed."""
 
-    def __init__(self, server, seeded, seconds):
+    def __init__(self, server, seeded, seconds, commits=0):
         self.server = server
         self.random = seeded
-        self.end = time.monotonic() + seconds
+        self.end, self.latest = (time.monotonic() + limit for limit in (seconds, SECONDS_MAX))
+        self.commits_left = commits
         self.failures = []
         self.threads = []
         self.observers = []
@@ -30,7 +32,8 @@ class Load:
         self.lock = threading.Lock()
 
     def is_on(self):
-        return time.monotonic() < self.end and not self.failures
+        end = self.latest if self.commits_left > 0 else self.end
+        return time.monotonic() < end and not self.failures
 
     def start(self, work, name, *args):
         observer = Observer(self.server.address, name)
@@ -48,13 +51,14 @@ class Load:
         for thread in self.threads:
             thread.start()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(2 * SECONDS_MAX)
         if self.failures:
             raise self.failures[0]
 
     def acknowledge(self, tid):
         with self.lock:
             self.acknowledged = max(self.acknowledged, tid)
+            self.commits_left -= 1
 
 
 def write(load, observer, oids, choices):
@@ -122,7 +126,7 @@ def settle(load):
 def test_messages_keep_their_order_under_load(start_server, wire, seeded, encoding, scale):
     server = start_server(encoding=encoding)
     first = wire(server).commit(1, [(oid, Z64, content(oid, 0)) for oid in SHARED])
-    load = Load(server, seeded, SECONDS * scale)
+    load = Load(server, seeded, SECONDS * scale, commits=51)
     load.first = load.acknowledged = first
     writers = 4
     for number in range(writers):
@@ -199,7 +203,7 @@ def test_conflicting_writers_lose_no_update(start_server, wire, seeded, encoding
     server = start_server(encoding=encoding)
     counter = files.oid_of(7)
     wire(server).commit(1, [(counter, Z64, content(counter, 0))])
-    load = Load(server, seeded, SECONDS * scale)
+    load = Load(server, seeded, SECONDS * scale, commits=11)
     load.first = load.acknowledged = Z64
     raised = []
     for number in range(8):
@@ -223,4 +227,5 @@ def raise_counter(load, observer, counter, raised):
             continue
         tid = observer.call("tpc_finish", txn)
         observer.announce_own(tid, [counter])
+        load.acknowledge(tid)
         raised.append(number)
