@@ -326,14 +326,17 @@ def test_a_second_transaction_waits_for_the_first_ones_end(
 
 # A close waits less for the thread that tells the storage.
 ENDS_WHILE_TOLD = """
-    import json, sys, time
+    import json, sys, threading, time
     from ZODB.Connection import TransactionMetaData
     from ZODB.utils import z64
     import zodium
 
+    is_told = threading.Event()
+
     class Told:
         def invalidate(self, *change):
             print("told", flush=True)
+            is_told.set()
             end = time.monotonic() + 7
             while time.monotonic() < end:
                 time.sleep(0.01)
@@ -354,7 +357,7 @@ ENDS_WHILE_TOLD = """
     other.store(other.new_oid(), z64, b"data", "", change)
     other.tpc_vote(change)
     other.tpc_finish(change)
-    time.sleep(0.5)
+    is_told.wait(60)
 """
 
 
@@ -365,5 +368,5 @@ def test_a_program_ends_soundly_while_a_storage_is_told_of_a_commit(either_serve
         textwrap.dedent(ENDS_WHILE_TOLD),
         json.dumps(either_server.address),
     ]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout) == (0, "told\n"), ended.stderr
