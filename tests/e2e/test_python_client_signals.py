@@ -18,6 +18,7 @@ import transaction
 import ZODB
 from harness import package
 from harness.process import HOST, free_port
+from harness.waiting import wait_for
 from persistent.mapping import PersistentMapping
 from ZODB.Connection import TransactionMetaData
 from ZODB.utils import maxtid, p64, u64, z64
@@ -324,6 +325,14 @@ def test_a_wait_for_another_threads_read_of_an_iterator_ends(either_server, stor
     assert iterated(either_server, WAITED_FOR_BY_TWO_THREADS) == sorted([tids[0], "interrupted"])
 
 
+def finish_when_waited_for(storage, txn):
+    """Finish a transaction when the vote of another one has reached the server."""
+    wait_for(lambda: storage.server_status()["waiting"], "a vote that waits", PATIENCE)
+    # The thread that votes begins to read.
+    time.sleep(0.3)
+    storage.tpc_finish(txn)
+
+
 def test_connections_miss_no_commit_when_a_handler_raises_while_they_are_told(
     either_server, storage, open_native
 ):
@@ -348,7 +357,7 @@ def test_connections_miss_no_commit_when_a_handler_raises_while_they_are_told(
         tell(tid, oids)
 
     storage._db.invalidate = tell_with_a_signal
-    finish = threading.Timer(0.3, other.tpc_finish, [theirs])
+    finish = threading.Thread(target=finish_when_waited_for, args=[other, theirs])
     mine = TransactionMetaData()
     storage.tpc_begin(mine)
     storage.store(oid, serial, data, "", mine)
@@ -456,7 +465,7 @@ def test_a_handler_that_raises_while_its_thread_tells_of_a_commit_ends_the_call(
     other.tpc_vote(theirs)
     storage.tpc_begin(mine)
     storage.store(one._p_oid, serial, data, "", mine)
-    finish = threading.Timer(0.3, other.tpc_finish, [theirs])
+    finish = threading.Thread(target=finish_when_waited_for, args=[other, theirs])
     finish.start()
     # It waits for the other one, so this thread reads of its commit.
     with signal_when_told(storage, raises) as told, pytest.raises((Handled, Stopped)):

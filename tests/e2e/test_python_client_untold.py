@@ -70,6 +70,7 @@ def test_a_thread_near_the_limit_of_recursion_that_reads_of_a_commit_leaves_no_o
     # It waits for the other one, so this thread reads of its commit.
     waiting = threading.Thread(target=wait_for_theirs)
     waiting.start()
+    wait_for(lambda: other.server_status()["waiting"], "a vote that waits")
     time.sleep(0.3)
     tid = other.tpc_finish(theirs)
     waiting.join()
