@@ -196,6 +196,7 @@ def test_a_server_that_was_restarted_is_iterated_on_from_the_last_transaction(
     storage = open_storage(server)
     seen = content(one for one, _ in zip(storage.iterator(), range(5)))
     server.stop()
+    wait_for(lambda: not storage.is_connected(), "disconnected", 20)
     words = server.words
     again = type(server)(words, server.port, tmp_path)
     start_server.servers.append(again)
