@@ -159,7 +159,7 @@ def test_the_archiver_outlives_its_server(run, archive, site, tmp_path):
     archiver.wait(lambda it: it["state"] == "retrying" and it["error"], "the server is missed")
     site.restart()
     archiver.wait_for_tid(site.commit(2))
-    assert archiver.status()["state"] == "following"
+    archiver.wait(lambda it: it["state"] == "following", "it goes on")
     assert archiver.stop() == 0
     site.server.stop()
     data, _ = restore(run, tmp_path / "backups", tmp_path / "out.fs")
