@@ -41,7 +41,7 @@ def open_browser(folder):
     return webdriver.Chrome(options=options, service=Service(executable_path=DRIVER))
 
 
-def wait_for(browser, condition, seconds=20):
+def wait_for(browser, condition, seconds=60):
     """Waits until `condition` gives something true; elements that are missing yet are none."""
     return WebDriverWait(browser, seconds, 0.1).until(lambda _: condition())
 
