@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from harness import bank, files
+from harness.process import STOP_SECONDS
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, STOCK_SERVER, spawn
 from harness.waiting import wait_for
 from harness.wire import Wire
@@ -30,8 +31,8 @@ PREVIOUS = os.environ.get("ZODIUM_PREVIOUS_COMMAND") or f"{STOCK_SERVER} -C {{co
 PROCESSES = 4
 ACCOUNTS = 400
 FOREVER = 1e6  # seconds: until the server goes away
-STOP_SECONDS = 5
-STALL_SECONDS = 20  # without any commit: nothing moves any more
+TIMEOUT_SECONDS = 3  # of clients that run on a busy machine
+STALL_SECONDS = 60  # without any commit: nothing moves any more
 
 
 class Tellers:
@@ -254,10 +255,8 @@ def test_a_stop_under_load_answers_or_aborts_what_is_under_way(tmp_path, serve, 
     for _ in range(2):
         group.send(server)
         group.wait_for_work(60)
-        asked = time.monotonic()
         server.process.terminate()
         assert server.process.wait(STOP_SECONDS) == 0
-        assert time.monotonic() - asked < STOP_SECONDS
         group.gather()
         group.judge(path)
         index = path.with_name("Data.fs.index")
@@ -273,11 +272,12 @@ def test_a_stop_under_load_answers_or_aborts_what_is_under_way(tmp_path, serve, 
 def test_a_frozen_server_goes_on_where_it_was(tmp_path, serve, tellers, seeded):
     path = tmp_path / "Data.fs"
     # The stock server's own option; both count from the vote on.
-    server = serve(COMMAND, *(["--transaction-timeout=1"] if IS_ZODIUM else []))
+    timeout = f"--transaction-timeout={TIMEOUT_SECONDS}"
+    server = serve(COMMAND, *([timeout] if IS_ZODIUM else []))
     group = tellers(clients=16)
     group.open_accounts(server, seeded)
     group.send(server)
-    for frozen in [0.2, 30 if IS_LONG else 2.5]:
+    for frozen in [0.2, 30 if IS_LONG else 2 * TIMEOUT_SECONDS]:
         group.wait_for_work(30)
         with server.frozen():
             time.sleep(frozen)
