@@ -119,7 +119,7 @@ def parse_arguments():
     add("--suite", help="only suites whose name matches this expression")
     add("--test", help="only tests whose id matches this expression")
     add("--at-level", type=int, default=1, help="10 adds the very long tests")
-    add("--timeout", type=float, default=180, help="seconds one test may take")
+    add("--timeout", type=float, default=600, help="seconds one test may take")
     add("--jobs", type=int, default=1, help="suites run side by side")
     add("--json", help="write every test's outcome to this file")
     add("--list", action="store_true", help="list suites and their test counts")

@@ -190,8 +190,8 @@ def connect():
     """connect(server): a stock client; closed with the test."""
     clients = []
 
-    def open_client(server, **options):
-        client = ClientStorage(server.address, wait=True, wait_timeout=30, **options)
+    def open_client(server, wait_timeout=30, **options):
+        client = ClientStorage(server.address, wait=True, wait_timeout=wait_timeout, **options)
         clients.append(client)
         return client
 

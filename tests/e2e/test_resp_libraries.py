@@ -108,7 +108,7 @@ assert cache.get("a") is None
 )
 def test_caches_of_django(url, module, backend):
     imported(module)
-    subprocess.run([sys.executable, "-c", DJANGO, url, backend], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", DJANGO, url, backend], check=True, timeout=120)
 
 
 def test_dogpile_cache(url):
@@ -137,7 +137,7 @@ def test_kombu_queues(url):
         for number in range(3):
             queue.put({"number": number})
         for number in range(3):
-            message = queue.get(timeout=5)
+            message = queue.get(timeout=60)
             assert message.payload == {"number": number}
             message.ack()
         queue.close()
@@ -171,9 +171,9 @@ def test_celery_results_groups_and_chords(url, tmp_path):
         space = {"sys": type("sys", (), {"argv": ["tasks", url]}), "__name__": "tasks"}
         exec(CELERY.replace("import sys", ""), space)
         add, total = space["add"], space["total"]
-        assert add.delay(2, 3).get(timeout=30) == 5
-        assert space["group"](add.s(n, n) for n in range(3))().get(timeout=30) == [0, 2, 4]
-        assert space["chord"]((add.s(n, n) for n in range(4)), total.s())().get(timeout=30) == 12
+        assert add.delay(2, 3).get(timeout=120) == 5
+        assert space["group"](add.s(n, n) for n in range(3))().get(timeout=120) == [0, 2, 4]
+        assert space["chord"]((add.s(n, n) for n in range(4)), total.s())().get(timeout=120) == 12
     finally:
         worker.terminate()
         worker.wait(20)
@@ -205,7 +205,7 @@ def test_huey_tasks(url):
 
     result = add(2, 3)
     app.execute(app.dequeue())
-    assert result.get(blocking=True, timeout=5) == 5
+    assert result.get(blocking=True, timeout=60) == 5
     later = add.schedule((1, 1), delay=60)
     assert app.scheduled_count() == 0
     app.execute(app.dequeue())
@@ -229,8 +229,8 @@ def test_dramatiq_actors(url):
     try:
         for number in range(5):
             act.send(number)
-        broker.join("default", timeout=10_000)
-        wait_for(lambda: len(done) >= 5, lambda: f"5 tasks are done, not {done}", 10)
+        broker.join("default", timeout=60_000)
+        wait_for(lambda: len(done) >= 5, lambda: f"5 tasks are done, not {done}")
     finally:
         worker.stop()
     assert sorted(done) == list(range(5))
@@ -245,7 +245,7 @@ def test_channels_layers(url):
         await layer.send(name, {"type": "one"})
         await layer.group_add("group", name)
         await layer.group_send("group", {"type": "two"})
-        got = [await asyncio.wait_for(layer.receive(name), 5) for _ in range(2)]
+        got = [await asyncio.wait_for(layer.receive(name), 60) for _ in range(2)]
         await layer.flush()
         await layer.close_pools()
         return [message["type"] for message in got]

@@ -14,7 +14,7 @@ from harness.wire import Z64, Closed, Wire
 
 pytestmark = pytest.mark.zodium
 
-SECONDS = 10
+SECONDS = 30
 
 
 @pytest.mark.parametrize(

@@ -287,14 +287,16 @@ def test_a_transaction_and_loads_of_100_megabytes_go_through(site, start_tls, co
     server = start_tls("M5")
     context = site.context(site.authority.issue("alice"))
     data = os.urandom(MEGABYTE) * 10
-    writer = connect(server, ssl=context, ssl_server_hostname="localhost")
+    # Also for its vote, which the server hears behind all the data.
+    patience = {"wait_timeout": 300}
+    writer = connect(server, ssl=context, ssl_server_hostname="localhost", **patience)
     txn = TransactionMetaData()
     writer.tpc_begin(txn)
     for number in range(10):
         writer.store(p64(number), z64, data, "", txn)
     writer.tpc_vote(txn)
     writer.tpc_finish(txn)
-    reader = connect(server, ssl=context, ssl_server_hostname="localhost")
+    reader = connect(server, ssl=context, ssl_server_hostname="localhost", **patience)
     for number in range(10):
         assert reader.load(p64(number))[0] == data
 
