@@ -8,14 +8,17 @@ import hashlib
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 
-SECONDS = 20
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.process import free_port  # noqa: E402
+
+SECONDS = 60
 UNITS = ["zodium.service", "zodium-backup.service"]
 NO_HOME = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
@@ -122,10 +125,8 @@ def check_sources(folder, place):
 
 def check_server(command, python=None):
     """A server of this program answers, and with a Python takes a commit."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
         words = [str(word) for word in command]
         server = subprocess.Popen(
             [*words, "serve", f"{folder}/Data.fs", "-a", f"127.0.0.1:{port}"],
