@@ -26,7 +26,7 @@ package.use()
 from zodium.exceptions import OutcomeUnknown  # noqa: E402
 
 # Seconds for what nothing should hinder.
-PATIENCE = 10
+PATIENCE = 30
 # Seconds after which a silent server is left.
 SILENCE = 2
 

@@ -12,7 +12,7 @@ from ZODB.Connection import TransactionMetaData
 package.use()
 
 # Seconds for what nothing should hinder.
-PATIENCE = 10
+PATIENCE = 30
 # Seconds that a new connection gets to read the state before the commit.
 HEAD_START = 0.5
 

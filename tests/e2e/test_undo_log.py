@@ -79,7 +79,7 @@ def test_a_search_ends_with_its_client_and_holds_nobody_up(served, wire):
     for seeker in seekers:
         seeker.request("undoInfo", 0, -20, {"user_name": b"nobody"})
         seeker.close()
-    other = wire(served, seconds=5)
+    other = wire(served, seconds=30)
     for number in range(50):
         assert other.call("loadBefore", files.oid_of(number), MAXTID)[2] is None
     assert len(other.call("undoLog", 0, 3)) == 3
