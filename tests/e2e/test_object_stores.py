@@ -7,11 +7,9 @@ import json
 import os
 
 import pytest
-import ZODB
 from harness.archiver import Archiver
-from harness.databases import change, write_database
+from harness.databases import add_change, write_database
 from harness.s3 import ObjectStore
-from ZODB.FileStorage import FileStorage
 
 PROGRAM = os.environ.get("ZODIUM_OBJECT_STORES")
 RUN_SECONDS = 300
@@ -61,14 +59,6 @@ def archive(store, tmp_path):
         print(f"--- {archiver.log_path}\n{archiver.log()}")
 
 
-def add(path, random):
-    database = ZODB.DB(FileStorage(str(path)))
-    change(database, random)
-    tid = database.lastTransaction()
-    database.close()
-    return tid
-
-
 @pytest.mark.parametrize("rate", [0, 0.15])
 def test_a_backup_is_restored_from_a_store_that_fails(run, store, tmp_path, seeded, rate):
     path, key = tmp_path / "Data.fs", tmp_path / "key"
@@ -79,7 +69,7 @@ def test_a_backup_is_restored_from_a_store_that_fails(run, store, tmp_path, seed
     store.fault_rate = rate
     states = []
     for _ in range(3):
-        tid = add(path, seeded)
+        tid = add_change(path, seeded)
         code, out, said = run("backup", path, URL, "--json", *options)
         assert code == 0, said
         assert json.loads(out)["last"] == tid.hex()
@@ -102,10 +92,10 @@ def test_a_storage_is_archived_into_a_store_that_fails(run, archive, store, tmp_
     archiver = archive(path, "one")
     store.fault_rate = 0.15
     for _ in range(10):
-        archiver.wait_for_tid(add(path, seeded))
+        archiver.wait_for_tid(add_change(path, seeded))
     # An outage.
     store.fault_rate = 1
-    tid = add(path, seeded)
+    tid = add_change(path, seeded)
     store.fault_rate = 0
     archiver.wait_for_tid(tid)
     assert archiver.stop() == 0
@@ -120,19 +110,19 @@ def test_a_second_archiver_is_refused_and_takes_over_from_a_dead_one(
     path = tmp_path / "Data.fs"
     write_database(path, seeded)
     first = archive(path, "one")
-    first.wait_for_tid(add(path, seeded))
+    first.wait_for_tid(add_change(path, seeded))
     code, _, said = run("backup", path, URL)
     assert code == 2 and "another archiver" in said
     # It does not answer; another one takes over when the lease has ended.
     first.process.send_signal(19)
     second = archive(path, "two")
-    tid = add(path, seeded)
+    tid = add_change(path, seeded)
     second.wait_for_tid(tid)
     # It wakes up, and must not write any more.
     first.process.send_signal(18)
     assert first.process.wait(30) == 2
     assert "has taken the repository over" in first.log()
-    second.wait_for_tid(add(path, seeded))
+    second.wait_for_tid(add_change(path, seeded))
     assert second.stop() == 0
     assert run("restore", URL, tmp_path / "out.fs")[0] == 0
     assert (tmp_path / "out.fs").read_bytes() == path.read_bytes()

@@ -14,7 +14,7 @@ import pytest
 import ZODB
 from harness.archiver import Archiver
 from harness.blobs import digests
-from harness.databases import change, write_database
+from harness.databases import add_change, write_database
 from harness.process import ServerProcess
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
@@ -393,11 +393,7 @@ def test_what_a_prune_keeps_is_whole_beside_continued_points(run, archive, tmp_p
     write_database(path, seeded)
     archiver = archive(path)
     for _ in range(4):
-        database = ZODB.DB(FileStorage(str(path)))
-        change(database, seeded)
-        tid = database.lastTransaction()
-        database.close()
-        archiver.wait_for_tid(tid)
+        archiver.wait_for_tid(add_change(path, seeded))
     archiver.kill()
     points = len(list((repository / "points").iterdir()))
     assert points > 2

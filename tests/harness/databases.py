@@ -1,5 +1,6 @@
 """Random databases that ZODB itself wrote, for the tools that read databases."""
 
+import contextlib
 import time
 
 import transaction
@@ -44,6 +45,21 @@ def change(database, random):
         # An object that was deleted, of which connections are not told.
         manager.abort()
     connection.close()
+
+
+def commit_change(database, random):
+    """Commits a random change; its tid."""
+    last = database.lastTransaction()
+    # A change that meets a deleted object commits nothing.
+    while (tid := database.lastTransaction()) == last:
+        change(database, random)
+    return tid
+
+
+def add_change(path, random):
+    """Commits a random change to the file at `path`; its tid."""
+    with contextlib.closing(ZODB.DB(FileStorage(str(path)))) as database:
+        return commit_change(database, random)
 
 
 def change_some(connection, manager, random):
