@@ -49,8 +49,6 @@ class Case:
         self.serials = [self.before.commit(1, [(oid, Z64, b"old")]) for oid in self.oids]
         self.other = self.connect()
         self.victim = self.connect()
-        if point == "waiting":
-            self.vote(self.before)
 
     def connect(self):
         wire = Wire(self.address, seconds=WIRE_SECONDS)
@@ -68,6 +66,9 @@ class Case:
 
     def go(self):
         wire, point = self.victim, self.point
+        if point == "waiting":
+            # Just before: it must not be this one whose time is over.
+            self.vote(self.before)
         self.since = time.monotonic()
         self.begin(wire, b"dead", POINTS.index(point) if point in POINTS[:3] else 2)
         if point in ("vote sent", "waiting"):
@@ -168,7 +169,7 @@ def test_a_stop_of_the_server_is_not_held_against_its_clients(
     tmp_path, start_server, wire, stopped
 ):
     """What a client has sent in time is done, however long the server did not look."""
-    server = start_server(None, "--transaction-timeout=1")
+    server = start_server(None, "--transaction-timeout=2")
     holder, waiter = wire(server), wire(server)
     for client in (holder, waiter):
         client.notify("tpc_begin", TXN, b"", b"", {}, None, " ")
