@@ -17,6 +17,7 @@ from harness import files
 from harness.failing_disk import ALWAYS, FailingDisk
 from harness.files import oid_of
 from harness.monitor import Monitor
+from harness.waiting import WAIT_SECONDS
 from harness.wire import MAXTID, Z64
 from ZODB.Connection import TransactionMetaData
 from ZODB.POSException import POSKeyError, StorageError
@@ -64,7 +65,7 @@ def refusal(client, number, data=b"refused"):
     return str(refused.value)
 
 
-def commit_once_possible(client, number, data, seconds=15):
+def commit_once_possible(client, number, data, seconds=WAIT_SECONDS):
     """Commit as soon as that is not refused for an earlier failure; the tid."""
     deadline = time.monotonic() + seconds
     while True:
@@ -82,11 +83,12 @@ def health(monitor):
     return code, " ".join(json.loads(body)["reasons"])
 
 
-def wait_for_health(monitor, code, words, seconds=15):
+def wait_for_health(monitor, code, words, seconds=WAIT_SECONDS):
+    """Waits until the health page has this code, and complaints that fit `words`; gives them."""
     deadline = time.monotonic() + seconds
     while True:
         found = health(monitor)
-        if found[0] == code and words in found[1]:
+        if found[0] == code and re.search(words, found[1]):
             return found[1]
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
@@ -154,7 +156,7 @@ def test_while_syncs_fail_commits_are_refused_and_everybody_is_told_why(
     disk.set(syncs=ALWAYS)
     refusal(client, 2)
     assert FAILED_EARLIER in refusal(client, 3)
-    told = wait_for_health(monitor, 503, "reopening failed 1 times")
+    told = wait_for_health(monitor, 503, "reopening failed [1-9][0-9]* times")
     assert "storage 1 refuses commits since a write failed" in told
     assert "the file will be reopened in" in told
     assert FAILED_EARLIER in refusal(client, 4)
@@ -201,9 +203,11 @@ def test_what_the_device_has_lost_is_named_and_commits_stay_refused(disk, monito
     client = connect(server)
     kept = {1: (b"before", commit(client, 1, b"before"))}
     position = disk.data_file.read_bytes().index(b"before")
-    disk.set(syncs=1)
+    # Always: the file must not be reopened before it is changed.
+    disk.set(syncs=ALWAYS)
     refusal(client, 2)
     put(disk.data_file, position, b"B")
+    disk.set()
     told = wait_for_health(monitor, 503, "the device does not hold")
     assert re.search(r"position \d+|offset \d+|at \d+", told), told
     assert "send SIGUSR1" in told
