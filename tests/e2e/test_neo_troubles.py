@@ -93,6 +93,25 @@ def test_a_hung_storage_is_named(make):
     wait_for(lambda: advice(cluster) == [], "all is well again")
 
 
+def test_a_storage_that_hangs_before_the_start_is_named(make):
+    cluster, monitor = make(storages=2, partitions=2), Monitor()
+    cluster.master_nodes[0].words += monitor.options
+    cluster.start()
+    first, second = cluster.storages
+    first.kill()
+    cluster.wait_state("RECOVERING")
+    second.process.send_signal(signal.SIGSTOP)
+    named = "S2 has not answered"
+    line = wait_advice(cluster, named)
+    assert "the cluster does not start meanwhile" in line
+    assert named in reasons(monitor)[1]
+    first.start()
+    wait_advice(cluster, named)
+    second.process.send_signal(signal.SIGCONT)
+    cluster.wait_state("RUNNING")
+    wait_for(lambda: advice(cluster) == [], "all is well")
+
+
 def test_a_hung_primary_master_is_noticed(make):
     cluster, monitor = make(storages=1), Monitor()
     cluster.admin.words += monitor.options

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 use zodium_neo::messages::{NotifyMonitorInformation, Ping};
-use zodium_neo::{Extra, NodeId, NodeType, Output, Partition, TableId, Value};
+use zodium_neo::{ClusterState, Extra, NodeId, NodeType, Output, Partition, TableId, Value};
 use zodium_types::Tid;
 
 use crate::cluster::Cluster;
@@ -25,7 +25,7 @@ const NAMED_MAX: usize = 10;
 /// What is not as it should be.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
-    /// The number of the alarm for the next look, while the cluster operates.
+    /// The number of the alarm for the next look, while this master is primary.
     alarm: Option<u64>,
     /// Storages that were pinged and have not answered, with the number of looks since then.
     pinged: BTreeMap<NodeId, u32>,
@@ -41,29 +41,30 @@ pub(crate) struct Troubles {
 }
 
 impl Troubles {
-    /// The cluster begins to operate; `alarm` is a number that no other alarm has.
-    pub(crate) fn begin(&mut self, links: &mut Links, alarm: u64) {
-        self.end();
-        self.alarm = Some(alarm);
+    /// The cluster recovers; `alarm` is a number that no other alarm has.
+    pub(crate) fn begin_recovery(&mut self, links: &mut Links, alarm: u64) {
+        (self.alarm, self.older, self.is_changed) = (Some(alarm), None, true);
+        // What they were asked before, they need not answer any more.
+        self.pinged.clear();
         links.push(Output::Wake { alarm, after: LOOK_INTERVAL });
     }
 
-    /// The cluster does not operate any more.
-    pub(crate) fn end(&mut self) {
-        (self.alarm, self.older, self.is_changed) = (None, None, true);
-        self.pinged.clear();
+    /// The cluster begins to operate.
+    pub(crate) fn begin_operation(&mut self) {
+        (self.older, self.is_changed) = (None, true);
     }
 
     /// The time of an alarm has come: storages are asked whether they are there.
     pub(crate) fn look(&mut self, cluster: &Cluster, links: &mut Links, alarm: u64) {
         if self.alarm != Some(alarm) {
-            // Of an operation before, or another alarm.
+            // Of a recovery before, or another alarm.
             return;
         }
         // Commits wait for none that is new.
-        let mut running = cluster.members.identified(NodeType::Storage);
-        running.retain(|(storage, _)| cluster.members.is_running(*storage));
-        for (storage, connection) in running {
+        let is_starting = is_starting(cluster);
+        let mut storages = cluster.members.identified(NodeType::Storage);
+        storages.retain(|(storage, _)| is_starting || cluster.members.is_running(*storage));
+        for (storage, connection) in storages {
             let Some(looks) = self.pinged.get_mut(&storage) else {
                 links.ask(connection, Ping {}, Asked::Alive);
                 self.pinged.insert(storage, 0);
@@ -73,7 +74,8 @@ impl Troubles {
             self.is_changed |= *looks >= LOOKS_MAX;
             if *looks == LOOKS_MAX {
                 let (peer, seconds) = (links.name_of(connection), seconds(*looks));
-                warn!(%storage, peer, seconds, "a storage does not answer: commits wait for it");
+                let what = if is_starting { "the start" } else { "commits" };
+                warn!(%storage, peer, seconds, "a storage does not answer: {what} may wait for it");
             }
         }
         links.push(Output::Wake { alarm, after: LOOK_INTERVAL });
@@ -163,17 +165,7 @@ impl Troubles {
 
     fn sentences(&self, cluster: &Cluster) -> Vec<String> {
         let silent = self.pinged.iter().filter(|(_, looks)| **looks >= LOOKS_MAX);
-        let silent = silent.map(|(storage, looks)| {
-            let next = match cluster.is_operational_without(&[*storage]) {
-                true => format!("or let `zodium neo ctl kill {storage}` go on without it"),
-                false => "since it alone has some partitions up to date".to_owned(),
-            };
-            format!(
-                "{storage} has not answered for {} s, and commits wait for it: if it hangs, \
-                 restart it, {next}",
-                seconds(*looks)
-            )
-        });
+        let silent = silent.map(|(storage, looks)| silent_storage(cluster, *storage, *looks));
         let older = self.older.map(|(table, tid)| {
             format!(
                 "only table {} is found, and the cluster ran with table {table}: the storages \
@@ -208,6 +200,25 @@ impl Troubles {
             listed(copies, "; ")
         ))
     }
+}
+
+/// Whether storages are asked for what they have, before the cluster operates.
+fn is_starting(cluster: &Cluster) -> bool {
+    matches!(cluster.state(), ClusterState::Recovering | ClusterState::Verifying)
+}
+
+fn silent_storage(cluster: &Cluster, storage: NodeId, looks: u32) -> String {
+    let what = format!("{storage} has not answered for {} s", seconds(looks));
+    if is_starting(cluster) {
+        let is_needed = cluster.table.id().is_none() || cluster.table.has_member(storage);
+        let waits = if is_needed { ", and the cluster does not start meanwhile" } else { "" };
+        return format!("{what}{waits}: if it hangs, restart it");
+    }
+    let next = match cluster.is_operational_without(&[storage]) {
+        true => format!("or let `zodium neo ctl kill {storage}` go on without it"),
+        false => "since it alone has some partitions up to date".to_owned(),
+    };
+    format!("{what}, and commits wait for it: if it hangs, restart it, {next}")
 }
 
 fn seconds(looks: u32) -> u64 {

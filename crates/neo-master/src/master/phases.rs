@@ -16,7 +16,7 @@ use crate::verification::Verification;
 use crate::{Output, Phase, Stop};
 
 /// The alarm that ends waiting for clients. Those for looks at storages have the number of the
-/// recovery before.
+/// recovery.
 const STOPPING_ALARM: u64 = 0;
 /// How long a cluster that stops waits for transactions that clients have not asked to finish.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ impl Master {
     fn begin_recovery(&mut self) {
         self.phase = Phase::Recovery;
         self.recovery.begin();
-        self.troubles.end();
+        self.troubles.begin_recovery(&mut self.links, self.recovery.number());
         self.backup.forget(&mut self.links);
         self.cluster.forget_table();
         self.cluster.set_state(&mut self.links, ClusterState::Recovering);
@@ -141,7 +141,7 @@ impl Master {
             self.phase = Phase::Service;
             self.cluster.set_state(&mut self.links, ClusterState::Running);
         }
-        self.troubles.begin(&mut self.links, self.recovery.number());
+        self.troubles.begin_operation();
         for (storage, _) in self.cluster.members.identified(NodeType::Storage) {
             if self.cluster.members.is_running(storage) {
                 let Master { cluster, links, backup, .. } = &mut *self;

@@ -6,6 +6,7 @@ use zodium_neo::{
     CellState, ClusterState, ConnectionId, Extra, Map, Message, NodeState, NodeType, Partition,
     TableId, Value,
 };
+use zodium_neo_master::Settings;
 use zodium_types::Tid;
 
 use crate::support::*;
@@ -57,6 +58,41 @@ fn a_storage_that_hangs_alone_is_not_to_be_killed() {
     let notes = bench.master.status().notes;
     assert!(notes[0].contains("S1 has not answered"), "{notes:?}");
     assert!(notes[0].ends_with("it alone has some partitions up to date"), "{notes:?}");
+}
+
+#[test]
+fn a_storage_that_hangs_before_the_start_is_named() {
+    let mut bench = Bench::new(Settings { replicas: 1, ..settings(101) });
+    let admin = admin(&mut bench);
+    let hangs = bench.storage(1);
+    (0..3).for_each(|_| bench.wake());
+    let named = "S1 has not answered for 10 s, and the cluster does not start meanwhile: if it \
+                 hangs, restart it";
+    assert_eq!(bench.master.status().notes, [named]);
+    assert_eq!(told(&mut bench, admin), [named]);
+    bench.lose(hangs);
+    assert_eq!(bench.master.status().notes, [""; 0]);
+    assert_eq!(bench.master.status().state, Some(ClusterState::Recovering));
+}
+
+#[test]
+fn a_storage_that_hangs_in_the_verification_is_named_until_the_cluster_runs() {
+    let mut bench = Bench::new(Settings { replicas: 1, ..settings(101) });
+    let storages = bench.verifying(2);
+    let transactions = Map::default();
+    bench.answer(storages[0], "AskLockedTransactions", AnswerLockedTransactions { transactions });
+    for _ in 0..3 {
+        bench.wake();
+        bench.acknowledge(storages[0]);
+    }
+    let notes = bench.master.status().notes;
+    let named = "S2 has not answered for 10 s, and the cluster does not start meanwhile";
+    assert!(notes.len() == 1 && notes[0].starts_with(named), "{notes:?}");
+    assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+    let transactions = Map::default();
+    bench.answer(storages[1], "AskLockedTransactions", AnswerLockedTransactions { transactions });
+    bench.serve(&storages);
+    assert_eq!(bench.master.status().notes, [""; 0]);
 }
 
 #[test]
