@@ -79,6 +79,12 @@ impl Recovery {
         (self.may_start, self.may_create, self.last_table) = (true, true, None);
     }
 
+    /// Another master is primary: the cluster may run with it, and what it commits and cuts this
+    /// one does not learn.
+    pub(crate) fn forget_run(&mut self) {
+        self.last_run = None;
+    }
+
     /// Operation stops. Whether the cluster may start again without all its storages depends on
     /// the reason.
     pub(crate) fn operation_stopped(&mut self, cluster: &Cluster, stop: Stop) {

@@ -68,6 +68,7 @@ impl Master {
         self.transactions.reset();
         self.cluster.readiness.reset();
         self.packs = Packs::default();
+        self.recovery.forget_run();
         self.troubles = Troubles::default();
         self.stops = None;
         self.backup.forget(&mut self.links);

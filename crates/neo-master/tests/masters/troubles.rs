@@ -204,6 +204,37 @@ fn a_start_that_gives_commits_up_is_noted_until_copies_are_compared() {
 }
 
 #[test]
+fn what_another_primary_master_may_have_cut_is_not_missed() {
+    let (mut bench, back, _, last_tid) = outdated();
+    bench.lose(back);
+    // A master that was primary for longer is met again, and lost.
+    let rival = bench.master.accepted("a master".to_owned());
+    let request = RequestIdentification {
+        node_type: NodeType::Master,
+        id: None,
+        address: Some(address(102)),
+        cluster: CLUSTER,
+        id_timestamp: Some(1.0),
+        extra: Extra::default(),
+    };
+    bench.tell(rival, 0, request);
+    assert!(!bench.master.status().is_primary);
+    while !bench.master.status().is_primary {
+        let dialled = bench.dialled.pop().unwrap();
+        bench.lose(dialled);
+    }
+    let storages = bench.verifying(2);
+    for storage in &storages {
+        let transactions = Map::default();
+        bench.answer(*storage, "AskLockedTransactions", AnswerLockedTransactions { transactions });
+    }
+    assert_eq!(bench.master.status().notes, [""; 0]);
+    bench.serve(&storages);
+    assert!(bench.master.status().last_tid < last_tid);
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
+
+#[test]
 fn what_a_truncation_cuts_is_not_missed() {
     let (mut bench, storages) = Bench::running(2);
     let client = bench.client();
