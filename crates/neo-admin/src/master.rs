@@ -45,7 +45,6 @@ impl Admin {
 
     fn primary_lost(&mut self, asked: FxHashMap<u32, Asked>) {
         (self.primary, self.primary_id, self.id) = (None, None, None);
-        self.notes.primary_lost();
         self.end_round();
         let mut asked: Vec<_> = asked.into_iter().collect();
         asked.sort_unstable_by_key(|(id, _)| *id);
@@ -61,6 +60,7 @@ impl Admin {
         }
         warn!("the connection to the primary master has ended, looking for another one");
         self.own_changed(Change { state: Some(None), ..Change::default() });
+        self.notes.primary_lost();
         // Nothing has changed if the master was lost before it told the state.
         self.report();
     }
@@ -135,7 +135,7 @@ impl Admin {
             }
             Message::NotifyPartitionChanges(message) => self.table_changed(&message),
             Message::NotifyMonitorInformation(message) => {
-                self.notes.told(&message);
+                self.notes.told(&message, self.table.as_ref());
                 Ok(())
             }
             Message::NotifyUpstreamAdmin(message) => {

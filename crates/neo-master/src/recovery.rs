@@ -30,9 +30,8 @@ pub(crate) struct Recovery {
     may_start: bool,
     /// The partition table that was in use before, unless an operator starts the cluster.
     last_table: Option<TableId>,
-    /// The partition table and the last transaction that the cluster ran with, as far as this
-    /// master knows.
-    last_run: Option<(TableId, Tid)>,
+    /// The last transaction that the cluster ran with, as far as this master knows.
+    last_tid: Option<Tid>,
     /// An operator has started the cluster: one without a table is a new one.
     may_create: bool,
     /// All storages cut their databases after this transaction before they start.
@@ -82,7 +81,7 @@ impl Recovery {
     /// Another master is primary: the cluster may run with it, and what it commits and cuts this
     /// one does not learn.
     pub(crate) fn forget_run(&mut self) {
-        self.last_run = None;
+        self.last_tid = None;
     }
 
     /// Operation stops. Whether the cluster may start again without all its storages depends on
@@ -96,14 +95,10 @@ impl Recovery {
         };
         (self.may_create, self.last_table) = (false, cluster.table.id());
         if cluster.is_operating() {
-            self.last_run = match stop {
+            self.last_tid = match stop {
                 // What is cut is not missed, and all storages have to be there.
                 Stop::Truncate(_) | Stop::LeaveBackup(_) => None,
-                Stop::NotOperational | Stop::Unsettled => {
-                    // If no storage has its last change, the cluster ran with an earlier one.
-                    let table = cluster.table.id().filter(|_| cluster.table.is_settled());
-                    Some((table.unwrap_or(TableId(0)), cluster.last_tid))
-                }
+                Stop::NotOperational | Stop::Unsettled => Some(cluster.last_tid),
             };
         }
     }
@@ -115,7 +110,7 @@ impl Recovery {
 
     /// The last transaction that the cluster ran with, as far as this master knows.
     pub(crate) fn last_tid(&self) -> Option<Tid> {
-        self.last_run.map(|(_, tid)| tid)
+        self.last_tid
     }
 
     /// The transaction after which all storages are to cut their databases.
@@ -222,7 +217,7 @@ impl Recovery {
             }
         }
         info!(table = %answer.table, %storage, "loaded the partition table");
-        troubles.table_found(answer.table, self.last_run);
+        troubles.table_found(answer.table, self.last_tid);
         cluster.table = table;
         cluster.tell_nodes(links, &added);
         cluster.tell_table_to_admins(links);

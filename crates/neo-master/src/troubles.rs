@@ -31,7 +31,9 @@ pub(crate) struct Troubles {
     pinged: BTreeMap<NodeId, u32>,
     /// Partitions whose copies differ, and the storages that have them.
     different: BTreeMap<Partition, BTreeSet<NodeId>>,
-    /// The last table and transaction of the cluster, if only an older table is found.
+    /// The last table that the cluster ran with, as far as this master knows.
+    ran_with: Option<TableId>,
+    /// That table and the last transaction, if only an older table is found.
     older: Option<(TableId, Tid)>,
     /// The last transaction that a start has kept, and the last one that there was.
     given_up: Option<(Tid, Tid)>,
@@ -108,10 +110,10 @@ impl Troubles {
         (self.given_up, self.is_changed) = (None, true);
     }
 
-    /// A recovery has found a table; `last_run` has the last one and the last transaction of the
-    /// cluster, as far as this master knows.
-    pub(crate) fn table_found(&mut self, found: TableId, last_run: Option<(TableId, Tid)>) {
-        let older = last_run.filter(|(last, _)| found < *last);
+    /// A recovery has found a table; `last_tid` is the last transaction that the cluster ran with,
+    /// as far as this master knows.
+    pub(crate) fn table_found(&mut self, found: TableId, last_tid: Option<Tid>) {
+        let older = self.ran_with.filter(|last| found < *last).zip(last_tid);
         (self.older, self.is_changed) = (older, true);
         if let Some((last, tid)) = older {
             warn!(
@@ -143,18 +145,21 @@ impl Troubles {
         &self.notes
     }
 
-    /// Tells admins of what has changed.
+    /// Tells admins of what has changed: the notes, and the table that the cluster ran with.
     pub(crate) fn tell(&mut self, cluster: &Cluster, links: &mut Links) {
+        // With a table whose last change no storage has, nothing was committed.
+        let is_in_use = cluster.is_operating() && cluster.table.is_settled();
+        let table = cluster.table.id().filter(|_| is_in_use).or(self.ran_with);
+        self.is_changed |= table != self.ran_with;
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
-        let notes = self.sentences(cluster);
-        let before = std::mem::replace(&mut self.notes, notes);
-        if before.is_empty() && self.notes.is_empty() {
-            return;
-        }
+        self.ran_with = table;
+        self.notes = self.sentences(cluster);
         let notes = self.notes.iter().map(|note| Value::Bytes(note.as_bytes())).collect();
-        let information = Extra::from_iter([("notes", Value::Array(notes))]);
+        let table = table.and_then(|table| i64::try_from(table.0).ok());
+        let table = table.map_or(Value::Nil, Value::Int);
+        let information = Extra::from_iter([("notes", Value::Array(notes)), ("table", table)]);
         for (admin, connection) in cluster.members.identified(NodeType::Admin) {
             if cluster.members.get(admin).is_some_and(|node| node.about.wants_notes) {
                 let information = information.clone();

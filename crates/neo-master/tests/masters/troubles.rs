@@ -21,11 +21,21 @@ fn admin(bench: &mut Bench) -> ConnectionId {
 
 /// The notes that an admin is told.
 fn told(bench: &mut Bench, admin: ConnectionId) -> Vec<String> {
+    told_with_table(bench, admin).0
+}
+
+/// The notes that an admin is told last, and the table that the cluster ran with.
+fn told_with_table(bench: &mut Bench, admin: ConnectionId) -> (Vec<String>, Option<i64>) {
+    let is_it = |name: &&&str| **name == "NotifyMonitorInformation";
+    for _ in 1..bench.names(admin).iter().filter(is_it).count() {
+        bench.take(admin, "NotifyMonitorInformation");
+    }
     bench.take_with(admin, "NotifyMonitorInformation", |message| match message {
         Message::NotifyMonitorInformation(told) => {
             let notes = told.information.get(&"notes").unwrap().as_array().unwrap().to_vec();
             let text = |note: &Value<'_>| String::from_utf8(note.as_bytes().unwrap().to_vec());
-            notes.iter().map(|note| text(note).unwrap()).collect()
+            let notes = notes.iter().map(|note| text(note).unwrap()).collect();
+            (notes, told.information.get(&"table").unwrap().as_int())
         }
         _ => unreachable!(),
     })
@@ -186,6 +196,25 @@ fn a_table_from_before_the_last_commits_is_noted() {
     bench.answer(second, "AskPartitionTable", answer);
     assert_eq!(bench.master.status().notes, [""; 0]);
     assert_eq!(bench.master.status().state, Some(ClusterState::Verifying));
+}
+
+#[test]
+fn admins_are_told_the_table_that_a_storage_has() {
+    let extra = Extra::from_iter([("notes", Value::Bool(true))]);
+    let mut bench = Bench::new(settings(101));
+    let admin = bench.node_with(NodeType::Admin, None, Some(address(301)), extra.clone());
+    assert_eq!(told_with_table(&mut bench, admin), (Vec::new(), None));
+    let (mut bench, storages) = Bench::running(2);
+    let admin = bench.node_with(NodeType::Admin, None, Some(address(301)), extra.clone());
+    let table = 10_007;
+    assert_eq!(told_with_table(&mut bench, admin), (Vec::new(), Some(table)));
+    bench.lose(storages[0]);
+    let late = bench.node_with(NodeType::Admin, None, Some(address(302)), extra);
+    assert_eq!(told_with_table(&mut bench, late), (Vec::new(), Some(table)));
+    assert!(bench.names(admin).contains(&"NotifyPartitionChanges"));
+    bench.forget_sent_but(storages[1]);
+    bench.acknowledge(storages[1]);
+    assert_eq!(told_with_table(&mut bench, admin), (Vec::new(), Some(table + 1)));
 }
 
 #[test]
