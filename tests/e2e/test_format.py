@@ -17,6 +17,7 @@ import ZODB.blob
 import ZODB.FileStorage
 from harness import blobs, damage, own_files
 from harness.own_files import BlobSum, IndexLine, Marker, crc32c
+from harness.waiting import wait_for
 from harness.wire import Z64
 from persistent.mapping import PersistentMapping
 from ZODB.utils import p64, u64
@@ -241,6 +242,11 @@ def test_an_undone_blob_has_the_sum_of_the_one_that_came_back(path, folder, star
     assert [(e.oid, e.length, e.sum) for e in found] == [(oid, len(t), crc32c(t)) for t in texts]
 
 
+def own_contents(folder):
+    """What the server's own files have in them, that are for its uploads."""
+    return [path.read_bytes() for path in (folder / "tmp").glob("zodium-*")]
+
+
 def test_an_intent_names_the_blobs_of_a_vote(folder, serve_blobs, wire):
     server, client = serve_blobs()
     first = blobs.commit(client, 1, [(p64(1), Z64, b"first")])
@@ -254,6 +260,7 @@ def test_an_intent_names_the_blobs_of_a_vote(folder, serve_blobs, wire):
     assert len(client.call("vote", 2)) == 0
     # Its intent, and the upload, which is written in the background.
     blobs.wait_for_leftovers(folder, 4)
+    wait_for(lambda: b"not voted" in own_contents(folder), lambda: own_contents(folder))
     server.kill()
     own = sorted((folder / "tmp").glob("zodium-*"))
     (intent,) = [name for name in own if name.suffix == ".intent"]
