@@ -155,21 +155,20 @@ def test_time_is_limited_whatever_comes_of_the_handshake(tmp_path, site, run):
     with socket.create_server((HOST, 0)) as listener:
         dripping = threading.Thread(target=drip, args=(listener,))
         dripping.start()
-        start = time.monotonic()
         address = "{}:{}".format(*listener.getsockname())
         options = ["--ssl-authenticate", site.trusted, "-t", "0.5"]
         code, said = run("healthcheck", address, *options)
         dripping.join()
         assert (code, "no answer from the server within 0.5 seconds" in said) == (1, True), said
-        assert time.monotonic() - start < 5
 
 
 def drip(listener):
+    """Goes on for longer than the command may run."""
     connection, _ = listener.accept()
     with connection, contextlib.suppress(OSError):
         # The head of a handshake record of 16 KiB.
         connection.sendall(b"\x16\x03\x03\x40\x00")
-        for _ in range(100):
+        for _ in range(20 * RUN_SECONDS):
             time.sleep(0.1)
             connection.sendall(b"\0")
 
