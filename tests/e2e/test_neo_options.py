@@ -13,7 +13,7 @@ from harness.process import HOST, free_port
 from harness.servers import BINARY
 
 pytestmark = pytest.mark.zodium
-SECONDS = 10
+SECONDS = 60
 
 
 @pytest.fixture
@@ -178,12 +178,13 @@ def test_a_database_in_use_is_waited_for(node, options):
     first = node(*options, *monitor.options)
     wait_healthy_or_not(monitor, "looking for")
     assert "in use" in refusal(*options) or "another process" in refusal(*options)
-    second = node(*options, "--wait", -1)
+    other = Monitor()
+    second = node(*options, "--wait", -1, *other.options)
     time.sleep(1)
     assert second.poll() is None
     first.send_signal(signal.SIGUSR2)
     assert first.wait(SECONDS) == -signal.SIGUSR2
-    time.sleep(1)
+    wait_healthy_or_not(other, "looking for")
     second.send_signal(signal.SIGTERM)
     assert second.wait(SECONDS) == 0
 
