@@ -19,6 +19,7 @@ from harness.databases import write_database
 from harness.process import crash_of
 from harness.servers import BINARY, COMMAND, IS_ZODIUM, spawn, stock_server
 from harness.silent_proxy import SilentProxy
+from harness.waiting import WAIT_SECONDS
 from harness.wire import Wire
 from ZEO.ClientStorage import ClientStorage
 
@@ -205,7 +206,7 @@ def wire():
     """wire(server): a raw client that has registered; closed with the test."""
     wires = []
 
-    def open_wire(server, read_only=False, seconds=10):
+    def open_wire(server, read_only=False, seconds=WAIT_SECONDS):
         opened = Wire(server.address, seconds=seconds)
         wires.append(opened)
         opened.register_tid = opened.register(read_only=read_only)

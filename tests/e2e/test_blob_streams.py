@@ -177,7 +177,7 @@ def test_who_does_not_take_its_blobs_costs_little_and_who_goes_away_nothing(serv
     assert 0 < len(open_blobs(server)) <= 17
     assert peak_bytes(server) < SERVER_BYTES_MAX
     idle.close()
-    wait_for(lambda: not open_blobs(server), "no blob is open", 10)
+    wait_for(lambda: not open_blobs(server), "no blob is open")
 
 
 def test_who_sends_faster_than_the_disk_takes_has_to_wait(server, folder, wire):

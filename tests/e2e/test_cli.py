@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 from harness.certificates import Site
 from harness.process import ServerProcess, free_port
+from harness.waiting import wait_for
 from harness.wire import Z64, Wire
 
 pytestmark = pytest.mark.zodium
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 20  # a refusal that takes longer is none
+SECONDS = 60  # a refusal that takes longer is none
 
 
 @pytest.fixture
@@ -437,16 +438,15 @@ def test_unix_socket(tmp_path, binary):
 
 
 def first_bytes(address, process):
-    for _ in range(500):
+    def answer():
         assert process.poll() is None
-        try:
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(5)
+                client.settimeout(SECONDS)
                 client.connect(str(address))
-                return client.recv(6)
-        except (FileNotFoundError, ConnectionRefusedError):
-            time.sleep(0.01)
-    raise AssertionError("the socket never answered")
+                return client.recv(6, socket.MSG_WAITALL)
+
+    return wait_for(answer, "the socket answers")
 
 
 def test_json_logs_are_one_object_a_line(tmp_path, start_server):

@@ -14,7 +14,7 @@ import time
 import pytest
 from harness import files
 from harness.monitor import Monitor
-from harness.process import HOST, ServerProcess, free_port
+from harness.process import HOST, START_SECONDS, ServerProcess, free_port
 from harness.waiting import wait_for
 from harness.wire import Z64, ErrorReply
 
@@ -29,7 +29,7 @@ def commit(client, number, data=b"data"):
 def refused(start, path):
     """What a server says that cannot have the file."""
     second = start(path, wait=False)
-    assert second.process.wait(20) != 0
+    assert second.process.wait(START_SECONDS) != 0
     return second.log()
 
 
@@ -68,7 +68,7 @@ def test_one_server_is_refused_two_names_of_one_file(tmp_path, binary):
         words = [binary, "serve", "-a", f"{HOST}:{free_port()}"]
         words += ["-f", str(tmp_path / "Data.fs"), "-f", str(tmp_path / name)]
         server = ServerProcess(words, free_port(), tmp_path, wait=False)
-        assert server.process.wait(20) != 0
+        assert server.process.wait(START_SECONDS) != 0
         told = server.log()
         assert re.search(r"storages 1 and 2 are one file|storage 2: .*locked by this process", told)
 
@@ -166,7 +166,7 @@ def test_commits_go_on_when_the_file_is_put_back(tmp_path, start_server, wire):
         commit(client, 2)
     client.notify("tpc_abort", 2)
     (tmp_path / "aside").rename(path)
-    wait_for(lambda: monitor.fetch("/health")[0] == 200, lambda: monitor.fetch("/health"), 20)
+    wait_for(lambda: monitor.fetch("/health")[0] == 200, lambda: monitor.fetch("/health"))
     kept.append(commit(client, 3))
     assert server.stop() == 0
     files.check(path)

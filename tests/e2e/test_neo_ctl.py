@@ -4,7 +4,7 @@ import json
 
 import pytest
 from harness.neo import CHECKOUT, clusters, needs_neo
-from harness.waiting import wait_for
+from harness.waiting import WAIT_SECONDS, wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 
@@ -193,7 +193,7 @@ def test_the_admin_follows_the_primary_master(cluster):
     )
     # The end of the cluster ends its admin.
     assert own(cluster, "set", "cluster", "STOPPING").stdout == "Cluster state changed\n"
-    assert cluster.own_admin.process.wait(10) == 0
+    assert cluster.own_admin.process.wait(WAIT_SECONDS) == 0
 
 
 def test_storages_are_added_moved_and_dropped(cluster):
@@ -214,7 +214,7 @@ def test_storages_are_added_moved_and_dropped(cluster):
         lambda: own(cluster, "print", "pt").stdout.endswith("S1 R UUUU\nS2 R UUUU\n"), "S2 has all"
     )
     assert own(cluster, "kill", "S1").stdout == "state changed\n"
-    assert cluster.storages[0].process.wait(10) == 0
+    assert cluster.storages[0].process.wait(WAIT_SECONDS) == 0
     assert own(cluster, "drop", "S1").returncode == 0
     wait_for(lambda: "S1" not in own(cluster, "print", "node").stdout, "S1 is gone")
     assert cluster.client().call("filled") == list(range(10))

@@ -12,6 +12,7 @@ from pathlib import Path
 import ZODB.blob
 import ZODB.FileStorage
 
+from .waiting import WAIT_SECONDS
 from .wire import ERROR, MAXTID, ErrorReply
 
 RECORD = b"\x80\x03cZODB.blob\nBlob\nq\x00.\x80\x03N."  # what Data.fs has of any blob
@@ -51,12 +52,13 @@ def path_of(folder, oid, tid):
 
 def leftovers(folder):
     """Files that belong to no committed blob, nor to the directory itself."""
-    files = [path for path in Path(folder).rglob("*") if path.is_file()]
+    # A folder may go meanwhile, which `rglob` takes for an error.
+    files = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
     known = [path for path in files if path.suffix == ".blob" or path.name in OWN_FILES]
     return sorted(str(path.relative_to(folder)) for path in set(files) - set(known))
 
 
-def wait_for_leftovers(folder, count=0, seconds=10):
+def wait_for_leftovers(folder, count=0, seconds=WAIT_SECONDS):
     """Return the leftovers once there are `count`; what goes is removed in the background."""
     deadline = time.monotonic() + seconds
     while len(found := leftovers(folder)) != count:

@@ -11,6 +11,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
+from .waiting import WAIT_SECONDS
+
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
 ARGUMENTS = [
@@ -41,7 +43,7 @@ def open_browser(folder):
     return webdriver.Chrome(options=options, service=Service(executable_path=DRIVER))
 
 
-def wait_for(browser, condition, seconds=60):
+def wait_for(browser, condition, seconds=WAIT_SECONDS):
     """Waits until `condition` gives something true; elements that are missing yet are none."""
     return WebDriverWait(browser, seconds, 0.1).until(lambda _: condition())
 

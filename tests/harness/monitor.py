@@ -8,7 +8,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from .process import HOST, free_port
-from .waiting import wait_for
+from .waiting import WAIT_SECONDS, wait_for
 
 PARSERS = {
     "application/openmetrics-text": openmetrics.text_string_to_metric_families,
@@ -34,7 +34,7 @@ class Monitor:
     def url(self):
         return f"http://{HOST}:{self.port}/"
 
-    def fetch(self, path, method="GET", seconds=10, accept=None):
+    def fetch(self, path, method="GET", seconds=WAIT_SECONDS, accept=None):
         """Status code, headers and body of an answer."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=seconds)
         try:
@@ -66,11 +66,11 @@ class Monitor:
             }
         )
 
-    def wait_serving(self, seconds=10):
+    def wait_serving(self, seconds=WAIT_SECONDS):
         """Waits until the server is past its start: it listens a moment before that."""
         wait_for(lambda: b'"opening"' not in self.fetch("/health")[2], "storages open", seconds)
 
-    def wait_until(self, condition, seconds=10):
+    def wait_until(self, condition, seconds=WAIT_SECONDS):
         """Waits until `condition` holds of the status, and gives that status."""
         deadline = time.monotonic() + seconds
         while True:

@@ -24,6 +24,7 @@ from .waiting import wait_for
 CHECKOUT, PYTHON = os.environ.get("NEOPPOD"), os.environ.get("NEOPPOD_PYTHON")
 CLIENT = Path(__file__).with_name("neo_client.py")
 COMMANDS = Path(__file__).with_name("neo_commands.py")
+COMMAND_SECONDS = 120
 # Whether all masters are ours where a test does not say.
 OWN_MASTERS = bool(os.environ.get("ZODIUM_TEST_OWN_MASTERS"))
 
@@ -200,13 +201,17 @@ class Cluster:
 
     def command(self, command, admin, words):
         command = [*command, *self.reach(admin), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
 
     def neoctl_each(self, commands, admin=None):
         """(exit code, output, errors) of many commands of neoctl, in one process."""
         command = [PYTHON, str(COMMANDS), CHECKOUT, *self.reach(admin)]
         done = subprocess.run(
-            command, input=json.dumps(commands), capture_output=True, text=True, timeout=60
+            command,
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
         )
         assert done.returncode == 0, done.stderr
         return [tuple(one) for one in json.loads(done.stdout)]

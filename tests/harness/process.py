@@ -23,8 +23,8 @@ os.environ.setdefault("ZODIUM_WORKERS", "2")
 os.environ.setdefault("ZODIUM_NO_BALANCE", "1")
 
 HOST = "127.0.0.1"
-START_SECONDS = 30  # a server that does not listen by then is broken
-STOP_SECONDS = 20  # from SIGTERM to SIGKILL
+START_SECONDS = 60  # a server that does not listen by then is broken
+STOP_SECONDS = 40  # from SIGTERM to SIGKILL
 # Signals by which a process ends that went wrong; no test sends them.
 CRASHES = [-signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGSEGV]
 RESERVED_MAX = 100  # ports of one process; each is an open file

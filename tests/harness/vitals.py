@@ -6,6 +6,8 @@ import re
 import time
 from pathlib import Path
 
+from .waiting import WAIT_SECONDS
+
 
 def memory_bytes(server, field="VmRSS"):
     """Resident memory; "VmHWM" is its peak."""
@@ -37,7 +39,7 @@ def open_targets(server):
     return sorted(found)
 
 
-def wait_open_files(server, most, seconds=10):
+def wait_open_files(server, most, seconds=WAIT_SECONDS):
     """Until no more than `most` are open; how many there are."""
     deadline = time.monotonic() + seconds
     while (count := open_files(server)) > most and time.monotonic() < deadline:

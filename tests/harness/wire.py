@@ -14,6 +14,8 @@ import time
 import msgpack
 import zodbpickle.pickle
 
+from .waiting import WAIT_SECONDS
+
 CALL, NOTICE, ERROR = 0, 1, 2
 MAXTID = b"\x7f" + b"\xff" * 7
 Z64 = b"\0" * 8
@@ -86,7 +88,7 @@ def framed(body):
 class Wire:
     """One connection, in the encoding the server announces; to a (host, port) or a path."""
 
-    def __init__(self, address, handshake=True, seconds=10, ssl=None, source=None):
+    def __init__(self, address, handshake=True, seconds=WAIT_SECONDS, ssl=None, source=None):
         self.seconds = seconds
         self.socket = connect(address, seconds, source)
         if ssl:  # an ssl.SSLContext

@@ -131,7 +131,7 @@ def aftermath(wire):
     try:
         wire.request("ping")
         while True:
-            message_id, flag, name, args = wire.receive(3)
+            message_id, flag, name, args = wire.receive(max(3, QUIET_SECONDS[-1]))
             if name == ".reply" and message_id == wire.last_id:
                 return (*seen, "open")
             if name != ".reply":
