@@ -62,16 +62,24 @@ def replace_with_copy(source, target):
     return target
 
 
+def replace_with_text(text, target):
+    """The same of a text: another process may just be looking for entry points."""
+    new = target.with_name(f"{target.name}.{os.getpid()}")
+    new.write_text(text)
+    new.replace(target)
+
+
 def describe():
     """What installed packages say of themselves: entry points are found by it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     folder = FOLDER / "zodium-0.dist-info"
     folder.mkdir(exist_ok=True)
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: zodium\nVersion: 0\n")
+    metadata = "Metadata-Version: 2.1\nName: zodium\nVersion: 0\n"
+    replace_with_text(metadata, folder / "METADATA")
     lines = []
     for group, members in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in members.items())]
-    (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    replace_with_text("\n".join(lines) + "\n", folder / "entry_points.txt")
 
 
 def use():
