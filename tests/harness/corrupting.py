@@ -9,14 +9,18 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness.process import free_port  # noqa: E402
 
 MARK = b"PersistentMapping"
 PLACE = 60  # bytes after the mark, within what a benchmark stores
 
 
 def main(port, *command):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        real = free.getsockname()[1]
+    real = free_port()
     server = subprocess.Popen([word.replace("{real}", str(real)) for word in command])
     try:
         listener = socket.create_server(("127.0.0.1", int(port)))
