@@ -11,6 +11,7 @@ import ZODB
 from BTrees.OOBTree import OOBTree
 from harness.browser import shoot, wait_for
 from harness.process import HOST
+from harness.waiting import WAIT_SECONDS
 from persistent.mapping import PersistentMapping
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -45,7 +46,7 @@ class Explorer:
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(WAIT_SECONDS) == 0
 
 
 @pytest.fixture
@@ -97,6 +98,11 @@ def text(browser):
     return browser.execute_script("return document.querySelector('main')?.innerText ?? ''")
 
 
+def wait_for_text(browser, words):
+    """A click may return before the page that it leads to is there."""
+    wait_for(browser, lambda: words in text(browser))
+
+
 def shoot_all(browser, folder, name):
     for look, width, dark in [("light", 1280, False), ("narrow-dark", 390, True)]:
         shoot(browser, folder / f"explorer-{name}-{look}.png", width, dark)
@@ -144,15 +150,17 @@ def test_a_database_is_looked_at(explore, browser, tmp_path):
     visit(browser, explorer.url + "transactions")
     assert len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 50
     browser.find_element(By.LINK_TEXT, "Older").click()
-    assert "Create the site" in text(browser) and "initial database creation" in text(browser)
+    wait_for_text(browser, "Create the site")
+    assert "initial database creation" in text(browser)
     browser.find_element(By.LINK_TEXT, "Newer").click()
-    assert "Add page 59" in text(browser)
+    wait_for_text(browser, "Add page 59")
     shoot_all(browser, tmp_path, "transactions")
 
     # A transaction, an object of it, and what the transaction changed.
     visit(browser, f"{explorer.url}transaction/{tids[-1]}")
     assert "mallory" in text(browser) and "PersistentMapping" in text(browser)
     browser.find_element(By.LINK_TEXT, "what it changed").click()
+    wait_for(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".diff .removed"))
     removed = browser.find_element(By.CSS_SELECTOR, ".diff .removed").text
     added = [line.text for line in browser.find_elements(By.CSS_SELECTOR, ".diff .added")]
     assert "'title': 'Stock'" in removed
@@ -164,7 +172,7 @@ def test_a_database_is_looked_at(explore, browser, tmp_path):
     assert "persistent.mapping.PersistentMapping" in shown and "b'\\xff': 2.5" in shown
     shoot_all(browser, tmp_path, "object")
     browser.find_element(By.PARTIAL_LINK_TEXT, "BTrees.OOBTree.OOBTree").click()
-    assert "'page-15': BTrees.OOBTree.OOBucket" in text(browser)
+    wait_for_text(browser, "'page-15': BTrees.OOBTree.OOBucket")
     assert browser.get_log("browser") == []
 
 
@@ -174,9 +182,9 @@ def test_any_earlier_state_is_shown(explore, browser, tmp_path):
     visit(browser, f"{explorer.url}object/0x{oid:x}?at={tids[0]}")
     assert "'Stock'" in text(browser) and "As of transaction" in browser.page_source
     browser.find_element(By.LINK_TEXT, "History").click()
-    assert len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 2
+    wait_for(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 2)
     browser.find_element(By.LINK_TEXT, "Back to now").click()
-    assert len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 3
+    wait_for(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 3)
     shoot_all(browser, tmp_path, "history")
     # The search leads to objects, transactions and times, from the keyboard.
     for typed, found in [
