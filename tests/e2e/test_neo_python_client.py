@@ -348,8 +348,8 @@ def test_a_signal_ends_the_wait_for_a_silent_storage(start_cluster, open_storage
     silent = cluster.storages[0].process
     silent.send_signal(signal.SIGSTOP)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(Alarm):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
             storage.load(oid)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
