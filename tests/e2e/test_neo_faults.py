@@ -7,17 +7,18 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-import time
 
 import pytest
 from harness.neo import Cluster, Failed, Node, needs_neo
 from harness.neo_cut import CuttingProxy
 from harness.neo_rows import differing, unfinished
 from harness.process import HOST
-from harness.waiting import wait_for
+from harness.waiting import WAIT_SECONDS, wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 
+# A commit is a lock, its answer, and an unlock.
+PACKETS_OF_A_COMMIT = 3
 # More packets than a commit, or a recovery, has between a storage and its master.
 COMMIT_PACKETS, RECOVERY_PACKETS = 6, 40
 
@@ -104,15 +105,15 @@ def test_a_master_that_is_cut_off_at_any_packet_of_a_commit(proxied):
         is_acknowledged = set_or_fail(client, value=packets)
         known = {packets} if is_acknowledged else {*known, packets}
         # The unlock may come after the answer to the client.
-        time.sleep(0.2)
+        if packets <= PACKETS_OF_A_COMMIT:
+            wait_for(lambda: proxy.has_cut, f"{packets} packets")
         cuts += proxy.has_cut
         proxy.cut()
         client = runs_again(one)
         value = client.call("get")["value"]
         assert value in known, f"after {packets} packets"
         known = {value}
-    # A commit is a lock, its answer, and an unlock.
-    assert cuts >= 3
+    assert cuts >= PACKETS_OF_A_COMMIT
 
 
 def test_a_master_that_is_cut_off_at_any_packet_of_a_recovery(proxied):
@@ -182,7 +183,7 @@ def test_a_second_process_on_a_database_is_refused(cluster):
     one.client().call("set", value=1)
     second = Node(one.storages[0].words, "second", one.folder)
     second.start()
-    assert second.process.wait(20) != 0
+    assert second.process.wait(WAIT_SECONDS) != 0
     assert "storage-1.sqlite" in second.log() and "in use by another process" in second.log()
     assert one.client().call("get") == {"value": 1}
 
@@ -199,7 +200,7 @@ def test_a_damaged_database_is_named_and_not_served(cluster):
         file.seek(4096)
         file.write(b"\xa5" * (size - 4096))
     storage.start()
-    assert storage.process.wait(20) != 0
+    assert storage.process.wait(WAIT_SECONDS) != 0
     last = storage.log().splitlines()[-1]
     assert str(path) in storage.log() and "damaged" in last, last
 
@@ -247,7 +248,7 @@ def test_a_full_disk_ends_a_node_and_loses_nothing(cluster, small_disk):
             break
         acknowledged = number
     assert 0 < acknowledged < 199
-    assert storage.process.wait(20) != 0
+    assert storage.process.wait(WAIT_SECONDS) != 0
     assert "no space left" in storage.log() and "small/storage-1.sqlite" in storage.log()
     # The operator makes room.
     words = ["mount", "-o", "remount,size=20m", str(small_disk)]

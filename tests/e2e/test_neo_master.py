@@ -4,7 +4,7 @@ import time
 
 import pytest
 from harness.neo import Failed, clusters, needs_neo
-from harness.waiting import wait_for
+from harness.waiting import WAIT_SECONDS, wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 
@@ -21,6 +21,19 @@ def make(tmp_path):
             return make(**shape)
 
         yield build
+
+
+def wait_committing(made):
+    """Waits until each worker commits: it has counted twice, so the first was acknowledged."""
+    observer = made.client(read_only=True)
+
+    def are_committing():
+        counts = observer.call("counted")
+        return len(counts) == WORKERS and min(counts.values()) > 1
+
+    wait_for(are_committing, "all workers commit")
+    made.clients.remove(observer)
+    observer.close()
 
 
 def primary_of(made):
@@ -61,7 +74,7 @@ def test_everything_is_killed_while_clients_commit(make, tmp_path):
     workers = [made.client() for _ in range(WORKERS)]
     for number, worker in enumerate(workers):
         worker.ask("work", name=f"worker-{number}", stop=str(stop))
-    time.sleep(0.5)
+    wait_committing(made)
     nodes = [*made.master_nodes, *made.storages]
     for node in nodes:
         node.process.kill()
@@ -80,6 +93,7 @@ def test_primary_masters_are_killed_while_clients_commit(make, tmp_path, own_mas
     workers = [made.client() for _ in range(WORKERS)]
     for number, worker in enumerate(workers):
         worker.ask("work", name=f"worker-{number}", stop=str(stop))
+    wait_committing(made)
     for _ in range(2):
         time.sleep(0.3)
         killed = wait_for(lambda: primary_of(made), "a primary master")
@@ -121,13 +135,12 @@ def test_what_operators_do(make):
     assert "a running node must be stopped" in results[3][2]
     wait_for(lambda: made.neoctl("print", "pt").stdout.endswith("S2 R UUUU\n"), "S2 has all")
     assert made.neoctl("kill", "S1").stdout == "state changed\n"
-    assert made.storages[0].process.wait(10) == 0
+    assert made.storages[0].process.wait(WAIT_SECONDS) == 0
     assert made.neoctl("drop", "S1").stdout == "node permanently removed\n"
     client.call("set", a=1)
     last = client.call("last")
     client.call("set", a=2)
-    assert made.neoctl("truncate", f"tid:0x{last}").returncode == 0
-    made.wait_running()
+    made.truncate(last)
     client = made.client()
     assert client.call("get") == {"a": 1}
     assert client.call("filled") == list(range(5))
@@ -137,7 +150,7 @@ def test_what_operators_do(make):
     )
     assert made.neoctl("set", "cluster", "STOPPING").stdout == "Cluster state changed\n"
     for node in [made.storages[1], *made.master_nodes]:
-        assert node.process.wait(10) == 0
+        assert node.process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_truncation_is_over_also_for_a_storage_without_cells(make):
@@ -150,8 +163,7 @@ def test_a_truncation_is_over_also_for_a_storage_without_cells(make):
     made.storages.append(made.storage_node(2))
     made.storages[1].start()
     wait_for(lambda: "PENDING" in made.nodes(), "S2 is pending")
-    assert made.neoctl("truncate", f"tid:0x{last}").returncode == 0
-    made.wait_running()
+    made.truncate(last)
     made.client().call("set", b=1)
     for node in made.master_nodes:
         node.kill()

@@ -2,7 +2,7 @@
 
 import pytest
 from harness.neo import CHECKOUT, Cluster, Failed, needs_neo, running_clusters
-from harness.waiting import wait_for
+from harness.waiting import WAIT_SECONDS, wait_for
 
 pytestmark = [pytest.mark.zodium, needs_neo]
 
@@ -40,7 +40,7 @@ def test_the_master_ends_storages(cluster):
     cluster = cluster()
     cluster.client().call("set", a=1)
     assert cluster.neoctl("set", "cluster", "STOPPING").returncode == 0
-    assert cluster.storages[0].process.wait(10) == 0
+    assert cluster.storages[0].process.wait(WAIT_SECONDS) == 0
 
 
 def test_conflicts_are_noticed(cluster):
@@ -146,7 +146,7 @@ def test_a_new_storage_gets_its_share(cluster):
     assert cluster.neoctl("tweak", "S1").returncode == 0
     wait_for(lambda: all("OUT_OF_DATE" not in row for row in cluster.cells()), "copied")
     assert cluster.neoctl("kill", "S1").returncode == 0
-    assert cluster.storages[0].process.wait(10) == 0
+    assert cluster.storages[0].process.wait(WAIT_SECONDS) == 0
     assert cluster.client().call("filled") == list(range(10))
 
 
@@ -156,8 +156,7 @@ def test_a_truncated_database_is_as_it_was(cluster):
     client.call("set", a=1)
     last = client.call("last")
     client.call("set", a=2)
-    cluster.neoctl("truncate", f"tid:0x{last}")
-    cluster.wait_running()
+    cluster.truncate(last)
     wait_for(lambda: cluster.nodes().count("RUNNING") == 2, "all storages run")
     assert cluster.client().call("get") == {"a": 1}
 

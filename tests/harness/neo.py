@@ -186,6 +186,15 @@ class Cluster:
     def wait_running(self):
         self.wait_state("RUNNING")
 
+    def truncate(self, tid):
+        """Undoes what came after a transaction; returns when the cluster runs again."""
+        done = self.neoctl("truncate", f"tid:0x{tid}")
+        assert done.returncode == 0, done.stderr
+        # The answer comes before the admin knows that the cluster has stopped.
+        last = f"last_tid = 0x{tid.lstrip('0')} "
+        wait_for(lambda: last in self.neoctl("print", "ids").stdout, f"{last}after a truncation")
+        self.wait_running()
+
     def wait_state(self, state):
         wait_for(lambda: self.neoctl("print", "cluster").stdout.strip() == state, state)
 
