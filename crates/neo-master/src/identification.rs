@@ -4,7 +4,7 @@ use tracing::info;
 use zodium_neo::messages::{AcceptIdentification, CellChange, RequestIdentification};
 use zodium_neo::{
     Address, CellState, ClusterState, ErrorCode, NodeId, NodeState, NodeType, Partition, Request,
-    Value,
+    Value, has_checks,
 };
 
 use crate::backup::Backup;
@@ -189,7 +189,8 @@ impl Newcomer<'_> {
         } else {
             NodeState::Running
         };
-        let about = About { device: names(request, "devpath"), ..About::default() };
+        let (device, tells_checks) = (names(request, "devpath"), has_checks(&request.extra));
+        let about = About { device, tells_checks, ..About::default() };
         let node = Node { about, ..Node::new(NodeType::Storage, request.address.clone(), state) };
         if let Some(address) = &request.address {
             release_address(cluster, links, address, request.id);

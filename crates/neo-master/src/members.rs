@@ -30,6 +30,8 @@ pub(crate) struct Node {
 pub(crate) struct About {
     /// Of a storage: where its device is, the largest place first.
     pub(crate) device: Vec<Vec<u8>>,
+    /// Of a storage: it tells how checks end, if it is asked to.
+    pub(crate) tells_checks: bool,
     /// Of an admin: the backup clusters whose admins may connect to it.
     pub(crate) backups: Vec<Vec<u8>>,
     /// Of an admin: it takes notes of what is not as it should be.

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 use zodium_neo::messages::{NotifyMonitorInformation, Ping};
-use zodium_neo::{ClusterState, Extra, NodeId, NodeType, Output, Partition, TableId, Value};
+use zodium_neo::{
+    Checked, ClusterState, Extra, NodeId, NodeType, Output, Partition, TableId, Value,
+};
 use zodium_types::Tid;
 
 use crate::cluster::Cluster;
@@ -35,11 +37,32 @@ pub(crate) struct Troubles {
     ran_with: Option<TableId>,
     /// That table and the last transaction, if only an older table is found.
     older: Option<(TableId, Tid)>,
-    /// The last transaction that a start has kept, and the last one that there was.
-    given_up: Option<(Tid, Tid)>,
+    given_up: Option<GivenUp>,
     /// Whether the notes may be other ones now.
     is_changed: bool,
     notes: Vec<String>,
+}
+
+/// Transactions that a start has given up.
+#[derive(Debug)]
+struct GivenUp {
+    /// The last transaction that was kept.
+    kept: Tid,
+    /// The last one that there was.
+    until: Tid,
+    /// Partitions of which some copy may have them.
+    unchecked: BTreeSet<Partition>,
+}
+
+impl GivenUp {
+    /// Notes copies that are the same; whether those of a partition are known to be.
+    fn same(&mut self, cluster: &Cluster, checked: &Checked) -> bool {
+        let copies = cluster.table.row(checked.partition).len();
+        let is_whole = checked.min_tid <= self.kept
+            && self.until <= checked.max_tid
+            && checked.copies as usize == copies;
+        is_whole && self.unchecked.remove(&checked.partition)
+    }
 }
 
 impl Troubles {
@@ -99,6 +122,9 @@ impl Troubles {
     /// A check has found that copies of a partition differ.
     pub(crate) fn differ(&mut self, partition: Partition, storages: &[NodeId]) {
         self.different.entry(partition).or_default().extend(storages);
+        if let Some(given_up) = &mut self.given_up {
+            given_up.unchecked.insert(partition);
+        }
         let storages: Vec<_> = storages.iter().map(ToString::to_string).collect();
         error!("Partition {partition} corrupted in: {}", storages.join(", "));
         self.is_changed = true;
@@ -107,7 +133,21 @@ impl Troubles {
     /// An operator has partitions compared again: what differs is told again.
     pub(crate) fn check(&mut self, partitions: impl Iterator<Item = Partition>) {
         partitions.for_each(|partition| drop(self.different.remove(&partition)));
-        (self.given_up, self.is_changed) = (None, true);
+        self.is_changed = true;
+    }
+
+    /// The last transaction that a start has given up: some copies may have it.
+    pub(crate) fn given_up_until(&self) -> Tid {
+        self.given_up.as_ref().map_or(Tid::ZERO, |given_up| given_up.until)
+    }
+
+    /// Copies of a partition were compared, and are the same.
+    pub(crate) fn same(&mut self, cluster: &Cluster, checked: &Checked) {
+        let Some(given_up) = &mut self.given_up else { return };
+        if given_up.same(cluster, checked) && given_up.unchecked.is_empty() {
+            info!("no copy has transactions that the start has given up");
+            (self.given_up, self.is_changed) = (None, true);
+        }
     }
 
     /// A recovery has found a table; `last_tid` is the last transaction that the cluster ran with,
@@ -125,14 +165,16 @@ impl Troubles {
     }
 
     /// The cluster starts with this last transaction; it had `before` when it ran.
-    pub(crate) fn started_after(&mut self, last_tid: Tid, before: Option<Tid>) {
-        let Some(before) = before.filter(|before| last_tid < *before) else { return };
+    pub(crate) fn started_after(&mut self, cluster: &Cluster, before: Option<Tid>) {
+        let kept = cluster.last_tid;
+        let Some(until) = before.filter(|before| kept < *before) else { return };
         warn!(
-            %last_tid, lost = %before,
+            last_tid = %kept, lost = %until,
             "the cluster starts without transactions that were committed: erase the database of \
              each storage that was missing (--reset) before it comes back"
         );
-        (self.given_up, self.is_changed) = (Some((last_tid, before)), true);
+        let unchecked = (0..cluster.table.partitions()).map(Partition).collect();
+        (self.given_up, self.is_changed) = (Some(GivenUp { kept, until, unchecked }), true);
     }
 
     /// Has admins told of all, as one of them has just come.
@@ -179,12 +221,12 @@ impl Troubles {
                 cluster.table.id().map_or("none".to_owned(), |id| id.to_string()),
             )
         });
-        let given_up = self.given_up.map(|(kept, before)| {
+        let given_up = self.given_up.as_ref().map(|GivenUp { kept, until, .. }| {
             format!(
                 "the cluster was started without transactions that were committed, those after \
-                 {kept} up to {before}: a storage that was missing then has to be erased (`zodium \
-                 neo storage --reset`) before it comes back. When all are there, `zodium neo ctl \
-                 check :` compares them, and ends this note"
+                 {kept} up to {until}: a storage that was missing then has to be erased (`zodium \
+                 neo storage --reset`) before it comes back. When all are there and up to date, \
+                 `zodium neo ctl check :` compares them, and ends this note if they are the same"
             )
         });
         silent.chain(older).chain(given_up).chain(self.differences()).collect()

@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 use zodium_neo::messages::{
     AskCheckSerialRange, AskCheckTIDRange, CheckPartition, NotifyPartitionCorrupted,
 };
-use zodium_neo::{Address, CellState, Message, NodeId, Partition};
+use zodium_neo::{Address, CellState, Checked, Message, NodeId, Partition};
 use zodium_types::{Oid, Tid};
 
 use crate::ConnectionId;
@@ -31,6 +31,8 @@ pub(crate) struct Checking {
     current: Option<Check>,
     /// Numbers the ranges: sums of earlier ones are ignored.
     range_number: u64,
+    /// The master wants to know which copies are the same; one of NEO/py does not.
+    tells_master: bool,
 }
 
 /// A partition to check.
@@ -152,6 +154,11 @@ impl Checking {
         let check = self.current.as_ref()?;
         let is_reference = check.reference == Some(Party::Peer(connection));
         Some(&*check.order.upstream).filter(|name| is_reference && !name.is_empty())
+    }
+
+    /// The master asks to be told which copies are the same, in checks that it orders later.
+    pub(crate) fn tell_master(&mut self) {
+        self.tells_master = true;
     }
 
     /// The master has a partition compared with its replicas.
@@ -349,8 +356,15 @@ impl Checking {
             self.sum_range(links);
             return false;
         }
-        info!(%partition, from = %min_tid, until = %check.order.max_tid, "replicas are the same");
+        let max_tid = check.order.max_tid;
+        info!(%partition, from = %min_tid, until = %max_tid, "replicas are the same");
         links.count().checked_partitions += 1;
+        if self.tells_master {
+            // Those that are not there, or differ, are not among them.
+            let copies = u32::try_from(check.parties.len()).unwrap_or(u32::MAX);
+            let checked = Checked { partition, min_tid, max_tid, copies };
+            links.notify_master(checked.message());
+        }
         self.current = None;
         true
     }

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checked;
 mod connection;
 mod error;
 mod greeting;
@@ -36,6 +37,7 @@ mod tid_time;
 mod values;
 mod wire;
 
+pub use checked::{Checked, TELLS_CHECKS, ask_checks, has_checks};
 pub use connection::ConnectionId;
 pub use error::{DecodeError, TooLong};
 pub use greeting::{GREETING, Greeting, GreetingError, PROTOCOL_VERSION, read_greeting};

@@ -122,7 +122,7 @@ impl Master {
         } else if verification.knows_last_ids() {
             self.recovery.truncated();
             if !self.backup.is_there() {
-                self.troubles.started_after(self.cluster.last_tid, self.recovery.last_tid());
+                self.troubles.started_after(&self.cluster, self.recovery.last_tid());
             }
         }
         true

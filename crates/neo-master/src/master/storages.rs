@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 use zodium_neo::messages::AnswerUnfinishedTransactions;
 use zodium_neo::{
-    ClusterState, ConnectionId, Kind, Message, NodeId, NodeState, Partition, Request,
+    Checked, ClusterState, ConnectionId, Kind, Message, NodeId, NodeState, Partition, Request,
 };
 use zodium_types::Tid;
 
@@ -71,6 +71,7 @@ impl Master {
             // From before the recovery.
             Message::NotifyReady(_)
             | Message::NotifyReplicationDone(_)
+            | Message::NotifyMonitorInformation(_)
             | Message::NotifyPartitionCorrupted(_) => Ok(()),
             message => self.any_says(from, &message),
         }
@@ -160,6 +161,11 @@ impl Master {
             }
             Message::NotifyPartitionCorrupted(message) => {
                 self.corrupted(message.partition, &message.nodes);
+            }
+            Message::NotifyMonitorInformation(message) => {
+                if let Some(checked) = Checked::read(&message) {
+                    self.troubles.same(&self.cluster, &checked);
+                }
             }
             Message::AskPackOrders(question) => {
                 self.packs.tell_orders(&self.cluster, &mut self.links, from, question.id, true);

@@ -3,8 +3,8 @@
 
 use zodium_neo::messages::*;
 use zodium_neo::{
-    CellState, ClusterState, ConnectionId, Extra, Map, Message, NodeState, NodeType, Partition,
-    TableId, Value,
+    CellState, Checked, ClusterState, ConnectionId, Extra, Map, Message, NodeState, NodeType,
+    Partition, TELLS_CHECKS, TableId, Value,
 };
 use zodium_neo_master::Settings;
 use zodium_types::Tid;
@@ -217,8 +217,9 @@ fn admins_are_told_the_table_that_a_storage_has() {
     assert_eq!(told_with_table(&mut bench, admin), (Vec::new(), Some(table + 1)));
 }
 
-#[test]
-fn a_start_that_gives_commits_up_is_noted_until_copies_are_compared() {
+/// A cluster that was started without the last commits, whose second storage is back, and says
+/// this of itself. Gives that storage, the admin, and the last transaction.
+fn given_up(extra: Extra<'_>) -> (Bench, ConnectionId, ConnectionId, Tid) {
     let (mut bench, back, admin, last_tid) = outdated();
     bench.tell(admin, 9, SetClusterState { state: ClusterState::Verifying });
     let transactions = Map::default();
@@ -227,8 +228,62 @@ fn a_start_that_gives_commits_up_is_noted_until_copies_are_compared() {
     let notes = bench.master.status().notes;
     let lost = format!("those after {} up to {last_tid}", Tid(1000));
     assert!(notes.len() == 1 && notes[0].contains(&lost), "{notes:?}");
-    let references = Map(vec![(Partition(0), None)]);
+    check(&mut bench, admin, &[0, 1]);
+    assert_eq!(bench.master.status().notes, notes, "the second storage is not there");
+    let second = bench.node_with(NodeType::Storage, Some(storage(2)), Some(address(202)), extra);
+    bench.tell(second, 99, NotifyReady {});
+    for partition in [0, 1].map(Partition) {
+        bench.tell(second, 98, NotifyReplicationDone { partition, tid: Tid(1000) });
+    }
+    (bench, second, admin, last_tid)
+}
+
+/// An operator has partitions compared.
+fn check(bench: &mut Bench, admin: ConnectionId, partitions: &[u32]) {
+    let references = Map(partitions.iter().map(|one| (Partition(*one), None)).collect());
     bench.tell(admin, 10, CheckReplicas { references, min_tid: Tid::ZERO, max_tid: None });
+}
+
+#[test]
+fn a_start_that_gives_commits_up_is_noted_until_all_partitions_are_compared() {
+    // Storages of NEO/py do not tell that copies agree.
+    let (mut bench, _, admin, _) = given_up(Extra::default());
+    check(&mut bench, admin, &[0]);
+    assert_eq!(bench.master.status().notes.len(), 1);
+    let references = Map(vec![(Partition(1), None)]);
+    let max_tid = Some(Tid(1000));
+    bench.tell(admin, 10, CheckReplicas { references, min_tid: Tid::ZERO, max_tid });
+    assert_eq!(bench.master.status().notes.len(), 1, "others were given up after that");
+    check(&mut bench, admin, &[1]);
+    assert_eq!(bench.master.status().notes, [""; 0]);
+}
+
+#[test]
+fn a_start_that_gives_commits_up_is_noted_until_copies_are_the_same() {
+    let extra = Extra::from_iter([(TELLS_CHECKS, Value::Bool(true))]);
+    let (mut bench, second, admin, last_tid) = given_up(extra);
+    bench.forget_sent();
+    check(&mut bench, admin, &[0, 1]);
+    let orders = ["NotifyMonitorInformation", "CheckPartition", "CheckPartition"];
+    assert_eq!(bench.names(second), orders);
+    bench.take_with(second, "CheckPartition", |message| match message {
+        Message::CheckPartition(order) => assert_eq!(order.max_tid, last_tid),
+        _ => unreachable!(),
+    });
+    assert_eq!(bench.master.status().notes.len(), 1);
+    let same = |partition, copies| {
+        let (min_tid, max_tid) = (Tid::ZERO, last_tid);
+        Checked { partition: Partition(partition), min_tid, max_tid, copies }.message()
+    };
+    bench.tell(second, 97, same(0, 2));
+    bench.tell(second, 97, same(1, 1));
+    assert_eq!(bench.master.status().notes.len(), 1, "one copy was not compared");
+    let nodes = vec![storage(1), storage(2)];
+    bench.tell(second, 97, NotifyPartitionCorrupted { partition: Partition(0), nodes });
+    bench.tell(second, 97, same(1, 2));
+    assert_eq!(bench.master.status().notes.len(), 2);
+    check(&mut bench, admin, &[0]);
+    bench.tell(second, 97, same(0, 2));
     assert_eq!(bench.master.status().notes, [""; 0]);
 }
 

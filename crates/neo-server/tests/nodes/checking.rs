@@ -2,7 +2,7 @@
 
 use zodium_neo::CellState::UpToDate;
 use zodium_neo::messages::*;
-use zodium_neo::{Address, Partition};
+use zodium_neo::{Address, Checked, Partition, ask_checks};
 use zodium_neo_storage::{NewRecord, TransactionRecord, Writes};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
@@ -42,6 +42,19 @@ fn replicas_that_are_the_same_are_not_reported() {
     }
     assert_eq!(one.node.status().counts.checked_partitions, 3);
     assert_eq!(one.node.status().checking, None);
+}
+
+#[test]
+fn a_master_that_asks_for_it_is_told_which_copies_are_the_same() {
+    let (mut one, mut other) = (replica(1, 30), replica(2, 30));
+    one.master_tells(ask_checks());
+    let said = check(&mut one, &mut other, None);
+    let (partition, min_tid, max_tid) = (Partition(0), Tid(0), MAX_TID);
+    let same = Checked { partition, min_tid, max_tid, copies: 2 };
+    assert_eq!(said, [format!("NotifyMonitorInformation({:?})", same.message())]);
+    other.delete_record(20);
+    let said = check(&mut one, &mut other, None);
+    assert!(said.len() == 1 && said[0].starts_with("NotifyPartitionCorrupted"), "{said:?}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tracing::info;
 use zodium_neo::messages::{NotPrimaryMaster, RequestIdentification};
 use zodium_neo::{
-    Address, Candidate, Extra, Masters, Message, NodeId, NodeState, NodeType, Partition, Value,
+    Address, Candidate, Extra, Masters, Message, NodeId, NodeState, NodeType, Partition,
+    TELLS_CHECKS, Value,
 };
 
 use crate::cluster::Cluster;
@@ -74,7 +75,11 @@ impl Search {
         let topology = topology.iter().map(|part| Value::Bytes(part.as_bytes())).collect();
         let copied = self.copied.iter().flatten();
         let copied = copied.map(|partition| Value::Int(partition.0.into())).collect();
-        let extra = [("devpath", Value::Array(topology)), ("new_nid", Value::Array(copied))];
+        let extra = [
+            ("devpath", Value::Array(topology)),
+            ("new_nid", Value::Array(copied)),
+            (TELLS_CHECKS, Value::Bool(true)),
+        ];
         // The cluster does not use a node yet that asks for another id.
         let address = Some(address).filter(|_| self.copied.is_none());
         let request = RequestIdentification {

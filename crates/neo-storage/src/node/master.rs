@@ -5,7 +5,7 @@ use zodium_neo::messages::{
     NotifyNodeInformation, NotifyPartitionChanges, NotifyReady, Pong, SendPartitionTable,
 };
 use zodium_neo::{
-    Address, ClusterState, ErrorCode, Message, NodeId, NodeState, NodeType, Partition,
+    Address, ClusterState, ErrorCode, Message, NodeId, NodeState, NodeType, Partition, has_checks,
 };
 use zodium_types::Tid;
 
@@ -108,6 +108,11 @@ impl Node {
             Message::NotifyPackSigned(message) => {
                 let Node { links, cluster, packing, .. } = self;
                 packing.packs_signed(links, cluster, message.approved, message.rejected);
+            }
+            Message::NotifyMonitorInformation(message) => {
+                if has_checks(&message.information) {
+                    self.checking.tell_master();
+                }
             }
             other if self.cluster.phase() != Phase::Operating => return too_early(&other),
             Message::AskLockInformation(message) => {

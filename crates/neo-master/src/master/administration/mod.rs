@@ -35,9 +35,11 @@ impl Master {
                 table::set_replicas(cluster, links, from, message.replicas)
             }
             Message::CheckReplicas(message) => {
-                checks::check_replicas(cluster, links, backup, from, &message)?;
+                let order = (&message, self.troubles.given_up_until());
+                let untold = checks::check_replicas(cluster, links, backup, from, order)?;
                 let partitions = message.references.0.iter().map(|(partition, _)| *partition);
                 self.troubles.check(partitions);
+                untold.iter().for_each(|checked| self.troubles.same(&self.cluster, checked));
                 Ok(())
             }
             Message::Repair(message) => nodes::repair(cluster, links, from, &message),
