@@ -10,7 +10,7 @@ use crate::handling::Refusal;
 use crate::messages::NotPrimaryMaster;
 use crate::values::{Address, ErrorCode, NodeId, NodeType};
 
-/// Longest pause before a master is dialled that refuses this node.
+/// Longest pause before a master is dialled after others did not accept this node.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The masters, and which one to dial next.
@@ -18,8 +18,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Masters {
     addresses: Vec<Address>,
     next: usize,
-    /// Refusals in a row.
-    refusals: u32,
+    /// Masters in a row that were dialled and gave no answer, or one that an operator has to mend.
+    failures: u32,
     logged: LoggedRefusals,
 }
 
@@ -48,7 +48,7 @@ impl LoggedRefusals {
 impl Masters {
     /// The masters at these addresses.
     pub fn new(addresses: Vec<Address>) -> Masters {
-        Masters { addresses, next: 0, refusals: 0, logged: LoggedRefusals::default() }
+        Masters { addresses, next: 0, failures: 0, logged: LoggedRefusals::default() }
     }
 
     /// All that are known.
@@ -60,6 +60,8 @@ impl Masters {
     pub fn take(&mut self) -> Option<Address> {
         let address = self.addresses.get(self.next % self.addresses.len().max(1)).cloned();
         self.next = self.next.wrapping_add(1);
+        // Until it says something.
+        self.failures = self.failures.saturating_add(1);
         address
     }
 
@@ -79,6 +81,7 @@ impl Masters {
 
     /// Notes what a secondary master says: the masters that it knows, and which one is primary.
     pub fn note(&mut self, message: &NotPrimaryMaster) {
+        self.failures = 0;
         message.masters.iter().for_each(|address| self.add(address));
         // The index counts the masters of the message, which are in an order of their own.
         let primary = message.primary.and_then(|index| message.masters.get(index as usize));
@@ -87,23 +90,25 @@ impl Masters {
         }
     }
 
-    /// How long to wait before the next master is dialled: `least`, and longer after refusals in a
-    /// row, which an operator has to end.
+    /// How long to wait before the next master is dialled: `least`, and longer the more masters in a
+    /// row were not there, ended the connection, as with wrong certificates, or refused this node.
     pub fn pause(&self, least: Duration) -> Duration {
-        let longer = least.saturating_mul(1 << self.refusals.min(16));
+        let longer = least.saturating_mul(1 << self.failures.min(16));
         longer.min(PAUSE_MAX.max(least))
     }
 
     /// Notes the refusal of a master. The same one is logged once.
     pub fn refused(&mut self, master: &str, code: ErrorCode, reason: &str) {
-        let is_passing = code == ErrorCode::NotReady;
-        self.refusals = if is_passing { 0 } else { self.refusals.saturating_add(1) };
+        if code == ErrorCode::NotReady {
+            // That passes by itself.
+            self.failures = 0;
+        }
         self.logged.log(master, code, reason);
     }
 
     /// Notes that a master has accepted this node.
     pub fn accepted(&mut self) {
-        (self.refusals, self.logged) = Default::default();
+        (self.failures, self.logged) = Default::default();
     }
 
     /// Dials this one next.
@@ -146,7 +151,6 @@ impl Candidate {
                 Ok(Candidate::Primary { id: accepted.id, your_id })
             }
             Message::NotPrimaryMaster(message) => {
-                masters.refusals = 0;
                 masters.note(message);
                 Ok(Candidate::Other)
             }
@@ -183,11 +187,30 @@ mod tests {
         assert_eq!([masters.take(), masters.take()], [Some(address(3)), Some(address(1))]);
         assert_eq!(Masters::new(Vec::new()).take(), None);
     }
+
+    #[test]
+    fn masters_that_say_nothing_are_dialled_less_and_less_often() {
+        let mut masters = Masters::new(vec![address(1), address(2)]);
+        let least = Duration::from_millis(50);
+        let dial = |masters: &mut Masters| {
+            masters.take();
+            masters.pause(least).as_millis()
+        };
+        let pauses = [(); 6].map(|()| dial(&mut masters));
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
+        masters.note(&NotPrimaryMaster { primary: None, masters: Vec::new() });
+        assert_eq!(masters.pause(least).as_millis(), 50);
+        assert_eq!(dial(&mut masters), 100);
+        masters.accepted();
+        assert_eq!(masters.pause(least).as_millis(), 50, "the primary master was lost");
+    }
+
     #[test]
     fn masters_that_refuse_a_node_are_dialled_less_and_less_often() {
         let mut masters = Masters::new(vec![address(1)]);
         let least = Duration::from_millis(50);
         let read = |masters: &mut Masters, code| {
+            masters.take();
             let error = crate::messages::Error { code, message: "no" };
             let read = Candidate::read(masters, "M", &error.into());
             assert_eq!(read.unwrap(), Candidate::Other);
