@@ -263,6 +263,29 @@ fn a_partition_that_sources_refuse_is_asked_for_less_and_less_often() {
 }
 
 #[test]
+fn refusals_that_have_passed_do_not_count() {
+    let (mut bench, mut source) = fetching();
+    for (code, pause) in [
+        (ErrorCode::NotReady, 200),
+        (ErrorCode::ReplicationError, 400),
+        (ErrorCode::ReplicationError, 800),
+    ] {
+        let id = bench.asked("AskFetchTransactions");
+        bench.tell(source, id, Error { code, message: "no" });
+        assert_eq!(bench.pause.as_millis(), pause);
+        source = bench.source();
+    }
+    no_transactions(&mut bench, source, None);
+    let id = bench.asked("AskFetchObjects");
+    let (next_tid, next_oid, deleted) = (Some(Tid(30)), Some(Oid(0)), Map::default());
+    bench.tell(source, id, AnswerFetchObjects { next_tid, next_oid, deleted });
+    let id = bench.asked("AskFetchObjects");
+    let (code, message) = (ErrorCode::ReplicationError, "no");
+    bench.tell(source, id, Error { code, message });
+    assert_eq!(bench.pause.as_millis(), 400);
+}
+
+#[test]
 fn a_record_that_no_message_carries_is_refused_and_the_connections_go_on() {
     let mut bench = Bench::operating(1, &[vec![(1, UpToDate), (2, OutOfDate)]]);
     let (one, target) = (bench.client(1), bench.storage(2));

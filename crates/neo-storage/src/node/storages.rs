@@ -112,7 +112,9 @@ impl Node {
         error: &ErrorMessage<'_>,
     ) {
         let (peer, code, reason) = (self.links.name_of(connection), error.code, error.for_log());
-        if asked == Some(Asked::Fetch) && self.replication.source_refused(connection) {
+        // One that is not ready is so soon.
+        let is_refusal = asked == Some(Asked::Fetch) && error.code != ErrorCode::NotReady;
+        if is_refusal && self.replication.source_refused(connection) {
             warn!(peer, %code, reason, "sources of a replication refuse, trying again later");
         } else {
             info!(peer, %code, reason, "the source of a replication refuses");

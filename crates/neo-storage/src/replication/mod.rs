@@ -79,7 +79,8 @@ struct Cell {
     /// All records were compared with those of a source that may have carried out packs up to this
     /// one.
     compared: Tid,
-    /// Sources in a row that have refused to send the partition.
+    /// How often sources have refused to send the partition since it got further. Some refusals pass
+    /// by themselves, as that of a source whose own cell went out of date a moment ago.
     refusals: u32,
 }
 

@@ -426,7 +426,9 @@ impl Replication {
             return false;
         };
         let Some(cell) = self.cells.get_mut(&partition) else { return false };
-        cell.next_record = cell.next_record.max(done.next());
+        if cell.next_record < done.next() {
+            (cell.next_record, cell.refusals) = (done.next(), 0);
+        }
         match next {
             Some((next_tid, next_oid)) => {
                 self.fetch_records(links, next_tid, next_oid);
