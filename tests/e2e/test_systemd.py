@@ -186,18 +186,24 @@ def test_a_start_that_fails_is_never_told_to_be_ready(tmp_path, launch, manager)
         manager.next()
 
 
-# ---------------------------------------------------------------- a storage node of NEO
+# ---------------------------------------------------------------- nodes of NEO
 
 
 @pytest.fixture
 def launch_node(binary, tmp_path):
-    """launch_node(env): a storage node whose master is never there."""
+    """launch_node(env, kind): a node whose master, another one, is never there."""
     processes = []
 
-    def start(env):
-        words = [binary, "neo", "storage", "--cluster", "test", "--adapter", "SQLite"]
-        words += ["--masters", f"127.0.0.1:{free_port()}", "--bind", "127.0.0.1:0"]
-        words += ["--database", str(tmp_path / "node.sqlite"), "--wait", str(SECONDS)]
+    def start(env, kind="storage"):
+        words = [binary, "neo", kind, "--cluster", "test"]
+        own = f"127.0.0.1:{free_port()}"
+        masters = f"127.0.0.1:{free_port()}"
+        if kind == "master":
+            masters += f" {own}"
+        if kind == "storage":
+            words += ["--adapter", "SQLite", "--database", str(tmp_path / "node.sqlite")]
+            words += ["--wait", str(SECONDS)]
+        words += ["--masters", masters, "--bind", own]
         processes.append(subprocess.Popen(words, env={**os.environ, **env}))
         return processes[-1]
 
@@ -207,11 +213,13 @@ def launch_node(binary, tmp_path):
         process.wait()
 
 
-def test_a_node_tells_how_far_it_is_and_that_its_thread_answers(launch_node, manager):
+@pytest.mark.parametrize("kind", ["storage", "master", "admin"])
+def test_a_node_tells_how_far_it_is_and_that_its_thread_answers(launch_node, manager, kind):
     env = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "200000"}
-    node = launch_node(env)
+    node = launch_node(env, kind)
     manager.until("READY=1")
-    manager.until("STATUS=looking for the primary master")
+    if kind == "storage":
+        manager.until("STATUS=looking for the primary master")
     for _ in range(4):
         manager.until("WATCHDOG=1")
     # Stopped, it does not answer, and nothing else feeds the watchdog.

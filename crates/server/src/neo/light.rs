@@ -11,6 +11,7 @@ use super::check;
 use super::light_kind::LightKind;
 use super::light_monitoring::MonitoredLight;
 use super::node_kind::{NodeArguments, asked_to_stop, listen, nameless};
+use crate::supervisor::{self, Watchdog};
 use crate::{logging, monitoring, panics};
 
 /// Runs a node to its end.
@@ -57,8 +58,18 @@ fn prepare<K: LightKind>(
 fn serve<K: LightKind>(node: ServeLight<K::Settings, K::Status>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let stop = asked_to_stop()?;
-        K::serve(node, stop).await.with_context(|| format!("cannot serve the {}", K::NAME))
+        let asked_to_stop = asked_to_stop()?;
+        let stop = async move {
+            asked_to_stop.await;
+            supervisor::stopping();
+        };
+        // Its task runs on the thread of the node.
+        let watchdog = Watchdog::start(|| std::future::ready(true));
+        supervisor::node_ready();
+        let served = K::serve(node, stop).await;
+        watchdog.stop().await;
+        supervisor::stopping();
+        served.with_context(|| format!("cannot serve the {}", K::NAME))
     })?;
     info!("the {} has ended", K::NAME);
     Ok(())
