@@ -11,6 +11,7 @@ import pytest
 from harness.monitor import Monitor
 from harness.process import HOST, free_port
 from harness.servers import BINARY
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.zodium
 SECONDS = 60
@@ -180,13 +181,30 @@ def test_a_database_in_use_is_waited_for(node, options):
     assert "in use" in refusal(*options) or "another process" in refusal(*options)
     other = Monitor()
     second = node(*options, "--wait", -1, *other.options)
-    time.sleep(1)
-    assert second.poll() is None
-    first.send_signal(signal.SIGUSR2)
-    assert first.wait(SECONDS) == -signal.SIGUSR2
+    # Its signals have handlers since before its monitor answers.
+    wait_healthy_or_not(other, "")
+    # Neither one that waits for its database, nor one that has it.
+    for each in first, second:
+        each.send_signal(signal.SIGUSR2)
+        time.sleep(0.5)
+        assert each.poll() is None
+    first.kill()
+    assert first.wait(SECONDS) == -signal.SIGKILL
     wait_healthy_or_not(other, "looking for")
     second.send_signal(signal.SIGTERM)
     assert second.wait(SECONDS) == 0
+
+
+def test_a_log_file_that_was_moved_is_opened_anew(node, options, tmp_path):
+    log, moved = tmp_path / "node.log", tmp_path / "node.log.1"
+    process = node(*options, "--logfile", log)
+    wait_for(lambda: log.exists() and "starting" in log.read_text(), "the first line")
+    log.rename(moved)
+    process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: log.exists() and "SIGUSR2: reopened" in log.read_text(), "the new file")
+    process.terminate()
+    assert process.wait(SECONDS) == 0
+    assert "the node has ended" in log.read_text() and "has ended" not in moved.read_text()
 
 
 def test_further_masters_are_in_a_file(node, options, tmp_path):

@@ -44,7 +44,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(
         node: Node,
-        tls: Option<NodeTls>,
+        tls: Option<Arc<NodeTls>>,
         reader: Reader,
         writer: Writer,
         observers: Observers,

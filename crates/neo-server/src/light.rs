@@ -32,7 +32,7 @@ pub struct ServeLight<Settings, Status> {
     /// Where it listens, at the address of its settings.
     pub listener: std::net::TcpListener,
     /// Its certificates; `None`: the cluster has no TLS.
-    pub tls: Option<NodeTls>,
+    pub tls: Option<Arc<NodeTls>>,
     /// A view of it for other threads.
     pub watch: LightWatch<Status>,
     /// Told when other masters are known than those of the settings.

@@ -79,7 +79,7 @@ pub(crate) struct Links {
     pub(crate) dialling: RefCell<FxHashMap<ConnectionId, AbortHandle>>,
     /// The connection whose session is opened next, if the node knows it.
     pub(crate) opening: Cell<Option<ConnectionId>>,
-    pub(crate) tls: Option<NodeTls>,
+    pub(crate) tls: Option<Arc<NodeTls>>,
     /// Why nodes cannot be connected to: each reason is a warning once.
     pub(crate) failures: RefCell<FxHashMap<Address, String>>,
     /// Peers that are no nodes of this cluster.
@@ -92,7 +92,7 @@ impl Links {
     /// No connections yet; with certificates all of them are encrypted.
     pub(crate) fn new(
         events: Weak<dyn Events>,
-        tls: Option<NodeTls>,
+        tls: Option<Arc<NodeTls>>,
         metrics: Arc<LinkMetrics>,
         limits: Limits,
     ) -> Rc<Links> {

@@ -28,7 +28,7 @@ pub struct ServeNode {
     /// Where it listens, at the address of its settings.
     pub listener: std::net::TcpListener,
     /// Its certificates; `None`: the cluster has no TLS.
-    pub tls: Option<NodeTls>,
+    pub tls: Option<Arc<NodeTls>>,
     /// Ask the master for a new id, for a database that is the copy of another node's. The master
     /// ends the node then.
     pub asks_new_id: bool,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -21,7 +22,9 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct NodeTls {
     accepting: Arc<ServerTls>,
-    dialling: ClientTls,
+    files: ClientFiles,
+    /// Loaded for each connection, replaced as a whole.
+    dialling: Mutex<ClientTls>,
 }
 
 impl NodeTls {
@@ -36,8 +39,19 @@ impl NodeTls {
             ServerTls::load(ServerFiles { own: own.clone(), authenticate: authority.to_owned() })?;
         // NEO's certificates have no names in them.
         let trust = Trust::ListedUnderAnyName(authority.to_owned());
-        let dialling = ClientTls::load(&ClientFiles { own: Some(own), trust })?;
-        Ok(NodeTls { accepting: Arc::new(accepting), dialling })
+        let files = ClientFiles { own: Some(own), trust };
+        let dialling = Mutex::new(ClientTls::load(&files)?);
+        Ok(NodeTls { accepting: Arc::new(accepting), files, dialling })
+    }
+
+    /// Reads the files again, for new connections in both directions.
+    ///
+    /// After an error the previous content stays in use. Open connections are not affected.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let dialling = ClientTls::load(&self.files)?;
+        self.accepting.reload()?;
+        *self.dialling.lock() = dialling;
+        Ok(())
     }
 
     /// The side of the node that is dialled.
@@ -48,7 +62,7 @@ impl NodeTls {
     /// Performs the side of the node that dials.
     pub(crate) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::IpAddress(stream.peer_addr()?.ip().into());
-        let connector = TlsConnector::from(Arc::clone(&self.dialling.config()));
+        let connector = TlsConnector::from(self.dialling.lock().config());
         let handshake = connector.connect(name, stream);
         let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| slow())?;
         done.map_err(explained)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tokio::runtime::Runtime;
 use tracing::info;
 use zodium_configuration::{Configuration, Warning};
 use zodium_neo_server::{LightWatch, ServeLight};
@@ -10,7 +11,7 @@ use zodium_neo_server::{LightWatch, ServeLight};
 use super::check;
 use super::light_kind::LightKind;
 use super::light_monitoring::MonitoredLight;
-use super::node_kind::{NodeArguments, asked_to_stop, listen, nameless};
+use super::node_kind::{NodeArguments, Reload, asked_to_stop, listen, nameless, runtime};
 use crate::supervisor::{self, Watchdog};
 use crate::{logging, monitoring, panics};
 
@@ -23,8 +24,13 @@ pub(super) fn run<K: LightKind>(options: &NodeArguments<K>) -> Result<()> {
     panics::end_the_process();
     let watch = LightWatch::default();
     let monitored: MonitoredLight<K> = MonitoredLight::new(watch.clone(), cluster);
-    let monitor = monitoring::start(configuration.monitor.as_ref(), Arc::new(monitored), messages);
-    let ended = monitor.and_then(|_monitor| serve::<K>(prepare::<K>(&table, watch)?));
+    let run = || {
+        let runtime = runtime(&logs)?;
+        let monitor = configuration.monitor.as_ref();
+        let _monitor = monitoring::start(monitor, Arc::new(monitored), messages)?;
+        serve::<K>(runtime, prepare::<K>(&table, watch)?)
+    };
+    let ended = run();
     logs.note_end(&ended);
     ended
 }
@@ -55,9 +61,12 @@ fn prepare<K: LightKind>(
     Ok(ServeLight { settings, listener, tls, watch, masters_told: common.masters_told() })
 }
 
-fn serve<K: LightKind>(node: ServeLight<K::Settings, K::Status>) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn serve<K: LightKind>(
+    (runtime, reload): (Runtime, Reload),
+    node: ServeLight<K::Settings, K::Status>,
+) -> Result<()> {
     runtime.block_on(async {
+        let reloading = tokio::spawn(reload.run(node.tls.clone()));
         let asked_to_stop = asked_to_stop()?;
         let stop = async move {
             asked_to_stop.await;
@@ -67,6 +76,7 @@ fn serve<K: LightKind>(node: ServeLight<K::Settings, K::Status>) -> Result<()> {
         let watchdog = Watchdog::start(|| std::future::ready(true));
         supervisor::node_ready();
         let served = K::serve(node, stop).await;
+        reloading.abort();
         watchdog.stop().await;
         supervisor::stopping();
         served.with_context(|| format!("cannot serve the {}", K::NAME))

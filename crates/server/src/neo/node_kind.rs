@@ -1,22 +1,27 @@
 //! What all nodes of a NEO cluster have in common: options of the command line, the configuration
-//! they give, certificates, the list of masters, the address, and the signals that end a node.
+//! they give, certificates, the list of masters, the address, and signals.
 
 use std::fmt::Debug;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use zodium_configuration::{Configuration, LogDestination, NeoNode, Warning, read_neo_conf};
 use zodium_neo::Address;
 use zodium_neo_server::{MastersTold, NodeTls};
 
 use super::{addresses, master_list};
+use crate::logging::Destinations;
 use crate::setting_arguments::{Selection, SettingArguments};
+use crate::supervisor;
 
 /// A kind of node.
 pub(super) trait NodeKind: Debug + 'static {
@@ -147,9 +152,10 @@ pub(super) fn nameless<K: NodeKind>() -> anyhow::Error {
 
 impl Common<'_> {
     /// The certificates, if the cluster has TLS.
-    pub(super) fn tls(&self) -> Result<Option<NodeTls>> {
+    pub(super) fn tls(&self) -> Result<Option<Arc<NodeTls>>> {
         let [Some(authority), Some(certificate), Some(key)] = self.tls else { return Ok(None) };
-        Ok(Some(NodeTls::load(authority, certificate, key).context("cannot set up TLS")?))
+        let tls = NodeTls::load(authority, certificate, key).context("cannot set up TLS")?;
+        Ok(Some(Arc::new(tls)))
     }
 
     /// The masters of the settings, or `alone` if there are none, and those of the dynamic list.
@@ -187,6 +193,47 @@ pub(super) fn listen(bind: SocketAddr, has_tls: bool) -> Result<(TcpListener, So
         );
     }
     Ok((listener, address))
+}
+
+/// What SIGUSR2 asks of a node: to reopen the log files, which were moved, and to read the
+/// certificates again, which were renewed.
+pub(super) struct Reload {
+    signal: Signal,
+    logs: Destinations,
+}
+
+impl Reload {
+    /// From now on the signal does not end the process. Must be called within a tokio runtime.
+    pub(super) fn catch(logs: &Destinations) -> io::Result<Reload> {
+        Ok(Reload { signal: signal(SignalKind::user_defined2())?, logs: logs.clone() })
+    }
+
+    /// Does so at each signal, also for one that came meanwhile.
+    pub(super) async fn run(mut self, tls: Option<Arc<NodeTls>>) {
+        while self.signal.recv().await.is_some() {
+            supervisor::reloading();
+            self.logs.reload();
+            match tls.as_ref().map(|tls| tls.reload()) {
+                None => {}
+                Some(Ok(())) => info!("SIGUSR2: read the certificates again"),
+                Some(Err(error)) => warn!(
+                    %error,
+                    "SIGUSR2: the certificates cannot be read; the old ones stay in use"
+                ),
+            }
+            supervisor::node_ready();
+        }
+    }
+}
+
+/// The runtime of a node, and what catches SIGUSR2 from before the node is opened.
+pub(super) fn runtime(logs: &Destinations) -> Result<(Runtime, Reload)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reload = {
+        let _entered = runtime.enter();
+        Reload::catch(logs).context("cannot catch signals")?
+    };
+    Ok((runtime, reload))
 }
 
 /// Catches the signals that ask a node to end, and waits for one. Must be called within a tokio

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use percent_encoding::percent_decode_str;
+use tokio::runtime::Runtime;
 use tracing::info;
 use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
@@ -21,7 +22,7 @@ use zodium_sql::{
 
 use super::check;
 use super::monitoring::{MonitoredNode, words};
-use super::node_kind::{NodeKind as _, asked_to_stop, listen};
+use super::node_kind::{NodeKind as _, Reload, asked_to_stop, listen, runtime};
 use super::options::{Storage, StorageOptions};
 use crate::streams::complain;
 use crate::supervisor::{self, Watchdog};
@@ -42,16 +43,18 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
     check(&configuration)?;
     let (logs, messages) = logging::start_for(&configuration, &warnings)?;
     panics::end_the_process();
-    let (watch, watched) = NodeWatch::new();
-    let monitored = MonitoredNode::new(watch.clone(), &node.cluster, location.to_string().as_ref());
-    let monitor =
-        monitoring::start(configuration.monitor.as_ref(), Arc::clone(&monitored) as _, messages);
-    let ended = monitor
-        .and_then(|monitor| Ok((monitor, prepare(options, &node, &location, watched)?)))
-        .and_then(|(_monitor, (serve_node, database))| {
-            monitored.serves();
-            run_node(serve_node, database, watch)
-        });
+    let run = || {
+        let runtime = runtime(&logs)?;
+        let (watch, watched) = NodeWatch::new();
+        let database = location.to_string();
+        let monitored = MonitoredNode::new(watch.clone(), &node.cluster, database.as_ref());
+        let monitor = configuration.monitor.as_ref();
+        let _monitor = monitoring::start(monitor, Arc::clone(&monitored) as _, messages)?;
+        let (serve_node, database) = prepare(options, &node, &location, watched)?;
+        monitored.serves();
+        run_node(runtime, serve_node, database, watch)
+    };
+    let ended = run();
     logs.note_end(&ended);
     ended
 }
@@ -105,8 +108,13 @@ fn prepare(
     Ok((serve_node, database))
 }
 
-fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>, watch: NodeWatch) -> Result<()> {
-    let ended = block_on(serve_node, watch)?;
+fn run_node(
+    runtime: (Runtime, Reload),
+    serve_node: ServeNode,
+    database: Arc<NodeDatabase>,
+    watch: NodeWatch,
+) -> Result<()> {
+    let ended = block_on(runtime, serve_node, watch)?;
     info!("the node has ended");
     match (ended, Arc::into_inner(database)) {
         (Ended::Removed, Some(database)) => {
@@ -117,8 +125,11 @@ fn run_node(serve_node: ServeNode, database: Arc<NodeDatabase>, watch: NodeWatch
     }
 }
 
-fn block_on(node: ServeNode, watch: NodeWatch) -> Result<Ended> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn block_on(
+    (runtime, reload): (Runtime, Reload),
+    node: ServeNode,
+    watch: NodeWatch,
+) -> Result<Ended> {
     let ended = runtime.block_on(async {
         let asked_to_stop = asked_to_stop()?;
         let stop = async move {
@@ -131,9 +142,11 @@ fn block_on(node: ServeNode, watch: NodeWatch) -> Result<Ended> {
             async move { node.report().await.is_some() }
         });
         let telling = tokio::spawn(tell_state(watch));
+        let reloading = tokio::spawn(reload.run(node.tls.clone()));
         supervisor::node_ready();
         let ended = serve(node, stop).await;
         telling.abort();
+        reloading.abort();
         watchdog.stop().await;
         supervisor::stopping();
         Ok(ended?)
