@@ -5,9 +5,11 @@
 
 use std::fs::{self, File, TryLockError};
 use std::iter;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
 use zodium_disk::{folder_of, sync_folder, with_suffix};
 
 use super::storage_name::StorageName;
@@ -61,12 +63,17 @@ impl Part {
         }
         require_new(&output)?;
         let lock_path = with_suffix(&written, LOCK_SUFFIX);
-        if let (false, Some(other)) = (lock_path.exists(), files_of(&written).next()) {
+        let was_locked = lock_path.exists();
+        // A part is no link: what that leads to is not ours.
+        let is_other = |file: &PathBuf| !was_locked || file.is_symlink();
+        if let Some(other) = files_of(&written).find(is_other) {
             bail!("{} is in the way, and is no unfinished part: rename it", other.display());
         }
         let cannot = || format!("cannot create {}", lock_path.display());
-        let file = File::options().create(true).truncate(false).write(true).open(&lock_path);
-        let file = file.with_context(cannot)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(&lock_path).with_context(cannot)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -117,10 +124,12 @@ impl Part {
     }
 }
 
-/// The files of a storage that are there: its own, and those that writing it makes beside it.
+/// The files of a storage that are there: its own, and those that writing it makes beside it. Links
+/// are among them, also those that lead nowhere: writing would make files where they lead.
 pub(crate) fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
     let sides = SIDE_SUFFIXES.map(|suffix| with_suffix(path, suffix));
-    iter::once(path.to_owned()).chain(sides).filter(|file| file.is_file())
+    let is_there = |file: &PathBuf| file.symlink_metadata().is_ok_and(|found| !found.is_dir());
+    iter::once(path.to_owned()).chain(sides).filter(is_there)
 }
 
 /// Refuses the name of a database that is there.
@@ -187,6 +196,30 @@ mod tests {
             fs::remove_file(path(other)).unwrap();
         }
         Part::begin(&name).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_part_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let name = StorageName::File(path("a.fs"));
+        fs::write(path("there"), b"other").unwrap();
+        for lead in ["there", "nowhere"] {
+            for link in ["a.fs.part", "a.fs.part.index", "a.fs.part.restoring"] {
+                if link != "a.fs.part.restoring" {
+                    // As a killed process leaves it.
+                    fs::write(path("a.fs.part.restoring"), b"").unwrap();
+                }
+                std::os::unix::fs::symlink(lead, path(link)).unwrap();
+                let refused = Part::begin(&name).map(|_| ()).unwrap_err().to_string();
+                assert!(refused.contains(link), "{refused}");
+                fs::remove_file(path(link)).unwrap();
+                let _ = fs::remove_file(path("a.fs.part.restoring"));
+            }
+        }
+        assert!(!path("nowhere").exists());
+        Part::begin(&name).unwrap().discard();
+        assert_eq!(fs::read(path("there")).unwrap(), b"other");
     }
 
     #[test]
