@@ -128,6 +128,7 @@ def test_a_commit_upon_an_earlier_transaction_is_the_same_everywhere(run, served
     storage = served(path)
     for oid, at, body, why in [
         (length, before, changed, f"object {length.hex()} was changed"),
+        (length, before, None, f"object {length.hex()} was changed by transaction"),
         (gone, bytes(8), data, f"object {gone.hex()} was changed by transaction {after.hex()}"),
         (gone, after, None, "there is none to delete"),
     ]:

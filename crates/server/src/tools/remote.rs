@@ -11,6 +11,9 @@ use zodium_tools::dump::{DumpBody, DumpTransaction};
 use zodium_tools::load::{Restore, no_data};
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
+/// The class of conflicts that a client cannot resolve.
+const CONFLICT_ERROR: &str = "ZODB.POSException.ConflictError";
+
 /// Restores transactions into a storage on a server.
 pub(super) struct ServerRestore {
     client: Arc<Client>,
@@ -158,13 +161,30 @@ fn finish(mut open: Transaction) -> Result<Tid, ToolError> {
 }
 
 fn vote(open: &mut Transaction) -> Result<Voted, ToolError> {
-    let voted = open.vote().map_err(failed)?;
+    let voted = open.vote().map_err(|error| match raised_conflict(&error) {
+        Some((oid, committed)) => conflict(oid, committed),
+        None => failed(error),
+    })?;
     match voted.conflicts.first() {
-        Some(StoreConflict { oid, committed, .. }) => Err(ToolError::Refused(format!(
-            "conflict: object {oid} was changed by transaction {committed}"
-        ))),
+        Some(StoreConflict { oid, committed, .. }) => Err(conflict(*oid, *committed)),
         None => Ok(voted),
     }
+}
+
+fn conflict(oid: Oid, committed: Tid) -> ToolError {
+    ToolError::Refused(format!("conflict: object {oid} was changed by transaction {committed}"))
+}
+
+/// The object and its current serial, if a vote has raised a conflict. A server does so where there
+/// is nothing to resolve, as for a deletion.
+fn raised_conflict(error: &ClientError) -> Option<(Oid, Tid)> {
+    let ClientError::Raised(exception) = error else { return None };
+    if exception.name != CONFLICT_ERROR {
+        return None;
+    }
+    let serials = exception.payload.entry("serials")?;
+    let committed = serials.as_sequence()?.first()?.as_tid()?;
+    Some((exception.payload.entry("oid")?.as_oid()?, committed))
 }
 
 fn options(
