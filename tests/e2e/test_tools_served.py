@@ -1,5 +1,6 @@
 """The tools on storages that are being served: over ZEO, and the file beside its server."""
 
+import os
 import subprocess
 from contextlib import ExitStack, closing
 from hashlib import sha1
@@ -10,8 +11,10 @@ import ZODB
 from BTrees.Length import Length
 from harness import files
 from harness.databases import with_transaction, write_database
+from harness.monitor import Monitor
 from harness.servers import stock_server
 from harness.waiting import wait_for
+from harness.wire import Z64, Wire
 from persistent.mapping import PersistentMapping
 from ZEO.ClientStorage import ClientStorage
 from ZODB.FileStorage import FileStorage
@@ -51,6 +54,24 @@ def test_a_served_storage_is_read_like_its_file(run, start_server, tmp_path, see
     assert tail.count("tid=") == 2 and lines["head"] in tail
     head = lines["head"]
     assert run("catobj", url, f"{head}:{0:016x}") == run("catobj", path, f"{head}:{0:016x}")
+
+
+def test_the_tail_of_a_server_costs_what_it_shows(run, start_server, tmp_path):
+    """However much was committed just before."""
+    monitor = Monitor()
+    server = start_server(tmp_path / "Data.fs", *monitor.options)
+    with Wire(server.address) as client:
+        client.register()
+        tids = [client.commit(n, [(p64(n), Z64, os.urandom(100_000))]) for n in range(1, 61)]
+        before = monitor.samples()["zodium_network_sent_bytes_total"]
+        for count in (1, 3, 60, 90):
+            said = run("tail", "-n", str(count), server.url)[1].decode()
+            told = [line.split("tid=")[1] for line in said.splitlines() if "tid=" in line]
+            assert told == [tid.hex() for tid in tids[-count:][::-1]]
+            assert said.count("records=1") == len(told)
+            now = monitor.samples()["zodium_network_sent_bytes_total"]
+            assert now - before < 100_000 * (len(told) + 4)
+            before = now
 
 
 def test_a_stock_server_is_read_too(run, tmp_path, seeded):

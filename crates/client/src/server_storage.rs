@@ -200,7 +200,7 @@ struct LogCursor {
 impl TransactionCursor for LogCursor {
     fn step(&mut self) -> Result<Option<Transaction>, StorageError> {
         self.is_within = false;
-        let Some(head) = self.reader.next_transaction().map_err(failed)? else { return Ok(None) };
+        let Some(head) = self.reader.next_head().map_err(failed)? else { return Ok(None) };
         let (tid, status) = (head.tid, status_of(&head));
         let extension = pickled(head.extension)?.to_vec();
         let metadata =

@@ -102,6 +102,13 @@ impl LogReader {
         self.note(outcome)
     }
 
+    /// As [`LogReader::next_transaction`], for a caller that wants no records of it: they are not
+    /// requested.
+    pub fn next_head(&mut self) -> Result<Option<TransactionHead>, ClientError> {
+        self.source.want_no_records();
+        self.next_transaction()
+    }
+
     /// The next record of the current transaction; `None` at its end.
     pub fn next_record(&mut self) -> Result<Option<CommittedRecord>, ClientError> {
         if let Some(failure) = &self.failure {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use zodium_filestorage::{FileStorage, FileStorageError, PlacedTransaction};
-use zodium_storage::{LogItem, StorageError};
+use zodium_storage::{LogItem, Read, StorageError};
 use zodium_tools::places::{PiecewiseSha1, Place, TailEntry};
 use zodium_tools::text::{bytes_repr, time_of};
 use zodium_tools::{TidRange, ToolError};
@@ -15,6 +15,9 @@ use zodium_types::Tid;
 use super::open::{Readable, StorageArguments};
 use super::output::Output;
 use super::view::ViewArguments;
+
+/// A second, in the units of tids.
+const SECOND: u64 = (1 << 32) / 60;
 
 /// Options of `zodium tail`.
 #[derive(Debug, Args)]
@@ -107,17 +110,11 @@ fn print_log(
     options: &TailOptions,
     output: &mut Output,
 ) -> Result<()> {
-    // A log is read forwards only: look at the last minute, the last half hour...
-    let mut steps = 1_u64 << 32;
-    let found = loop {
-        let start = Tid(last.0.saturating_sub(steps));
-        let found = entries(readable, TidRange { min: Some(start), max: Some(last) })?;
-        if found.len() >= options.count || start == Tid::ZERO {
-            break found;
-        }
-        steps = steps.saturating_mul(30);
+    let Some(first) = first_of_newest(&*readable.storage, last, options.count)? else {
+        return Ok(());
     };
-    for entry in found.iter().rev().take(options.count) {
+    let shown = entries(readable, TidRange { min: Some(first), max: Some(last) })?;
+    for entry in shown.iter().rev().take(options.count) {
         let Entry { tid, user, description, records } = entry;
         let time = time_of(*tid);
         match options.json {
@@ -136,6 +133,34 @@ fn print_log(
         }
     }
     Ok(())
+}
+
+/// The first of the newest `count` transactions up to `last`; `None` without any.
+///
+/// A log is read forwards only. So this looks at the last transaction, at the second before it, the
+/// eight seconds before that, and so on, without the records.
+fn first_of_newest(
+    storage: &dyn Read,
+    last: Tid,
+    count: usize,
+) -> Result<Option<Tid>, StorageError> {
+    let (mut end, mut span, mut missing, mut first) = (last, 0, count, None);
+    while missing > 0 {
+        let start = Tid(end.0.saturating_sub(span));
+        let mut cursor = storage.iterate(Some(start), Some(end))?;
+        let mut found = Vec::new();
+        while let Some(transaction) = cursor.step()? {
+            found.push(transaction.tid);
+        }
+        let newest = found.split_off(found.len().saturating_sub(missing));
+        missing -= newest.len();
+        first = newest.first().copied().or(first);
+        if start == Tid::ZERO {
+            break;
+        }
+        (end, span) = (Tid(start.0 - 1), span.saturating_mul(8).max(SECOND));
+    }
+    Ok(first)
 }
 
 fn entries(readable: &Readable, range: TidRange) -> Result<Vec<Entry>, ToolError> {
