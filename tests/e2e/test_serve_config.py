@@ -491,6 +491,21 @@ def test_a_file_that_is_not_there_is_named(tmp_path, binary):
         assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_host_without_an_address_is_named_by_the_check(tmp_path, binary):
+    """With its setting; the names of another machine need not be known on this one."""
+    path = tmp_path / "zodium.toml"
+    path.write_text(
+        '[server]\naddress = ["127.0.0.1:8100", "zeo.invalid:8100"]\n'
+        '[[storage]]\nname = "1"\npath = "Data.fs"\n'
+    )
+    words = [binary, "config", "check", path]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{path}: `address`: the host zeo.invalid is not found" in done.stderr
+    elsewhere = subprocess.run([*words, "--no-lookup"], capture_output=True, text=True, timeout=60)
+    assert elsewhere.returncode == 0, elsewhere.stderr
+
+
 @pytest.mark.parametrize("option", ["--pid-file", "--log-file"])
 def test_a_data_file_is_no_pid_file_and_no_log(tmp_path, binary, option):
     for name in ("Data.fs", "Data.fs.index"):

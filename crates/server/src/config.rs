@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use zodium_configuration::{Configuration, NodeAdapter, StorageKind, Warning};
+use zodium_configuration::{Configuration, NodeAdapter, Problem, StorageKind, Warning};
 use zodium_sql::MariaAddress;
 
 use crate::configuration_file::{explained, read};
 use crate::streams::{complain, print};
-use crate::{neo, serve, valkey_conf};
+use crate::{host_names, neo, serve, valkey_conf};
 
 /// Options of `zodium config`.
 #[derive(Debug, Args)]
@@ -28,6 +28,10 @@ enum ConfigCommand {
     Check {
         /// A configuration, ZConfig (zeo.conf) or TOML
         file: PathBuf,
+
+        /// Do not look up host names, as for a configuration of another machine
+        #[arg(long)]
+        no_lookup: bool,
     },
     /// Print it as TOML, without settings that have their defaults
     Show {
@@ -44,7 +48,7 @@ enum ConfigCommand {
 /// Runs the command.
 pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
     match &options.command {
-        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Check { file, no_lookup } => check(file, *no_lookup),
         ConfigCommand::Show { file } => {
             let (mut configuration, warnings) = read(file)?;
             if hide_passwords(&mut configuration) {
@@ -63,14 +67,10 @@ pub(crate) fn run(options: &ConfigOptions) -> Result<ExitCode> {
     }
 }
 
-fn check(file: &Path) -> Result<ExitCode> {
+fn check(file: &Path, no_lookup: bool) -> Result<ExitCode> {
     let (configuration, warnings) = read(file)?;
     warn(&warnings);
-    let problems = configuration.check();
-    for problem in &problems {
-        complain!("{}: {problem}", file.display());
-    }
-    if !problems.is_empty() {
+    if are_problems(file, &configuration.check()) {
         return Ok(ExitCode::FAILURE);
     }
     let nodes = [
@@ -88,6 +88,9 @@ fn check(file: &Path) -> Result<ExitCode> {
         complain!("{}: {error:#}", file.display());
         return Ok(ExitCode::FAILURE);
     }
+    if !no_lookup && are_problems(file, &host_names::problems(&configuration)) {
+        return Ok(ExitCode::FAILURE);
+    }
     if let Some((node, _)) = node {
         let file = file.display();
         print(&format!("{file}: can be run: zodium neo {node} -C {file}\n"))?;
@@ -96,6 +99,14 @@ fn check(file: &Path) -> Result<ExitCode> {
     let names: Vec<_> = configuration.storages.iter().map(|storage| &*storage.name).collect();
     print(&format!("{}: can be served: {}\n", file.display(), names.join(", ")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Complains about the problems of a configuration; whether there are any.
+fn are_problems(file: &Path, problems: &[Problem]) -> bool {
+    for problem in problems {
+        complain!("{}: {problem}", file.display());
+    }
+    !problems.is_empty()
 }
 
 /// Removes the passwords of databases; whether there were any.

@@ -18,6 +18,7 @@ mod error_text;
 mod file_size_limit;
 mod free_space;
 mod healthcheck;
+mod host_names;
 mod installation;
 mod lines;
 mod listen_error;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use zodium_types::Address;
 
 use super::option_file::{self, OptionFile};
 use super::tls::{MariaTls, TlsOptions};
@@ -192,6 +193,15 @@ impl MariaAddress {
     /// The engine of new tables.
     pub fn engine(&self) -> MariaEngine {
         self.engine
+    }
+
+    /// The hosts that are reached over TCP.
+    pub fn tcp_hosts(&self) -> Vec<Address> {
+        let tcp = |host: &Host| match host {
+            Host::Tcp(host, port) => Some(Address::Tcp { host: host.clone(), port: *port }),
+            Host::Socket(_) => None,
+        };
+        self.hosts.iter().filter_map(tcp).collect()
     }
 
     pub(super) fn hosts(&self) -> &[Host] {
