@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness.certificates import Site
-from harness.process import ServerProcess, free_port
+from harness.process import HOST, ServerProcess, free_port
 from harness.waiting import wait_for
 from harness.wire import Z64, Wire
 
@@ -435,6 +435,35 @@ def test_unix_socket(tmp_path, binary):
             process.wait()
         assert announced == b"\0\0\0\2Z5"
     assert address.exists()
+
+
+def test_a_unix_socket_is_kept_while_storages_are_opened(tmp_path, binary):
+    """Until its killed owner is gone: by then the socket and its lock file are in nobody's way."""
+    address = tmp_path / "zeo.sock"
+    # A cluster that is not there is waited for.
+    nowhere = f"neo://nowhere@{HOST}:{free_port()}?wait=60"
+    opening = subprocess.Popen(
+        [binary, "serve", nowhere, "-a", address], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        wait_for(address.with_suffix(".sock.lock").exists, "the lock", 20)
+        words = [binary, "serve", tmp_path / "Data.fs", "-a", address]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert said.returncode == 1
+        assert f"another server has locked {address}.lock" in said.stderr
+        assert not (tmp_path / "Data.fs").exists()
+        assert opening.poll() is None
+    finally:
+        opening.kill()
+        opening.communicate()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert first_bytes(address, process) == b"\0\0\0\2Z5"
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+    assert list(tmp_path.glob("zeo.sock*")) == []
 
 
 def first_bytes(address, process):

@@ -28,6 +28,7 @@ mod output;
 mod protocols;
 mod ring;
 mod session;
+mod socket_path;
 mod thread_time;
 #[cfg(test)]
 mod tls_tests;

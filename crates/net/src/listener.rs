@@ -2,18 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Access, access};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
 use crate::log_limiter::LogLimiter;
+use crate::socket_path::{SocketFile, SocketPath};
 use crate::{Keepalive, Protocol};
 
 /// Connections that may wait to be accepted.
@@ -34,8 +33,7 @@ pub struct Bound {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpSocket),
-    /// It is made when it listens: until then another process may be about to listen there.
-    Unix(PathBuf),
+    Unix(SocketPath),
     /// The parent process listens on it already.
     Inherited(Kind),
 }
@@ -56,14 +54,6 @@ pub struct Listener {
 enum Kind {
     Tcp(TcpListener),
     Unix(UnixListener),
-}
-
-/// The path of a Unix socket that this process created; removed when dropped.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    /// Device and inode: another process may have replaced it.
-    identity: (u64, u64),
 }
 
 /// An accepted connection on its way to a worker.
@@ -103,7 +93,8 @@ impl Bound {
     /// Binds an address: all of those that its name has, but for those that are bound `already`.
     /// Must run within a tokio runtime.
     ///
-    /// A Unix socket on which no process listens any more is replaced when this one listens.
+    /// The path of a Unix socket is locked. A socket on which no process listens any more is
+    /// replaced when this one listens.
     pub async fn bind_all(address: &Address, already: &[Bound]) -> io::Result<Vec<Bound>> {
         match address {
             Address::Tcp { host, port } => {
@@ -111,8 +102,7 @@ impl Bound {
                 bind_each(tokio::net::lookup_host((host, *port)).await?, already)
             }
             Address::Unix(path) => {
-                check_unused(path)?;
-                let socket = Socket::Unix(path.clone());
+                let socket = Socket::Unix(SocketPath::take(path)?);
                 Ok(vec![Bound { socket, address: address.clone() }])
             }
         }
@@ -158,7 +148,7 @@ impl Bound {
                 (Kind::Tcp(socket.listen(BACKLOG)?), None)
             }
             Socket::Unix(path) => {
-                let (listener, file) = listen_unix(&path)?;
+                let (listener, file) = path.listen(BACKLOG)?;
                 (Kind::Unix(listener), Some(file))
             }
             Socket::Inherited(kind) => (kind, None),
@@ -314,54 +304,6 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if identity_of(&self.path).is_ok_and(|identity| identity == self.identity) {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
-fn listen_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    if check_unused(path)? {
-        std::fs::remove_file(path)?;
-    }
-    let socket = UnixSocket::new_stream()?;
-    socket.bind(path)?;
-    let file = SocketFile { path: path.to_owned(), identity: identity_of(path)? };
-    Ok((socket.listen(BACKLOG)?, file))
-}
-
-/// Whether there is a socket on which no process listens any more.
-///
-/// # Errors
-/// A process listens there, or a socket cannot be made.
-fn check_unused(path: &Path) -> io::Result<bool> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Before storages are opened for it.
-            std::os::unix::net::SocketAddr::from_pathname(path)?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            access(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)?;
-            Ok(false)
-        }
-        Err(error) => Err(error),
-        Ok(metadata) if !metadata.file_type().is_socket() => Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "a file that is not a socket is in the way",
-        )),
-        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
-            Err(_) => Ok(true),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use socket2::{Domain, SockAddr, SockRef, Type};
@@ -370,40 +312,6 @@ mod tests {
 
     fn run(test: impl Future<Output = ()>) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
-    }
-
-    #[test]
-    fn a_unix_socket_is_of_the_server_that_listens_on_it() {
-        run(async {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("zeo.sock");
-            let address = Address::Unix(path.clone());
-            let connect = || std::os::unix::net::UnixStream::connect(&path).map(drop);
-            let first = Bound::bind(&address).await.unwrap();
-            // As a server that is refused, because the first one has locked its storage.
-            drop(Bound::bind(&address).await.unwrap());
-            let dead = std::os::unix::net::UnixListener::bind(&path).unwrap();
-            drop(dead);
-            let first = first.listen().unwrap();
-            connect().unwrap();
-            let refused = Bound::bind(&address).await.map(drop).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-
-            std::fs::remove_file(&path).unwrap();
-            let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
-            drop(first);
-            connect().unwrap();
-
-            let long = "s".repeat(150);
-            for (name, kind) in [
-                ("missing/zeo.sock", io::ErrorKind::NotFound),
-                (&*long, io::ErrorKind::InvalidInput),
-            ] {
-                let elsewhere = Address::Unix(folder.path().join(name));
-                let error = Bound::bind(&elsewhere).await.map(drop).unwrap_err();
-                assert_eq!(error.kind(), kind);
-            }
-        });
     }
 
     #[test]

@@ -15,9 +15,9 @@ fn advice(address: &Address, kind: io::ErrorKind) -> &'static str {
     let is_tcp = matches!(address, Address::Tcp { .. });
     match kind {
         io::ErrorKind::AddrInUse => {
-            ". Another process listens there, perhaps another server of the same database: stop \
-             that one, or pass another address (`ss -ltnp` and `ss -lxp` show processes by \
-             address)"
+            ". Another process listens there, or will once it has started, perhaps another server \
+             of the same database: stop that one, or pass another address (`ss -ltnp` and \
+             `ss -lxp` show processes by address)"
         }
         io::ErrorKind::PermissionDenied if is_tcp => {
             ". Ports below 1024 are for privileged processes: pass a higher port, or let systemd \

@@ -22,6 +22,9 @@ const BESIDE_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Those of the file of keys.
 const BESIDE_KEYS: [&str; 2] = [".lock", ".new"];
 
+/// That of a Unix socket.
+const BESIDE_SOCKET: [&str; 1] = [".lock"];
+
 /// What a path is for. Except for `Other`, uses of the same role are no problem, or are reported
 /// elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,6 +94,7 @@ impl Uses {
         for address in server.addresses.iter().chain(&server.resp_addresses) {
             if let Address::Unix(path) = address {
                 self.add(Role::Socket, "the socket", path);
+                self.beside("the socket", path, &BESIDE_SOCKET);
             }
         }
         if let Some(path) = &server.resp_file {
@@ -192,6 +196,18 @@ mod tests {
                 assert_eq!(messages(&two), [""; 0]);
             }
         }
+    }
+
+    #[test]
+    fn the_lock_file_of_a_socket_is_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut locked = configuration(folder.path());
+        locked.server.addresses = vec![Address::Unix(folder.path().join("zeo.sock"))];
+        assert_eq!(messages(&locked), [""; 0]);
+        let path = folder.path().join("zeo.sock.lock");
+        locked.server.pid_file = Some(path.clone());
+        let expected = "the .lock file of the socket and the pid file are one file, ";
+        assert_eq!(messages(&locked), [format!("{expected}{}", path.display())]);
     }
 
     #[test]
