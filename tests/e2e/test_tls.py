@@ -335,6 +335,19 @@ def test_revocation_holds_from_a_signal_on_for_who_comes_then(site, start_tls, c
     client.ping()
 
 
+def test_certificates_are_read_again_while_storages_are_opened(tmp_path, binary, site):
+    """A cluster that is not there is waited for."""
+    port, nowhere = free_port(), f"neo://nowhere@{HOST}:{free_port()}?wait=60"
+    words = [str(binary), "serve", nowhere, "-a", f"{HOST}:{port}", *site.options()]
+    server = ServerProcess(words, port, tmp_path, wait=False)
+    try:
+        until_logged(server, "looking for the primary master")
+        server.process.send_signal(signal.SIGUSR2)
+        until_logged(server, "read the certificates again")
+    finally:
+        assert server.stop() == 0
+
+
 def test_a_stop_says_goodbye(site, start_tls):
     server = start_tls()
     wire = Wire(server.address, ssl=site.context(site.authority.issue("alice")))

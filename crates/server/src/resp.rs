@@ -138,18 +138,18 @@ async fn serve(
     let options = &options;
     let tls = tls::load(options.tls.as_ref())?;
     let mut signals = Signals::catch().context("cannot catch signals")?;
+    let reload = || serve::reload(logs, tls.as_deref());
     // To look up the name of an address may take long.
     let bound = tokio::select! {
         bound = resp::bind(options, conf.as_ref(), true) => bound?,
-        ending = serve::ending(&mut signals, || logs.reload(), || ()) => return Ok(ending),
+        ending = serve::ending(&mut signals, reload, || ()) => return Ok(ending),
     };
     let bound = bound.context("there is no address to listen on: give one with --address")?;
     let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server)));
     let monitor = configuration.monitor.as_ref();
     // It lives until the end: reading and closing keys is reported too.
     let _monitor = monitoring::start(monitor, Arc::clone(&watched) as _, messages)?;
-    if let Some(ending) = resp::keep(&bound.server, options, &mut signals, || logs.reload()).await?
-    {
+    if let Some(ending) = resp::keep(&bound.server, options, &mut signals, reload).await? {
         return Ok(ending);
     }
     let kept_server = Arc::clone(&bound.server);
@@ -171,10 +171,7 @@ async fn serve(
     supervisor::ready(0);
     let reload = || {
         supervisor::reloading();
-        logs.reload();
-        if let Some(tls) = &tls {
-            tls::reload(tls);
-        }
+        reload();
         supervisor::ready(0);
     };
     // There are no files that could be reopened.

@@ -84,10 +84,11 @@ async fn serve(
         let resp = resp::bind(&configuration.server, conf.as_ref(), false).await?;
         anyhow::Ok((bound, resp))
     };
+    let reload = || reload(logs, tls.as_deref());
     // To look up the name of an address may take long.
     let (bound, resp) = tokio::select! {
         bound = binding => bound?,
-        ending = ending(&mut signals, || logs.reload(), || ()) => return Ok(ending),
+        ending = ending(&mut signals, reload, || ()) => return Ok(ending),
     };
     let watched = Watched::opening();
     // It lives until the end: opening and closing storages is reported too.
@@ -99,7 +100,7 @@ async fn serve(
     };
     let storages = tokio::select! {
         opened = opening => opened??,
-        ending = ending(&mut signals, || logs.reload(), || ()) => return Ok(ending),
+        ending = ending(&mut signals, reload, || ()) => return Ok(ending),
     };
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let network = Network { bound, resp, tls };
@@ -145,9 +146,9 @@ async fn serve_storages(
     let Network { bound, resp, tls } = network;
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let resp_server = resp_server.as_ref();
+    let reload = || reload(logs, tls.as_deref());
     if let Some(server) = resp_server {
         resp_storages::attach(server, storages);
-        let reload = || logs.reload();
         if let Some(ending) = resp::keep(server, &configuration.server, signals, reload).await? {
             return Ok(ending);
         }
@@ -168,10 +169,7 @@ async fn serve_storages(
     ready();
     let reload = || {
         supervisor::reloading();
-        logs.reload();
-        if let Some(tls) = &tls {
-            tls::reload(tls);
-        }
+        reload();
         ready();
     };
     let ending = ending(signals, reload, || storages.reopen()).await;
@@ -201,6 +199,14 @@ pub(crate) fn check_urls(configuration: &Configuration) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Reopens the log files, and reads the certificates again, also while storages are being opened.
+pub(crate) fn reload(logs: &Destinations, tls: Option<&ServerTls>) {
+    logs.reload();
+    if let Some(tls) = tls {
+        tls::reload(tls);
+    }
 }
 
 /// Handles signals until one ends the server.
