@@ -211,10 +211,26 @@ def test_what_is_refused_is_counted_and_shown(monitored, wire):
         with contextlib.suppress(ConnectionError):
             while stranger.recv(1000):
                 pass
-    samples = settled(monitor, lambda now: now["zodium_network_refused_total"] >= 1)
-    assert samples["zodium_network_refused_total"] == 1
+    counted = {"reason": "protocol"}
+    samples = settled(monitor, lambda now: now.of("zodium_network_refused_total", **counted) >= 1)
+    assert samples.of("zodium_network_refused_total", **counted) == 1
     assert samples.of("zodium_log_messages_total", level="warning") >= 1
     assert "disconnecting" in monitor.status()["messages"][0]["text"]
+
+
+def test_a_client_that_is_refused_again_and_again_is_counted_and_logged_once(monitored):
+    """A minute has one line for each host."""
+    server, monitor = monitored()
+    for _ in range(20):
+        with Wire(server.address) as client, pytest.raises(ErrorReply):
+            client.register("nowhere")
+    samples = monitor.samples()
+    assert samples.of("zodium_network_refused_total", reason="storage") == 20
+    assert server.log().count("nowhere") == 1
+    network = monitor.status()["network"]
+    assert ["storage", 20] in network["refused"]
+    server.stop()
+    assert "times=19" in server.log()
 
 
 # ------------------------------------------------------------------ the documentation
@@ -244,7 +260,7 @@ def test_names_follow_the_rules_of_prometheus(monitored, wire):
             assert family.name.endswith(family.unit)
         for sample in family.samples:
             assert set(sample.labels) <= {
-                "storage", "method", "error", "result", "level", "version", "le",
+                "storage", "method", "error", "result", "reason", "level", "version", "le",
                 "cluster", "node", "state", "kind",
             }  # fmt: skip
 

@@ -96,7 +96,7 @@ impl Collector for MetricsCollector {
 
 impl MetricsCollector {
     fn encode_server(&self, families: &mut Families<'_, '_>) -> fmt::Result {
-        let (server, network) = (&self.snapshot.server, &self.snapshot.network);
+        let server = &self.snapshot.server;
         let build = [("version", server.version)];
         families.gauge(
             "zodium_build_info",
@@ -123,6 +123,15 @@ impl MetricsCollector {
             None,
             server.workers_silent as u64,
         )?;
+        self.encode_network(families)?;
+        self.encode_limits(families)?;
+        let messages = self.messages.map(|(level, count)| ([("level", level)], count));
+        let messages = messages.iter().map(|(labels, count)| (labels, *count));
+        families.counter("zodium_log_messages", "Warnings and errors logged", None, messages)
+    }
+
+    fn encode_network(&self, families: &mut Families<'_, '_>) -> fmt::Result {
+        let network = &self.snapshot.network;
         families.one_gauge(
             "zodium_network_connections",
             "Connections that are open, registered or not",
@@ -132,24 +141,23 @@ impl MetricsCollector {
         let counters = [
             ("zodium_network_accepted", "Connections accepted", None, network.accepted),
             ("zodium_network_moved", "Moves between workers", None, network.moved),
-            (
-                "zodium_network_refused",
-                "Connections that the server ended because of the client",
-                None,
-                network.refused,
-            ),
             ("zodium_network_received", "Bytes received", BYTES, network.bytes_received),
             ("zodium_network_sent", "Bytes sent", BYTES, network.bytes_sent),
         ];
         for (name, help, unit, value) in counters {
             families.counter(name, help, unit, [(&NO_LABELS, value)])?;
         }
+        let refused = network.refused.iter();
+        let refused = refused.map(|(reason, count)| ([("reason", *reason)], *count));
+        let refused: Vec<_> = refused.collect();
+        families.counter(
+            "zodium_network_refused",
+            "Connections that the server refused or ended because of the client",
+            None,
+            refused.iter().map(|(labels, count)| (labels, *count)),
+        )?;
         let unsent = network.unsent_bytes;
-        families.one_gauge("zodium_network_unsent", "Bytes that wait to be sent", BYTES, unsent)?;
-        self.encode_limits(families)?;
-        let messages = self.messages.map(|(level, count)| ([("level", level)], count));
-        let messages = messages.iter().map(|(labels, count)| (labels, *count));
-        families.counter("zodium_log_messages", "Warnings and errors logged", None, messages)
+        families.one_gauge("zodium_network_unsent", "Bytes that wait to be sent", BYTES, unsent)
     }
 
     fn encode_limits(&self, families: &mut Families<'_, '_>) -> fmt::Result {

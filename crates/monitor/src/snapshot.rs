@@ -51,9 +51,8 @@ pub struct Network {
     pub accepted: u64,
     /// Moves of connections between workers.
     pub moved: u64,
-    /// Connections ended because the client broke the protocol, kept locks for too long, or did
-    /// not read its messages.
-    pub refused: u64,
+    /// Connections refused or ended because of the client, by reason.
+    pub refused: Vec<(&'static str, u64)>,
     /// Bytes received.
     pub bytes_received: u64,
     /// Bytes sent.

@@ -18,8 +18,8 @@ use crate::handshake::{HandshakeError, Handshakes, Secured};
 use crate::input::Shared;
 use crate::link::{self, Departed};
 use crate::listener::IncomingStream;
-use crate::log_limiter::{SOURCE_PERIOD, SourceLogLimiter};
-use crate::{Incoming, Limits, Link, LinkMetrics, Protocol, Service};
+use crate::peer_log::PeerLog;
+use crate::{Incoming, Limits, Link, LinkMetrics, Protocol, Refusal, Service};
 
 /// Bytes read from a socket at once.
 const SCRATCH_BYTES: usize = 128 << 10;
@@ -36,8 +36,7 @@ pub struct Host<S> {
     links: RefCell<Slab<Link>>,
     shared: Rc<Shared>,
     handshakes: Handshakes,
-    /// Rate-limits their log messages; all workers share it.
-    failed_handshakes: Arc<SourceLogLimiter>,
+    log: PeerLog,
     metrics: Arc<LinkMetrics>,
     /// Where connections that leave go to, in turns.
     destinations: RefCell<VecDeque<Door>>,
@@ -54,7 +53,7 @@ impl<S: Service> Host<S> {
             links: RefCell::default(),
             shared: Rc::new(Shared::new(SCRATCH_BYTES, busy_poll.map(BusyPoll::new))),
             handshakes: Handshakes::default(),
-            failed_handshakes: Arc::default(),
+            log: PeerLog::default(),
             metrics,
             destinations: RefCell::default(),
             stopping: Cell::new(false),
@@ -62,8 +61,8 @@ impl<S: Service> Host<S> {
     }
 
     /// The same host, which limits its log messages together with others.
-    pub(crate) fn with_failed_handshakes(self, failed_handshakes: Arc<SourceLogLimiter>) -> Self {
-        Host { failed_handshakes, ..self }
+    pub(crate) fn with_log(self, log: PeerLog) -> Self {
+        Host { log, ..self }
     }
 
     /// Keeps the worker awake after requests; returns at once without busy polling.
@@ -198,13 +197,10 @@ impl<S: Service> Host<S> {
             tracing::debug!(peer, %reason, "no TLS handshake");
             return;
         }
-        match self.failed_handshakes.admit(peer) {
-            None => tracing::debug!(peer, subject, %reason, "TLS handshake failed"),
-            Some(source) => {
-                tracing::info!(peer, subject, %reason, "TLS handshake failed");
-                let failed = Arc::clone(&self.failed_handshakes);
-                tokio::task::spawn_local(log_suppressed(failed, source));
-            }
+        self.metrics.refused(Refusal::Tls).add(1);
+        match self.log.admits(Refusal::Tls, peer) {
+            false => tracing::debug!(peer, subject, %reason, "TLS handshake failed"),
+            true => tracing::info!(peer, subject, %reason, "TLS handshake failed"),
         }
     }
 
@@ -256,7 +252,7 @@ impl<S: Service> Host<S> {
             return None;
         }
         let (peer, metrics) = (peer.to_owned(), Arc::clone(&self.metrics));
-        let link = Link::new(peer, protocol, identity, limits, metrics);
+        let link = Link::new(peer, protocol, identity, limits, metrics, self.log.clone());
         let session = match departed.map(|departed| *departed) {
             None => Some(self.service.open(link.clone())),
             Some(Departed { parked, output }) => {
@@ -277,9 +273,7 @@ impl<S: Service> Host<S> {
     /// Waits for the end of all connections, at most for `patience`.
     pub(crate) async fn stop(&self, patience: Duration) {
         self.stopping.set(true);
-        for (source, times) in self.failed_handshakes.end_all() {
-            log_more_failed_handshakes(&source, times);
-        }
+        self.log.end();
         for (_, link) in self.links.borrow().iter() {
             link.stop();
         }
@@ -301,19 +295,4 @@ async fn has_spoken(stream: &TcpStream) -> std::io::Result<()> {
         0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
     }
-}
-
-/// Logs the number of suppressed messages about a source, at the end of each period.
-async fn log_suppressed(failed_handshakes: Arc<SourceLogLimiter>, source: String) {
-    loop {
-        tokio::time::sleep(SOURCE_PERIOD).await;
-        match failed_handshakes.end_period(&source) {
-            0 => return,
-            times => log_more_failed_handshakes(&source, times),
-        }
-    }
-}
-
-fn log_more_failed_handshakes(source: &str, times: u64) {
-    tracing::info!(peer = source, times, "more TLS handshakes failed; level DEBUG logs each");
 }

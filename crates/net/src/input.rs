@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 use zodium_types::{Held, Turn};
 
+use crate::Refusal;
 use crate::busy_poll::BusyPoll;
 use crate::link::Link;
 use crate::session::{CloseReason, Consumed, Session};
@@ -181,7 +182,7 @@ impl Input {
                     "memory is short, and a large message did not arrive within {seconds} s, \
                      disconnecting"
                 );
-                link.close(CloseReason::Refused);
+                link.close(CloseReason::RefusedFor(Refusal::Memory));
             }
             self.pause = None;
             return Poll::Ready(());

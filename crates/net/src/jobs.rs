@@ -318,6 +318,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::peer_log::PeerLog;
     use crate::{CloseReason, Limits, Protocol};
 
     type Job = Box<dyn FnOnce() + Send>;
@@ -342,7 +343,7 @@ mod tests {
 
     fn new_link() -> Link {
         let (protocol, limits) = (Protocol::default(), Limits::default());
-        Link::new("a client".to_owned(), protocol, None, limits, Arc::default())
+        Link::new("a client".to_owned(), protocol, None, limits, Arc::default(), PeerLog::default())
     }
 
     /// Runs a test with the jobs of a connection.

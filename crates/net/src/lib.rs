@@ -25,7 +25,9 @@ mod metrics;
 #[cfg(test)]
 mod moving_tests;
 mod output;
+mod peer_log;
 mod protocols;
+mod refusal;
 mod ring;
 mod session;
 mod socket_path;
@@ -46,6 +48,7 @@ pub use listener::{Bound, Incoming, Listener};
 pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use protocols::{Protocol, Protocols};
+pub use refusal::Refusal;
 pub use ring::Ring;
 pub use session::{CloseReason, Consumed, Parked, Service, Session};
 pub use together::Together;

@@ -13,11 +13,12 @@ use tokio::time::sleep;
 use zodium_tls::PeerIdentity;
 use zodium_types::{Held, Memory};
 
-use crate::Protocol;
 use crate::input::{Input, Shared};
 use crate::metrics::LinkMetrics;
 use crate::output::{Output, SLICES_FEW, SLICES_MAX};
+use crate::peer_log::PeerLog;
 use crate::session::{CloseReason, Parked, Session};
+use crate::{Protocol, Refusal};
 
 /// Limits of links, in memory, time and number.
 #[derive(Clone, Debug)]
@@ -71,6 +72,7 @@ struct LinkState {
     identity: Option<PeerIdentity>,
     limits: Limits,
     metrics: Arc<LinkMetrics>,
+    log: PeerLog,
     output: RefCell<Output>,
     /// Memory that the output holds.
     held: RefCell<Held>,
@@ -112,6 +114,7 @@ impl Link {
         identity: Option<PeerIdentity>,
         limits: Limits,
         metrics: Arc<LinkMetrics>,
+        log: PeerLog,
     ) -> Link {
         let held = RefCell::new(limits.memory.holder());
         Link {
@@ -121,6 +124,7 @@ impl Link {
                 identity,
                 limits,
                 metrics,
+                log,
                 output: RefCell::default(),
                 held,
                 unsent: Cell::new(0),
@@ -184,7 +188,7 @@ impl Link {
             );
             self.output().clear();
             self.state.is_cut.set(true);
-            self.close(CloseReason::Refused);
+            self.close(CloseReason::RefusedFor(Refusal::Unread));
         }
     }
 
@@ -294,11 +298,24 @@ impl Link {
         self.metrics().bytes_received.add(bytes as u64);
     }
 
+    /// Whether a message about the refusal of a peer that is no client yet is to be logged. At most
+    /// one is for each reason, source and minute: port scanners and health checks come again and
+    /// again. The others belong in the log at level DEBUG; their number is logged. Must be called
+    /// by the session.
+    pub fn admits_log_of(&self, refusal: Refusal) -> bool {
+        self.state.log.admits(refusal, self.peer())
+    }
+
+    /// Counts a refusal that does not end the link.
+    pub fn count_refusal(&self, refusal: Refusal) {
+        self.metrics().refused(refusal).add(1);
+    }
+
     /// Ends the link once the output is sent.
     pub fn close(&self, reason: CloseReason) {
         if self.state.closing.get().is_none() {
             self.state.closing.set(Some(reason));
-            self.state.metrics.refused.add(u64::from(reason == CloseReason::Refused));
+            reason.refusal().into_iter().for_each(|refusal| self.count_refusal(refusal));
         }
         self.wake_draining(0);
         self.wake();
@@ -338,12 +355,13 @@ impl Link {
     }
 
     fn refuse_unregistered(&self) {
-        let seconds = self.state.limits.handshake_time_max.as_secs_f64();
-        tracing::info!(
-            peer = self.peer(),
-            "the peer did not register within {seconds} s, disconnecting"
-        );
-        self.close(CloseReason::Refused);
+        let (peer, seconds) = (self.peer(), self.state.limits.handshake_time_max.as_secs_f64());
+        let text = format!("the peer did not register within {seconds} s, disconnecting");
+        match self.admits_log_of(Refusal::Silent) {
+            true => tracing::info!(peer, "{text}"),
+            false => tracing::debug!(peer, "{text}"),
+        }
+        self.close(CloseReason::RefusedFor(Refusal::Silent));
     }
 
     fn queued(&self) -> Ref<'_, Output> {

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use bytes::Bytes;
 
-use crate::Link;
+use crate::{Link, Refusal};
 
 /// A session that was taken apart, on its way to another worker. Only its service knows its type.
 pub type Parked = Box<dyn Any + Send>;
@@ -103,4 +103,17 @@ pub enum CloseReason {
     Done,
     /// The peer broke the protocol; the session has logged how.
     Refused,
+    /// The peer is refused for another reason, which has been logged.
+    RefusedFor(Refusal),
+}
+
+impl CloseReason {
+    /// Why the peer is refused; `None` if it is not.
+    pub(crate) fn refusal(self) -> Option<Refusal> {
+        match self {
+            CloseReason::Done => None,
+            CloseReason::Refused => Some(Refusal::Protocol),
+            CloseReason::RefusedFor(refusal) => Some(refusal),
+        }
+    }
 }

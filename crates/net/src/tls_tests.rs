@@ -117,6 +117,7 @@ async fn start(limits: Limits) -> Running {
         Some(identity),
         limits,
         Arc::default(),
+        crate::peer_log::PeerLog::default(),
     );
     let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
     let session = Echo { link: link.clone(), seen: Rc::clone(&seen), closed: Rc::clone(&closed) };

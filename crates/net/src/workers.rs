@@ -16,7 +16,8 @@ use zodium_types::Address;
 use crate::balancer::Balancer;
 use crate::door::{Connection, Door, Order, Orders, Share, door};
 use crate::host::Host;
-use crate::log_limiter::{LogLimiter, SourceLogLimiter};
+use crate::log_limiter::LogLimiter;
+use crate::peer_log::PeerLog;
 use crate::thread_time::ThreadTime;
 use crate::{Incoming, Limits, LinkMetrics, Protocol, Service};
 
@@ -99,7 +100,7 @@ impl Workers {
         // A worker that polls always has something to do, so that its load says nothing.
         let is_balanced = balancing == Balancing::ByLoad && busy_poll.is_none() && count > 1;
         let make = Arc::new(make);
-        let failed_handshakes = Arc::new(SourceLogLimiter::default());
+        let log = PeerLog::default();
         let mut workers = Vec::with_capacity(count);
         let mut balanced = Vec::with_capacity(count);
         for number in 0..count {
@@ -109,7 +110,7 @@ impl Workers {
             let make = Arc::clone(&make);
             let metrics = Arc::new(LinkMetrics::default());
             let own_metrics = Arc::clone(&metrics);
-            let failed_handshakes = Arc::clone(&failed_handshakes);
+            let log = log.clone();
             let time = ThreadTime::default();
             balanced.push((door.clone(), time.clone()));
             let work = move |runtime: Runtime| {
@@ -118,8 +119,7 @@ impl Workers {
                 }
                 let local = LocalSet::new();
                 local.block_on(&runtime, async move {
-                    let host = Host::new(make(number), own_metrics, busy_poll)
-                        .with_failed_handshakes(failed_handshakes);
+                    let host = Host::new(make(number), own_metrics, busy_poll).with_log(log);
                     carry_out(host, orders).await;
                 });
                 // Reads that still wait for a disk have no client left to answer.

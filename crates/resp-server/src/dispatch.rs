@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use bytes::BytesMut;
+use zodium_net::{Link, Refusal};
 use zodium_resp::Arguments;
 
 use crate::call::{Blocking, Call};
@@ -77,6 +78,16 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     }
 }
 
+/// Logs that an HTTP request came: scrapers and health checks come again and again.
+fn refuse_http(link: &Link) {
+    link.count_refusal(Refusal::Protocol);
+    let (peer, text) = (link.peer(), "an HTTP request came to the RESP port, disconnecting");
+    match link.admits_log_of(Refusal::Protocol) {
+        true => tracing::warn!(peer, "{text}"),
+        false => tracing::debug!(peer, "{text}"),
+    }
+}
+
 /// What follows the checks of a request.
 enum Admitted {
     /// It is answered, or queued.
@@ -96,8 +107,7 @@ fn admit(
     let name = arguments.word(0);
     let refused = |fail| transaction::refused(&local.server, client, name, fail);
     if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-        let peer = client.link.peer();
-        tracing::warn!(peer, "an HTTP request came to the RESP port, disconnecting");
+        refuse_http(&client.link);
         return Ok(Admitted::Answered(After::Close));
     }
     let command = found.map_err(refused)?;

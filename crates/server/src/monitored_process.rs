@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use zodium_monitor::Network;
-use zodium_net::{Limits, LinkMetrics};
+use zodium_net::{Limits, LinkMetrics, Refusal};
 use zodium_types::Counter;
 
 /// The connections and the traffic of all `links` together.
@@ -11,6 +11,7 @@ pub(crate) fn network_of<'a>(links: impl Iterator<Item = &'a LinkMetrics> + Clon
     let sum = |counter: fn(&LinkMetrics) -> &Counter| -> u64 {
         links.clone().map(|metrics| counter(metrics).value()).sum()
     };
+    let refused = |refusal| links.clone().map(|metrics| metrics.refused(refusal).value()).sum();
     // Those that ended first: one that ends meanwhile must not make it negative.
     let ended = sum(|metrics| &metrics.ended);
     let accepted = sum(|metrics| &metrics.accepted);
@@ -18,7 +19,7 @@ pub(crate) fn network_of<'a>(links: impl Iterator<Item = &'a LinkMetrics> + Clon
         connections: accepted.saturating_sub(ended),
         accepted,
         moved: sum(|metrics| &metrics.moved),
-        refused: sum(|metrics| &metrics.refused),
+        refused: Refusal::ALL.map(|refusal| (refusal.name(), refused(refusal))).into(),
         bytes_received: sum(|metrics| &metrics.bytes_received),
         bytes_sent: sum(|metrics| &metrics.bytes_sent),
         unsent_bytes: sum(|metrics| &metrics.unsent_bytes),

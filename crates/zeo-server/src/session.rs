@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use zodium_engine::commit::TransactionNumber;
-use zodium_net::{CloseReason, Consumed, Link, Parked};
+use zodium_net::{CloseReason, Consumed, Link, Parked, Refusal};
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::Tid;
@@ -458,11 +458,11 @@ impl Session {
     /// A pickled tid is not the `str` that ZODB expects on Python 2. It would report a commit as
     /// failed that has happened, and the application would repeat it.
     fn refuse_writes_of_python_2(&self) -> Exception {
-        let peer = self.link.peer();
-        tracing::warn!(
-            peer,
-            "refused: a client on Python 2 can only read in the encoding of this server; start it \
-             with --msgpack"
+        self.log_refused(
+            Refusal::Protocol,
+            "refused",
+            "a client on Python 2 can only read in the encoding of this server; start it with \
+             --msgpack",
         );
         let text = "clients on Python 2 can only read from this server, unless it is started with \
                     --msgpack";
@@ -472,15 +472,11 @@ impl Session {
     /// The error for an unknown storage, and for one that this client may not use: the client does
     /// not learn that it exists.
     fn unknown_storage(&self, name: &str) -> Exception {
-        let subject = self.link.identity().map(|identity| identity.subject.as_str());
-        let peer = self.link.peer();
         let name = format!("{name:.*}", NAME_SHOWN_MAX);
-        tracing::info!(
-            peer,
-            subject,
-            storage = name,
-            "refused: unknown storage, or the client may not use it"
-        );
+        self.link.count_refusal(Refusal::Storage);
+        let reason = format!("unknown storage {name:?}, or the client may not use it");
+        self.log_refused(Refusal::Storage, "refused", &reason);
+        let subject = self.subject();
         Exception::value_error(match subject {
             Some(subject) => format!("unknown storage: {name} (or not for {subject})"),
             None => format!("unknown storage: {name}"),
@@ -504,9 +500,27 @@ impl Session {
     }
 
     fn refuse(&self, reason: &str) -> CloseReason {
-        let label = &*self.label.borrow();
-        tracing::warn!(peer = self.link.peer(), label, reason, "disconnecting");
+        if self.parts.get().is_some() {
+            let label = &*self.label.borrow();
+            tracing::warn!(peer = self.link.peer(), label, reason, "disconnecting");
+        } else {
+            self.log_refused(Refusal::Protocol, "disconnecting", reason);
+        }
         CloseReason::Refused
+    }
+
+    /// Logs why a peer is refused that is no client yet.
+    fn log_refused(&self, refusal: Refusal, what: &'static str, reason: &str) {
+        let (peer, subject) = (self.link.peer(), self.subject());
+        match self.link.admits_log_of(refusal) {
+            true => tracing::warn!(peer, subject, reason, "{what}"),
+            false => tracing::debug!(peer, subject, reason, "{what}"),
+        }
+    }
+
+    /// The subject of the client's certificate, if it has shown one.
+    fn subject(&self) -> Option<&str> {
+        self.link.identity().map(|identity| identity.subject.as_str())
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Commit, Database, Mailbox, Notice};
-use zodium_net::{Blocking, CloseReason, Inbox, InboxSender, Link, inbox};
+use zodium_net::{Blocking, CloseReason, Inbox, InboxSender, Link, Refusal, inbox};
 use zodium_storage::StorageError;
 use zodium_types::Tid;
 
@@ -239,7 +239,7 @@ impl StorageSubscriber {
                     && session.expired(number)
                 {
                     self.statistics.expired.add(1);
-                    session.link().close(CloseReason::Refused);
+                    session.link().close(CloseReason::RefusedFor(Refusal::Locks));
                 }
             }
             Notice::Packed => {

@@ -547,6 +547,8 @@ function showTables(status) {
     ["Open", openText],
   ], status.connections, "No connections.")];
   if (more > 0 && status.connections.length) connections.push(element("p", `and ${more} more`, "quiet"));
+  const reasons = status.network.refused.filter(([, number]) => number).map(([reason, number]) => `${reason} ${number.toLocaleString()}`);
+  if (reasons.length) connections.push(element("p", "Refused since the start: " + reasons.join(", "), "quiet"));
   fill(byId("connections"), ...connections);
 
   const requests = status.storages.flatMap((storage) =>

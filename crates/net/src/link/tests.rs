@@ -5,6 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::LocalSet;
 
 use super::*;
+use crate::peer_log::PeerLog;
 use crate::session::Consumed;
 
 /// Answers each line; lines from 1 KiB on come as large frames. A line of `!` is an order to
@@ -84,7 +85,14 @@ fn start(answer_bytes: usize, limits: Limits) -> Running {
 
 fn start_with(answer_bytes: usize, limits: Limits, is_established: bool) -> Running {
     let (peer, stream) = tokio::io::duplex(4096);
-    let link = Link::new("peer".to_owned(), Protocol::default(), None, limits, Arc::default());
+    let link = Link::new(
+        "peer".to_owned(),
+        Protocol::default(),
+        None,
+        limits,
+        Arc::default(),
+        PeerLog::default(),
+    );
     let (seen, closed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
     let session = Lines {
         link: link.clone(),
@@ -508,7 +516,14 @@ fn the_end_of_a_peer_is_noticed_while_its_session_waits() {
     run_local(async {
         let (mut peer, stream) = tokio::io::duplex(1 << 20);
         let limits = Limits::default();
-        let link = Link::new("peer".to_owned(), Protocol::default(), None, limits, Arc::default());
+        let link = Link::new(
+            "peer".to_owned(),
+            Protocol::default(),
+            None,
+            limits,
+            Arc::default(),
+            PeerLog::default(),
+        );
         let (seen, waits, closed) = (Rc::default(), Rc::new(Cell::new(true)), Rc::default());
         let session = Waiting {
             seen: Rc::clone(&seen),
