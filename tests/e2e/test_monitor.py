@@ -219,7 +219,7 @@ def test_what_is_refused_is_counted_and_shown(monitored, wire):
 
 
 def test_a_client_that_is_refused_again_and_again_is_counted_and_logged_once(monitored):
-    """A minute has one line for each host."""
+    """A minute has one line for each host, and a table shows which host connects."""
     server, monitor = monitored()
     for _ in range(20):
         with Wire(server.address) as client, pytest.raises(ErrorReply):
@@ -228,6 +228,9 @@ def test_a_client_that_is_refused_again_and_again_is_counted_and_logged_once(mon
     assert samples.of("zodium_network_refused_total", reason="storage") == 20
     assert server.log().count("nowhere") == 1
     network = monitor.status()["network"]
+    # One came to see whether it listens. A minute may end meanwhile.
+    [[host, count]] = network["arrivals"]
+    assert host == HOST and 10 <= count <= 21
     assert ["storage", 20] in network["refused"]
     server.stop()
     assert "times=19" in server.log()

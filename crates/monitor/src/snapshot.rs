@@ -53,6 +53,8 @@ pub struct Network {
     pub moved: u64,
     /// Connections refused or ended because of the client, by reason.
     pub refused: Vec<(&'static str, u64)>,
+    /// The hosts from which most connections came within a minute, with their numbers.
+    pub arrivals: Vec<(String, u64)>,
     /// Bytes received.
     pub bytes_received: u64,
     /// Bytes sent.

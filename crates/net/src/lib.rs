@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod balance;
 mod balancer;
 mod busy_poll;
@@ -38,6 +39,7 @@ mod together;
 mod unfinished;
 mod workers;
 
+pub use arrivals::Arrivals;
 pub use door::Share;
 pub use host::Host;
 pub use inbox::{Inbox, InboxSender, inbox};

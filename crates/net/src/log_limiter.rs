@@ -12,9 +12,9 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Time between two messages of one kind about one source.
 pub(crate) const SOURCE_PERIOD: Duration = Duration::from_secs(60);
 /// Sources that are counted separately in one period; all others share one count.
-const SOURCES_MAX: usize = 1024;
+pub(crate) const SOURCES_MAX: usize = 1024;
 /// The name of all other sources.
-const OTHER_SOURCES: &str = "other addresses";
+pub(crate) const OTHER_SOURCES: &str = "other addresses";
 
 /// Rate-limits one kind of log message.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl SourceLogLimiter {
 
 /// The part of an address that a peer cannot change at will: no port, and of an IPv6 address only
 /// the network.
-fn source_of(peer: &str) -> String {
+pub(crate) fn source_of(peer: &str) -> String {
     let Ok(address) = peer.parse::<SocketAddr>() else { return peer.to_owned() };
     match address.ip().to_canonical() {
         IpAddr::V4(address) => address.to_string(),

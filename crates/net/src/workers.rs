@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use zodium_types::Address;
 
+use crate::arrivals::Arrivals;
 use crate::balancer::Balancer;
 use crate::door::{Connection, Door, Order, Orders, Share, door};
 use crate::host::Host;
@@ -36,6 +37,7 @@ pub struct Workers {
     /// Connections that were closed at once because there were too many.
     turned_away: Arc<AtomicU64>,
     turned_away_log: LogLimiter,
+    arrivals: Arc<Arrivals>,
 }
 
 struct Worker {
@@ -138,12 +140,14 @@ impl Workers {
             }
         };
         let (turned_away, turned_away_log) = (Arc::default(), LogLimiter::default());
-        Ok(Workers { workers, balancer, limits, turned_away, turned_away_log })
+        let arrivals = Arc::default();
+        Ok(Workers { workers, balancer, limits, turned_away, turned_away_log, arrivals })
     }
 
     /// Assigns a connection to that of the workers in use which has the fewest; closes it when
     /// there are too many.
     pub fn assign(&self, incoming: Incoming, peer: String) {
+        self.arrivals.note(&peer);
         let there_are: usize = self.workers.iter().map(|worker| worker.door.connections()).sum();
         if there_are >= self.limits.connections_max {
             return self.turn_away(&peer);
@@ -192,6 +196,11 @@ impl Workers {
     /// The number of connections that were closed at once because there were too many.
     pub fn turned_away(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.turned_away)
+    }
+
+    /// The new connections by source.
+    pub fn arrivals(&self) -> Arc<Arrivals> {
+        Arc::clone(&self.arrivals)
     }
 
     /// The limits of links.

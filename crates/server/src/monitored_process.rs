@@ -3,8 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use zodium_monitor::Network;
-use zodium_net::{Limits, LinkMetrics, Refusal};
+use zodium_net::{Arrivals, Limits, LinkMetrics, Refusal};
 use zodium_types::Counter;
+
+/// Most hosts that are listed by the number of their new connections.
+const ARRIVALS_MAX: usize = 10;
 
 /// The connections and the traffic of all `links` together.
 pub(crate) fn network_of<'a>(links: impl Iterator<Item = &'a LinkMetrics> + Clone) -> Network {
@@ -37,6 +40,11 @@ pub(crate) fn limited(network: Network, limits: &Limits) -> Network {
         held_bytes_max: (limit != u64::MAX).then_some(limit),
         ..network
     }
+}
+
+/// The same with the hosts that connect most often.
+pub(crate) fn with_arrivals(network: Network, arrivals: &Arrivals) -> Network {
+    Network { arrivals: arrivals.most(ARRIVALS_MAX), ..network }
 }
 
 /// The server itself, in the type of the monitor.

@@ -15,14 +15,14 @@ use zodium_monitor::{
     Health, Listener, Messages, Monitor, Network, Phase, Promise, Snapshot, Source,
 };
 use zodium_neo_client::NeoStorage;
-use zodium_net::{Limits, LinkMetrics, Workers};
+use zodium_net::{Arrivals, Limits, LinkMetrics, Workers};
 use zodium_storage::WriteState;
 use zodium_zeo_server::Server;
 
 use crate::free_space::FreeSpace;
 use crate::listen_error::cannot_listen;
 use crate::monitored_connections::connections_of;
-use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
+use crate::monitored_process::{limited, network_of, server_of, unix_seconds, with_arrivals};
 use crate::monitored_storage::{health_of, paths_of, storage_of};
 use crate::resp_monitoring::resp_of;
 
@@ -53,6 +53,7 @@ struct Serving {
     links: Vec<Arc<LinkMetrics>>,
     limits: Option<Limits>,
     turned_away: Arc<AtomicU64>,
+    arrivals: Arc<Arrivals>,
     /// The keys of Redis and Valkey clients, if they are served.
     resp: Option<Arc<zodium_resp_server::Server>>,
 }
@@ -68,6 +69,7 @@ impl Watched {
             links: Vec::new(),
             limits: None,
             turned_away: Arc::default(),
+            arrivals: Arc::default(),
             resp: None,
         };
         Arc::new(Watched {
@@ -94,6 +96,7 @@ impl Watched {
             links: workers.metrics(),
             limits: Some(workers.limits().clone()),
             turned_away: workers.turned_away(),
+            arrivals: workers.arrivals(),
             resp: resp.map(Arc::clone),
         };
     }
@@ -195,6 +198,7 @@ impl Watched {
         let turned_away = serving.turned_away.load(Ordering::Relaxed);
         let links = serving.links.iter().map(Arc::as_ref);
         let network = Network { turned_away, ..network_of(links) };
+        let network = with_arrivals(network, &serving.arrivals);
         match &serving.limits {
             Some(limits) => limited(network, limits),
             None => network,

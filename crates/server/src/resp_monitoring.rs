@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use zodium_monitor::{Health, Network, Phase, Promise, Resp, RespFile, Snapshot, Source};
-use zodium_net::{Limits, LinkMetrics, Workers};
+use zodium_net::{Arrivals, Limits, LinkMetrics, Workers};
 use zodium_resp_server::Server;
 
 use crate::free_space::FreeSpace;
-use crate::monitored_process::{limited, network_of, server_of, unix_seconds};
+use crate::monitored_process::{limited, network_of, server_of, unix_seconds, with_arrivals};
 
 /// The source of the monitor's data of a process that serves RESP only, from before its keys are
 /// read until their file is closed.
@@ -26,6 +26,7 @@ pub(crate) struct WatchedResp {
 struct WatchedWorkers {
     links: Vec<Arc<LinkMetrics>>,
     turned_away: Arc<AtomicU64>,
+    arrivals: Arc<Arrivals>,
     limits: Limits,
 }
 
@@ -46,6 +47,7 @@ impl WatchedResp {
         self.workers.get_or_init(|| WatchedWorkers {
             links: workers.metrics(),
             turned_away: workers.turned_away(),
+            arrivals: workers.arrivals(),
             limits: workers.limits().clone(),
         });
     }
@@ -60,7 +62,8 @@ impl WatchedWorkers {
     fn network(&self) -> Network {
         let turned_away = self.turned_away.load(Ordering::Relaxed);
         let links = self.links.iter().map(Arc::as_ref);
-        limited(Network { turned_away, ..network_of(links) }, &self.limits)
+        let network = limited(Network { turned_away, ..network_of(links) }, &self.limits);
+        with_arrivals(network, &self.arrivals)
     }
 }
 

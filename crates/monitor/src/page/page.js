@@ -547,9 +547,17 @@ function showTables(status) {
     ["Open", openText],
   ], status.connections, "No connections.")];
   if (more > 0 && status.connections.length) connections.push(element("p", `and ${more} more`, "quiet"));
-  const reasons = status.network.refused.filter(([, number]) => number).map(([reason, number]) => `${reason} ${number.toLocaleString()}`);
-  if (reasons.length) connections.push(element("p", "Refused since the start: " + reasons.join(", "), "quiet"));
   fill(byId("connections"), ...connections);
+
+  const { arrivals, refused } = status.network;
+  const from = [];
+  if (arrivals.length) from.push(table("New connections within a minute, by host", [
+    ["Host", ([host]) => host, "plain"],
+    ["New connections in a minute", ([, number]) => number.toLocaleString(), "number", ([, number]) => number],
+  ], arrivals, ""));
+  const reasons = refused.filter(([, number]) => number).map(([reason, number]) => `${reason} ${number.toLocaleString()}`);
+  if (reasons.length) from.push(element("p", "Refused since the start: " + reasons.join(", "), "quiet"));
+  fill(byId("arrivals"), ...from);
 
   const requests = status.storages.flatMap((storage) =>
     storage.requests.map((request) => ({ storage: storage.name, calls: count(request.seconds), ...request })));
