@@ -1,5 +1,6 @@
 """TLS: who gets in, who does not and is told why, and what goes through it."""
 
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,8 @@ import time
 import pytest
 import ZEO
 from cryptography.hazmat.primitives.serialization import PrivateFormat
-from harness.certificates import LONG_AGO, Authority, Site, self_signed
+from harness.certificates import LONG_AGO, Authority, Site, day, self_signed
+from harness.monitor import Monitor
 from harness.process import HOST, ServerProcess, free_port
 from harness.waiting import wait_for
 from harness.wire import MAXTID, Z64, Closed, ErrorReply, Wire
@@ -355,6 +357,21 @@ def test_a_stop_says_goodbye(site, start_tls):
     wire.socket.suppress_ragged_eofs = False
     assert server.stop() == 0
     assert wire.socket.recv(1) == b"", "an end without close_notify raises SSLEOFError"
+
+
+def test_the_end_of_the_certificate_is_told_of_in_time(site, start_server, tmp_path):
+    """In the log, by health, which stays well, and as a metric."""
+    holder = site.authority.issue("server", first_day=20 - 365, is_server=True)
+    certificate, key = holder.write(tmp_path, "ending")
+    monitor = Monitor()
+    options = site.options(certificate=certificate, key=key)
+    server = start_server(tmp_path / "Data.fs", *options, *monitor.options)
+    until_logged(server, "in 19 days")
+    assert "renew it, and send SIGUSR2" in server.log()
+    code, _, body = monitor.fetch("/health")
+    assert (code, json.loads(body)["status"]) == (200, "degraded") and b"in 19 days" in body
+    samples = monitor.samples()
+    assert samples["zodium_tls_certificate_not_after_seconds"] == day(20).timestamp()
 
 
 def test_tls_goes_over_unix_sockets_too(tmp_path, binary, site):

@@ -123,6 +123,12 @@ impl MetricsCollector {
             None,
             server.workers_silent as u64,
         )?;
+        families.gauge(
+            "zodium_tls_certificate_not_after",
+            "When the certificate of the server expires, since the Unix epoch",
+            SECONDS,
+            server.certificate_not_after.map(|seconds| (&NO_LABELS, seconds)),
+        )?;
         self.encode_network(families)?;
         self.encode_limits(families)?;
         let messages = self.messages.map(|(level, count)| ([("level", level)], count));

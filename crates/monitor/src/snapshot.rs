@@ -40,6 +40,8 @@ pub struct Server {
     pub workers: usize,
     /// Workers that did not report their connections in time.
     pub workers_silent: usize,
+    /// When its certificate expires; absent without TLS.
+    pub certificate_not_after: Option<f64>,
 }
 
 /// All connections together.

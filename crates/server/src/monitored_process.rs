@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use zodium_monitor::Network;
 use zodium_net::{Arrivals, Limits, LinkMetrics, Refusal};
+use zodium_tls::ServerTls;
 use zodium_types::Counter;
 
 /// Most hosts that are listed by the number of their new connections.
@@ -53,7 +54,18 @@ pub(crate) fn server_of(
     workers: usize,
     workers_silent: usize,
 ) -> zodium_monitor::Server {
-    zodium_monitor::Server { version: env!("CARGO_PKG_VERSION"), started, workers, workers_silent }
+    let version = env!("CARGO_PKG_VERSION");
+    let certificate_not_after = None;
+    zodium_monitor::Server { version, started, workers, workers_silent, certificate_not_after }
+}
+
+/// The same with the end of its certificate.
+pub(crate) fn with_certificate(
+    server: zodium_monitor::Server,
+    tls: Option<&ServerTls>,
+) -> zodium_monitor::Server {
+    let certificate_not_after = tls.map(|tls| tls.not_after_seconds() as f64);
+    zodium_monitor::Server { certificate_not_after, ..server }
 }
 
 /// Seconds since 1970, as the monitor tells times.

@@ -17,12 +17,15 @@ use zodium_monitor::{
 use zodium_neo_client::NeoStorage;
 use zodium_net::{Arrivals, Limits, LinkMetrics, Workers};
 use zodium_storage::WriteState;
+use zodium_tls::ServerTls;
 use zodium_zeo_server::Server;
 
 use crate::free_space::FreeSpace;
 use crate::listen_error::cannot_listen;
 use crate::monitored_connections::connections_of;
-use crate::monitored_process::{limited, network_of, server_of, unix_seconds, with_arrivals};
+use crate::monitored_process::{
+    limited, network_of, server_of, unix_seconds, with_arrivals, with_certificate,
+};
 use crate::monitored_storage::{health_of, paths_of, storage_of};
 use crate::resp_monitoring::resp_of;
 
@@ -41,6 +44,7 @@ pub(crate) type Clusters = BTreeMap<String, Weak<NeoStorage>>;
 pub(crate) struct Watched {
     started: f64,
     free_space: FreeSpace,
+    tls: Option<Arc<ServerTls>>,
     serving: Mutex<Serving>,
 }
 
@@ -60,7 +64,7 @@ struct Serving {
 
 impl Watched {
     /// For a server that opens its storages.
-    pub(crate) fn opening() -> Arc<Watched> {
+    pub(crate) fn opening(tls: Option<&Arc<ServerTls>>) -> Arc<Watched> {
         let serving = Serving {
             phase: Phase::Opening,
             server: None,
@@ -75,6 +79,7 @@ impl Watched {
         Arc::new(Watched {
             started: unix_seconds(SystemTime::now()),
             free_space: FreeSpace::new(),
+            tls: tls.map(Arc::clone),
             serving: Mutex::new(serving),
         })
     }
@@ -137,7 +142,7 @@ pub(crate) fn start(
 impl Source for Watched {
     fn health(&self) -> Health {
         let phase = self.serving.lock().phase;
-        let mut notes = Vec::new();
+        let mut notes: Vec<_> = self.tls.iter().filter_map(|tls| tls.note()).collect();
         let storages = self.server().map_or(Vec::new(), |server| {
             let storages = server.storages();
             let health = |(name, storage): (&str, &Arc<Database>)| {
@@ -190,7 +195,8 @@ impl Source for Watched {
 
 impl Watched {
     fn of_server(&self, workers: usize, workers_silent: usize) -> Snapshot {
-        Snapshot { server: server_of(self.started, workers, workers_silent), ..Snapshot::default() }
+        let server = server_of(self.started, workers, workers_silent);
+        Snapshot { server: with_certificate(server, self.tls.as_deref()), ..Snapshot::default() }
     }
 
     fn network(&self) -> Network {

@@ -145,7 +145,7 @@ async fn serve(
         ending = serve::ending(&mut signals, reload, || ()) => return Ok(ending),
     };
     let bound = bound.context("there is no address to listen on: give one with --address")?;
-    let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server)));
+    let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server), tls.as_ref()));
     let monitor = configuration.monitor.as_ref();
     // It lives until the end: reading and closing keys is reported too.
     let _monitor = monitoring::start(monitor, Arc::clone(&watched) as _, messages)?;

@@ -8,9 +8,12 @@ use std::time::SystemTime;
 use zodium_monitor::{Health, Network, Phase, Promise, Resp, RespFile, Snapshot, Source};
 use zodium_net::{Arrivals, Limits, LinkMetrics, Workers};
 use zodium_resp_server::Server;
+use zodium_tls::ServerTls;
 
 use crate::free_space::FreeSpace;
-use crate::monitored_process::{limited, network_of, server_of, unix_seconds, with_arrivals};
+use crate::monitored_process::{
+    limited, network_of, server_of, unix_seconds, with_arrivals, with_certificate,
+};
 
 /// The source of the monitor's data of a process that serves RESP only, from before its keys are
 /// read until their file is closed.
@@ -18,6 +21,7 @@ pub(crate) struct WatchedResp {
     server: Arc<Server>,
     free_space: FreeSpace,
     started: f64,
+    tls: Option<Arc<ServerTls>>,
     /// Empty while keys are being read.
     workers: OnceLock<WatchedWorkers>,
     is_closing: AtomicBool,
@@ -32,11 +36,12 @@ struct WatchedWorkers {
 
 impl WatchedResp {
     /// For a server that reads its keys.
-    pub(crate) fn opening(server: Arc<Server>) -> WatchedResp {
+    pub(crate) fn opening(server: Arc<Server>, tls: Option<&Arc<ServerTls>>) -> WatchedResp {
         WatchedResp {
             server,
             free_space: FreeSpace::new(),
             started: unix_seconds(SystemTime::now()),
+            tls: tls.map(Arc::clone),
             workers: OnceLock::new(),
             is_closing: AtomicBool::new(false),
         }
@@ -103,17 +108,20 @@ impl Source for WatchedResp {
             Some(_) => Phase::Serving,
         };
         let keys_failure = self.server.file_failure();
-        Health { phase, storages: Vec::new(), keys_failure, notes: Vec::new() }
+        let notes = self.tls.iter().filter_map(|tls| tls.note()).collect();
+        Health { phase, storages: Vec::new(), keys_failure, notes }
     }
 
     fn snapshot(&self) -> Promise<'_, Snapshot> {
         Box::pin(async {
+            let server = |workers| {
+                with_certificate(server_of(self.started, workers, 0), self.tls.as_deref())
+            };
             let Some(workers) = self.workers.get() else {
-                let server = server_of(self.started, 0, 0);
-                return Snapshot { server, ..Snapshot::default() };
+                return Snapshot { server: server(0), ..Snapshot::default() };
             };
             Snapshot {
-                server: server_of(self.started, workers.links.len(), 0),
+                server: server(workers.links.len()),
                 network: workers.network(),
                 resp: Some(resp_of(&self.server, &self.free_space).await),
                 ..Snapshot::default()

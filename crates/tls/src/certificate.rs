@@ -13,6 +13,8 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 use crate::side::Side;
 use crate::{PeerIdentity, words};
 
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
 /// A certificate's facts.
 #[derive(Debug)]
 pub(crate) struct Certificate {
@@ -129,9 +131,45 @@ impl Validity {
         }
         (now_seconds > self.not_after.timestamp()).then(|| format!("expired on {}", self.not_after))
     }
+
+    /// The last second in which it is valid, since the Unix epoch.
+    pub(crate) fn not_after_seconds(&self) -> i64 {
+        self.not_after.timestamp()
+    }
+
+    /// When it expires, if that is soon: in less than 30 days, or in less than a fifth of its time.
+    /// Certificates that are renewed automatically are, by then.
+    pub(crate) fn approaching_end(&self, now_seconds: i64) -> Option<String> {
+        let lifetime = self.not_after.timestamp() - self.not_before.timestamp();
+        let left = self.not_after.timestamp() - now_seconds;
+        let is_soon = left < (30 * DAY_SECONDS).min(lifetime / 5);
+        is_soon.then(|| format!("expires on {}, in {} days", self.not_after, left / DAY_SECONDS))
+    }
 }
 
 /// The current time in seconds since the Unix epoch.
 pub(crate) fn now_seconds() -> i64 {
     ASN1Time::now().timestamp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_certificate_is_near_for_its_last_fifth_and_30_days_at_most() {
+        let day = |day: i64| ASN1Time::from_timestamp(day * DAY_SECONDS).unwrap();
+        for (lifetime, last_quiet, told) in [
+            (365, 335, "in 29 days"),
+            (3650, 3620, "in 29 days"),
+            (90, 72, "in 17 days"),
+            (5, 4, "in 0 days"),
+        ] {
+            let validity = Validity { not_before: day(0), not_after: day(lifetime) };
+            let end = |second| validity.approaching_end(last_quiet * DAY_SECONDS + second);
+            assert_eq!(end(0), None, "{lifetime}");
+            let said = end(1).unwrap();
+            assert!(said.starts_with("expires on ") && said.ends_with(told), "{said}");
+        }
+    }
 }

@@ -50,7 +50,7 @@ impl ClientTls {
         let own = files.own.as_ref().map(|own| own.load(&provider)).transpose()?;
         // Every server would reject these, with a less clear message.
         if let (Some(files), Some(own)) = (&files.own, &own) {
-            files.check_validity(own)?;
+            files.check_validity(&own.facts)?;
             if !own.facts.is_for(Side::Client) {
                 return Err(TlsError::NotForClients { path: files.certificate.clone() });
             }

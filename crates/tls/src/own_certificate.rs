@@ -66,12 +66,11 @@ impl CertificateFiles {
     }
 
     /// Checks that the certificate, which these files have, is valid now.
-    pub(crate) fn check_validity(&self, own: &OwnCertificate) -> Result<(), TlsError> {
-        match own.facts.validity.failure(now_seconds()) {
+    pub(crate) fn check_validity(&self, own: &Certificate) -> Result<(), TlsError> {
+        match own.validity.failure(now_seconds()) {
             None => Ok(()),
             Some(when) => {
-                let (path, subject) =
-                    (self.certificate.clone(), own.facts.identity.subject.clone());
+                let (path, subject) = (self.certificate.clone(), own.identity.subject.clone());
                 Err(TlsError::NotValidNow { path, subject, when })
             }
         }

@@ -10,6 +10,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 
 use crate::authorities::Authorities;
+use crate::certificate::{Certificate, now_seconds};
 use crate::client_verifier::ClientVerifier;
 use crate::own_certificate::{OwnCertificate, unusable};
 use crate::peer_verifier::PeerVerifier;
@@ -47,29 +48,56 @@ struct Loaded {
     builder: ConfigBuilder<ServerConfig, WantsVerifier>,
     peer_verifier: Arc<PeerVerifier>,
     own: Arc<SingleCertAndKey>,
+    /// Those of the own certificate.
+    facts: Certificate,
 }
 
 impl ServerTls {
     /// Reads the files. A certificate that is not valid now is one, with a warning: the clock of a
     /// machine may be set only after its start.
     pub fn load(files: ServerFiles) -> Result<ServerTls, TlsError> {
-        let is_valid = |own: &OwnCertificate| {
-            if let Err(error) = files.own.check_validity(own) {
-                tracing::warn!("{error}: clients refuse it, unless the clock is wrong");
-            }
-            Ok(())
-        };
-        let loaded = ArcSwap::from_pointee(files.load(is_valid)?);
-        Ok(ServerTls { files, loaded })
+        let loaded = ArcSwap::from_pointee(files.load()?);
+        let tls = ServerTls { files, loaded };
+        tls.warn_of_expiry();
+        Ok(tls)
     }
 
     /// Reads the files again, for new connections.
     ///
     /// After an error the previous content stays in use. Open connections are not affected.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let is_valid = |own: &OwnCertificate| self.files.own.check_validity(own);
-        self.loaded.store(Arc::new(self.files.load(is_valid)?));
+        let loaded = self.files.load()?;
+        self.files.own.check_validity(&loaded.facts)?;
+        self.loaded.store(Arc::new(loaded));
+        self.warn_of_expiry();
         Ok(())
+    }
+
+    /// Logs a warning if the own certificate is not valid now, or will soon expire.
+    pub fn warn_of_expiry(&self) {
+        if let Some(note) = self.note() {
+            tracing::warn!("{note}");
+        }
+    }
+
+    /// The last second in which the own certificate is valid, since the Unix epoch.
+    pub fn not_after_seconds(&self) -> i64 {
+        self.loaded.load().facts.validity.not_after_seconds()
+    }
+
+    /// A sentence about the own certificate, if it is not valid now, or will soon expire.
+    pub fn note(&self) -> Option<String> {
+        let loaded = self.loaded.load();
+        if let Err(error) = self.files.own.check_validity(&loaded.facts) {
+            return Some(format!("{error}: clients refuse it, unless the clock is wrong"));
+        }
+        let end = loaded.facts.validity.approaching_end(now_seconds())?;
+        let (path, subject) =
+            (self.files.own.certificate.display(), &loaded.facts.identity.subject);
+        Some(format!(
+            "{path}: the certificate of {subject} {end}, and clients refuse it from then on: renew \
+             it, and send SIGUSR2"
+        ))
     }
 
     /// The configuration of the next connection.
@@ -91,20 +119,17 @@ impl ServerSide {
 }
 
 impl ServerFiles {
-    fn load(
-        &self,
-        is_valid: impl Fn(&OwnCertificate) -> Result<(), TlsError>,
-    ) -> Result<Loaded, TlsError> {
+    fn load(&self) -> Result<Loaded, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let own = self.own.load(&provider)?;
-        is_valid(&own)?;
+        let OwnCertificate { facts, key } = self.own.load(&provider)?;
         let authorities = Authorities::read(&self.authenticate)?;
         let algorithms = provider.signature_verification_algorithms;
         let peer_verifier = Arc::new(PeerVerifier::new(authorities, algorithms, Side::Client));
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(&self.own.certificate, "TLS", &error))?;
-        Ok(Loaded { builder, peer_verifier, own: Arc::new(SingleCertAndKey::from(own.key)) })
+        let own = Arc::new(SingleCertAndKey::from(key));
+        Ok(Loaded { builder, peer_verifier, own, facts })
     }
 }
 

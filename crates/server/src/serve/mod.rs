@@ -90,7 +90,7 @@ async fn serve(
         bound = binding => bound?,
         ending = ending(&mut signals, reload, || ()) => return Ok(ending),
     };
-    let watched = Watched::opening();
+    let watched = Watched::opening(tls.as_ref());
     // It lives until the end: opening and closing storages is reported too.
     let _monitor =
         monitoring::start(configuration.monitor.as_ref(), Arc::clone(&watched) as _, messages)?;
