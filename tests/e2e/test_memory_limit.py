@@ -125,6 +125,7 @@ def test_a_transaction_of_countless_small_stores_is_refused_at_its_vote(start_se
     name, (text,) = refused.value.args
     assert name == "ZODB.POSException.StorageSystemError"
     assert "memory-limit" in text and "4194304" in text
+    assert server.log().count("a transaction is refused, since the memory limit") == 1
     # It may go on, and has left nothing.
     greedy.commit(8, [(p64(2), Z64, b"small")])
     assert other.commit(2, [(p64(1), serial, b"again")])

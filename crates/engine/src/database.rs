@@ -247,7 +247,14 @@ impl Database {
         }
         // What is being written is announced already: its clients may have their answers, and then
         // hold no locks, although these are not free yet.
-        CommitStatus { oldest_grant: machine.oldest_unwritten_grant(), ..status }
+        let oldest_grant = machine.oldest_unwritten_grant().map(|(granted_at, _)| granted_at);
+        CommitStatus { oldest_grant, ..status }
+    }
+
+    /// The transaction that has held its locks for the longest time, among those that are not being
+    /// written.
+    pub fn oldest_lock_owner(&self) -> Option<TransactionNumber> {
+        self.commits.machine().oldest_unwritten_grant().map(|(_, number)| number)
     }
 
     /// Converts a monotonic time, past or future, to seconds since the Unix epoch.

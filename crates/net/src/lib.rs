@@ -47,6 +47,7 @@ pub use jobs::{Blocking, JOBS_MAX, Jobs, RuntimeThreads};
 pub use keepalive::Keepalive;
 pub use link::{Limits, Link};
 pub use listener::{Bound, Incoming, Listener};
+pub use log_limiter::LogLimiter;
 pub use metrics::LinkMetrics;
 pub use output::Output;
 pub use protocols::{Protocol, Protocols};

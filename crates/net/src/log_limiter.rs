@@ -18,7 +18,7 @@ pub(crate) const OTHER_SOURCES: &str = "other addresses";
 
 /// Rate-limits one kind of log message.
 #[derive(Debug, Default)]
-pub(crate) struct LogLimiter(Mutex<State>);
+pub struct LogLimiter(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -29,7 +29,7 @@ struct State {
 impl LogLimiter {
     /// Counts a message. `Some(times)`: log it; it happened so often since the last one logged,
     /// this one included.
-    pub(crate) fn admit(&self) -> Option<u64> {
+    pub fn admit(&self) -> Option<u64> {
         let mut state = self.0.lock();
         state.suppressed += 1;
         let now = Instant::now();

@@ -5,11 +5,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use zodium_engine::commit::TransactionNumber;
 use zodium_engine::{Database, Spill, Spilled, Transaction, Voted};
+use zodium_net::LogLimiter;
 use zodium_pickle::Value;
 use zodium_storage::StorageError;
 use zodium_types::{Held, Memory};
@@ -30,6 +31,9 @@ const DATA_BYTES_LOW: usize = 64 << 10;
 /// objects. Entries cannot be spooled, and the limit leaves room for the small transactions of
 /// other clients.
 const ENTRIES_BYTES_LOW: usize = 64 << 10;
+
+/// Limits the messages about refusals: the memory limit is that of the whole server.
+static REFUSAL_LOG: LazyLock<LogLimiter> = LazyLock::new(LogLimiter::default);
 
 /// The place for a session's transaction, of which there is at most one.
 pub(crate) struct TransactionSlot {
@@ -200,7 +204,24 @@ impl TransactionSlot {
         open.held.set(transaction.memory_bytes());
         let entries_bytes = transaction.entries_bytes();
         if entries_bytes > ENTRIES_BYTES_LOW && self.memory.is_full() {
+            self.log_refusal(entries_bytes);
             self.doom(Exception::memory_full(self.memory.limit_bytes(), entries_bytes));
+        }
+    }
+
+    fn log_refusal(&self, bytes: usize) {
+        if let Some(times) = REFUSAL_LOG.admit() {
+            let storage = self.storage.reader().name();
+            let (held_bytes, limit_bytes) = (self.memory.held_bytes(), self.memory.limit_bytes());
+            tracing::warn!(
+                storage,
+                bytes,
+                held_bytes,
+                limit_bytes,
+                times,
+                "a transaction is refused, since the memory limit is reached: commit in smaller \
+                 transactions, or raise --memory-limit; zodium_memory_held_bytes shows its use"
+            );
         }
     }
 

@@ -480,11 +480,11 @@ impl<P> CommitMachine<P> {
         }
     }
 
-    /// When the oldest lock of a transaction that is not being written was granted (monotonic).
-    pub fn oldest_unwritten_grant(&self) -> Option<Duration> {
+    /// The oldest locks of a transaction that is not being written: when they were granted
+    /// (monotonic), and its number.
+    pub fn oldest_unwritten_grant(&self) -> Option<(Duration, TransactionNumber)> {
         let is_written = |number| self.writing.iter().any(|(written, _)| *written == number);
-        let mut grants = self.grants.iter();
-        grants.find(|(_, number)| !is_written(*number)).map(|&(granted_at, _)| granted_at)
+        self.grants.iter().find(|(_, number)| !is_written(*number)).copied()
     }
 
     /// Number of transactions that wait for the log writer.

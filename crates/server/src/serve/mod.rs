@@ -7,6 +7,7 @@ mod conflicts;
 mod database;
 pub(crate) mod limits;
 pub(crate) mod listening;
+mod lock_watch;
 mod options;
 mod overrides;
 mod packing;
@@ -33,6 +34,7 @@ use zodium_sql::MariaAddress;
 use zodium_tls::ServerTls;
 
 use self::listening::Accepting;
+use self::lock_watch::LockWatch;
 pub(crate) use self::options::ServeOptions;
 use self::packing::Packing;
 use self::pid_file::PidFile;
@@ -165,6 +167,7 @@ async fn serve_storages(
     let accepting = Accepting::start(listeners, &workers);
     let watchdog = Watchdog::of_workers(&workers, resp_server);
     let packing = Packing::start(configuration, storages);
+    let lock_watch = LockWatch::start(&server);
     let ready = || supervisor::ready(configuration.storages.len());
     ready();
     let reload = || {
@@ -178,6 +181,7 @@ async fn serve_storages(
         server.stop_scripts();
     }
     watched.closes();
+    drop(lock_watch);
     accepting.stop().await;
     watchdog.stop().await;
     packing.stop().await;
