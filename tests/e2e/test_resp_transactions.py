@@ -231,7 +231,7 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         pipe.watch("key")
     with pytest.raises(TypeError, match="watched"):
         client.transaction(lambda pipe: pipe.set("key", "2"), "key")
-    # Nor would the element be answered that is taken away at the commit.
+    # Nor would the element be answered that is taken away at the commit, or whether a key is set.
     for taken in (
         client.lpop,
         client.blpop,
@@ -242,6 +242,11 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         lambda key: client.execute_command("SET", key, "2", b"get"),
         lambda key: client.lmove(key, "other"),
         lambda key: client.xreadgroup("group", "me", {key: ">"}),
+        lambda key: client.setnx(key, "2"),
+        lambda key: client.hsetnx(key, "field", "2"),
+        lambda key: client.set(key, "2", nx=True, ex=100),
+        lambda key: client.pipeline().set(key, "2", xx=True).execute(),
+        lambda key: client.execute_command("SET", key, "2", "IFEQ", "1"),
     ):
         with pytest.raises(TypeError, match="would be lost"):
             taken("list")
@@ -251,9 +256,11 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         client.lock("lock")
     assert client.execute_command(b"LLEN", "list") == 1
     # A key and a value of that name are no option.
-    client.set("GET", "GET")
+    client.set("GET", "NX")
+    zodium.redis.join(client).set("key", "2", nx=True).set("new", "2", nx=True)
     transaction.commit()
-    assert keys.lrange("list", 0, -1) == ["a"] and keys.get("GET") == "GET"
+    assert keys.lrange("list", 0, -1) == ["a"] and keys.get("GET") == "NX"
+    assert keys.mget("key", "new") == ["1", "2"]
     connection.close()
 
 
@@ -275,7 +282,7 @@ def test_commands_that_read_are_answered_at_once(served, database):
 
 def test_each_command_of_the_server_waits_or_does_not(served):
     """A transaction takes commands that write; some of these have an answer that matters."""
-    from zodium.redis._join import AT_ONCE, SCRIPTS, TAKING
+    from zodium.redis._join import AT_ONCE, CONDITIONAL, SCRIPTS, TAKING
 
     # Subcommands of XGROUP write, and messages wait. The rest is the server's own transactions.
     others = {"DISCARD", "EXEC", "MULTI", "PUBLISH", "UNWATCH", "WATCH", "XGROUP", "ZEXEC"}
@@ -285,6 +292,7 @@ def test_each_command_of_the_server_waits_or_does_not(served):
     assert reading - others - SCRIPTS == AT_ONCE
     answers = re.compile("POP|LMOVE|GET|CLAIM|READ")
     assert set(filter(answers.search, flags.keys() - reading)) == TAKING
+    assert {name for name in flags if name.endswith("NX")} == CONDITIONAL
 
 
 @pytest.fixture

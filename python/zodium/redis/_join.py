@@ -41,6 +41,10 @@ NAMES = """
     LMPOP LPOP RPOP RPOPLPUSH SPOP XAUTOCLAIM XCLAIM XREADGROUP ZMPOP ZPOPMAX ZPOPMIN
 """
 TAKING = frozenset(NAMES.split())
+# Commands that only their answer tells to have changed anything, as a lock or a mark needs it.
+CONDITIONAL = frozenset(["HSETNX", "MSETNX", "RENAMENX", "SETNX"])
+# Options that have SET answer what it has found.
+ANSWERING = frozenset(["GET", "IFEQ", "NX", "XX"])
 # No commit takes them: the server cannot know beforehand what they write.
 SCRIPTS = frozenset(["EVAL", "EVALSHA"])
 
@@ -134,11 +138,13 @@ def word(arg):
     return (arg.decode(errors="replace") if isinstance(arg, bytes) else str(arg)).upper()
 
 
-def takes(args):
-    """Whether a command changes what it answers."""
+def needs_answer(args):
+    """Whether a command is of little use without its answer."""
     name = name_of(args)
-    # The options of SET come after the key and the value.
-    return name in TAKING or name == "SET" and "GET" in map(word, args[3:])
+    if name == "SET":
+        # Its options come after the key and the value.
+        return not ANSWERING.isdisjoint(map(word, args[3:]))
+    return name in TAKING or name in CONDITIONAL
 
 
 class Commands(Pipeline):
@@ -196,10 +202,11 @@ class Redis(StockRedis):
     def wait_with(self, stack):
         """Have commands, with their options, wait for the transaction."""
         for args, _ in stack:
-            if takes(args):
+            if needs_answer(args):
                 raise TypeError(
                     f"the answer of {name_of(args)} would be lost, as this client gets none of "
-                    "commands that write: use another client"
+                    "commands that write: use another client, or zodium.redis.join if the answer "
+                    "does not matter"
                 )
             if name_of(args) in SCRIPTS:
                 raise TypeError("scripts do not wait for a transaction: use another client")
