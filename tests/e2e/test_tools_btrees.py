@@ -116,7 +116,8 @@ def test_trees_of_odd_values_are_not_called_damaged(run, tmp_path):
             )
     code, damages, summary = run(path)
     assert (code, damages) == (0, {})
-    assert summary["trees"] > 4 and summary["unread"] > 4
+    # Only what nests deeper than any page shows is not read.
+    assert summary["trees"] == 7 and summary["unread"] > 0
 
 
 def damage_order(leaf, random):

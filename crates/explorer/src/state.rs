@@ -13,12 +13,14 @@ pub(crate) use target::{Reach, Target};
 use std::borrow::Cow;
 
 use zodium_pickle::{Global, Limits, Object, Objects, PickleError, Value, decode_record_to_show};
-use zodium_tools::text::{bytes_repr, str_repr};
+use zodium_tools::text::{bytes_repr, str_repr, utf8_repr};
 
 use crate::words;
 
 /// Longest text that is shown, in characters.
 const TEXT_CHARACTERS: usize = 2000;
+/// Is shown where an object is within itself.
+const CYCLE: &str = "(an object that this is part of)";
 /// Most bytes of a value that are shown.
 const BYTES_MAX: usize = 400;
 /// More values than any page shows. All are decoded, which takes 64 MiB at most.
@@ -61,6 +63,8 @@ fn leaf(value: &Value<'_>) -> Option<(String, &'static str)> {
         Value::List(items) if items.is_empty() => ("[]".to_owned(), "constant"),
         Value::Tuple(items) if items.is_empty() => ("()".to_owned(), "constant"),
         Value::Dict(entries) if entries.is_empty() => ("{}".to_owned(), "constant"),
+        Value::Object(object) if object.is_cycle() => (CYCLE.to_owned(), "constant"),
+        Value::Object(object) => (surrogates_text(object)?, "text"),
         _ => return None,
     })
 }
@@ -71,6 +75,24 @@ fn shortened(text: &str) -> Cow<'_, str> {
             format!("{}\u{2026} ({} characters)", &text[..end], text.chars().count()).into()
         }
         None => text.into(),
+    }
+}
+
+/// The text that a record has as a call, since it has surrogates.
+fn surrogates_text(call: &Object<'_>) -> Option<String> {
+    let function = call.class()?;
+    match (function.module(), function.name(), call.arguments.as_sequence()?) {
+        ("codecs", "decode", [Value::Bytes(bytes), Value::Str(codec), Value::Str(errors)])
+            if codec == "utf-8" && errors == "surrogatepass" =>
+        {
+            Some(match bytes.get(..TEXT_CHARACTERS) {
+                Some(start) if bytes.len() > TEXT_CHARACTERS => {
+                    format!("{}\u{2026} ({} bytes of UTF-8)", utf8_repr(start), bytes.len())
+                }
+                _ => utf8_repr(bytes),
+            })
+        }
+        _ => None,
     }
 }
 
@@ -140,6 +162,14 @@ mod tests {
         let record = [b"N.](", &b"N".repeat(600_000)[..], b"e."].concat();
         let state = decode(&record).unwrap().state;
         assert_eq!(state.as_sequence().map(<[_]>::len), Some(600_000));
+    }
+
+    #[test]
+    fn objects_within_themselves_and_texts_with_surrogates_are_shown_as_data() {
+        let record = b"cm\nC\n.}q\x01(X\x02\0\0\0meh\x01X\x01\0\0\0tX\x05\0\0\0'\xed\xa0\x80\\u.";
+        let decoded = decode(record).unwrap();
+        let (lines, _) = lines_of("m.C", &decoded);
+        assert_eq!(lines, [&format!("'me': {CYCLE}"), "'t': \"'\\ud800\\\\\""]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::machine::Machine;
 use crate::plain::decode_plain;
+use crate::purpose::Purpose;
 use crate::{PickleError, Value};
 
 /// Limits of what a pickle may contain.
@@ -47,7 +48,7 @@ pub fn decode<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize)
 
 /// Decodes any pickle, without the fast path.
 fn decode_fully<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usize), PickleError> {
-    let mut machine = Machine::new(bytes, limits);
+    let mut machine = Machine::new(bytes, limits, Purpose::Plain);
     let value = machine.value()?;
     Ok((value, machine.position()))
 }
@@ -57,7 +58,7 @@ fn decode_fully<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Value<'a>, usiz
 /// A `str` of Python 2 is text if it is ASCII, and bytes if it is not. The calls of
 /// `_codecs.encode` and `bytes`, by which Python 3 writes bytes in protocols 0 to 2, are bytes.
 pub fn decode_extension<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Value<'a>, PickleError> {
-    Machine::extension(bytes, limits).value()
+    Machine::new(bytes, limits, Purpose::Extension).value()
 }
 
 /// Decodes a data record: the pickles of its class metadata and of its state.
@@ -69,13 +70,15 @@ pub fn decode_record<'a>(
     record: &'a [u8],
     limits: &Limits,
 ) -> Result<(Value<'a>, Value<'a>), PickleError> {
-    let mut machine = Machine::exact(record, limits);
+    let mut machine = Machine::new(record, limits, Purpose::Exact);
     let metadata = machine.value()?;
     Ok((metadata, machine.value()?))
 }
 
 /// Decodes a data record to be looked at: as [`decode_record`], but also records whose values lose
-/// information. An object that two others share is in both of them.
+/// information. An object that two others share is in both of them. One that is within itself ends
+/// there with an [object that stands for it](crate::Object::is_cycle). A text with surrogates is
+/// the call of `codecs.decode` that makes it.
 pub fn decode_record_to_show<'a>(
     record: &'a [u8],
     limits: &Limits,
@@ -83,7 +86,7 @@ pub fn decode_record_to_show<'a>(
     if is_compressed(record) {
         return Err(PickleError::Compressed);
     }
-    let mut machine = Machine::new(record, limits);
+    let mut machine = Machine::new(record, limits, Purpose::Show);
     let metadata = machine.value()?;
     Ok((metadata, machine.value()?))
 }
@@ -279,8 +282,39 @@ mod tests {
         assert_eq!(state, Value::tuple([empty(), empty(), Value::from(b"a")]));
         let compressed = decode_record_to_show(b".zx\x9c", &Limits::OBJECTS);
         assert_eq!(compressed, Err(PickleError::Compressed));
-        // A list within itself ends at the limit of the nesting.
-        assert!(decode_record_to_show(b"cm\nC\n.]q\x05h\x05a.", &Limits::OBJECTS).is_err());
+    }
+
+    #[test]
+    fn an_object_within_itself_is_shown_once() {
+        // A list with itself, a dict with it, and itself once more.
+        let record = b"cm\nC\n.]q\x05(h\x05}X\x01\0\0\0ah\x05sh\x05e.";
+        let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
+        let Value::List(items) = state else { panic!("{state:?}") };
+        let is_cycle = |value: &Value<'_>| value.as_object().is_some_and(Object::is_cycle);
+        assert!(is_cycle(&items[0]) && is_cycle(&items[2]), "{items:?}");
+        assert!(items[1].entry("a").is_some_and(is_cycle), "{items:?}");
+        // An instance whose state has it, and which two lists share.
+        let record = b"cm\nC\n.cm\nD\n)\x81q\x01}X\x01\0\0\0ah\x01sb]h\x01a\x86.";
+        let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
+        let shared = state.as_sequence().unwrap();
+        assert_eq!(shared[1], Value::list([shared[0].clone()]));
+        let state = shared[0].as_object().unwrap().state.as_ref().unwrap();
+        assert!(state.entry("a").is_some_and(is_cycle));
+        assert!(decode_record(record, &Limits::OBJECTS).is_err());
+    }
+
+    #[test]
+    fn a_text_with_surrogates_is_shown_as_the_call_that_makes_it() {
+        let record = b"cm\nC\n.X\x05\0\0\0a\xed\xa0\x80b.";
+        let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
+        let call = state.as_object().unwrap();
+        assert_eq!(call.class().map(ToString::to_string).as_deref(), Some("codecs.decode"));
+        let arguments = ["utf-8".into(), "surrogatepass".into()];
+        let bytes = Value::from(b"a\xed\xa0\x80b");
+        assert_eq!(call.arguments, Value::tuple([bytes].into_iter().chain(arguments)));
+        assert!(decode_record(record, &Limits::OBJECTS).is_err());
+        let other = b"cm\nC\n.X\x05\0\0\0a\xed\xa0\xffb.";
+        assert!(decode_record_to_show(other, &Limits::OBJECTS).is_err());
     }
 
     #[test]

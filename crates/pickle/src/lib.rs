@@ -23,6 +23,7 @@ mod node;
 pub mod opcode;
 mod operation;
 mod plain;
+mod purpose;
 mod record;
 mod text;
 mod tree;

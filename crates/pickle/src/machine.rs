@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use crate::memo::Memo;
 use crate::node::{Node, NodeId, ObjectNode};
 use crate::operation::{Operation, Reader};
-use crate::text::{parse_decimal, parse_float, unescape_unicode, unquote};
+use crate::purpose::Purpose;
+use crate::text::{has_surrogates, parse_decimal, parse_float, unescape_unicode, unquote};
 use crate::tree::Tree;
 use crate::{Construction, Global, Limits, Objects, PickleError, Value};
 
@@ -25,14 +26,11 @@ pub(crate) struct Machine<'a> {
     /// Heights of the stack at each open mark. Items below the last mark cannot be popped.
     marks: Vec<usize>,
     memo: Memo<NodeId>,
-    /// Whether to refuse information that values cannot represent.
-    exact: bool,
-    /// Whether it is an extension: see [`decode_extension`](crate::decode_extension).
-    is_extension: bool,
+    purpose: Purpose,
 }
 
 impl<'a> Machine<'a> {
-    pub(crate) fn new(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
+    pub(crate) fn new(bytes: &'a [u8], limits: &Limits, purpose: Purpose) -> Machine<'a> {
         let nesting = limits.nesting.min(NESTING_MAX);
         Machine {
             reader: Reader::new(bytes),
@@ -41,19 +39,8 @@ impl<'a> Machine<'a> {
             stack: Vec::with_capacity(16),
             marks: Vec::with_capacity(4),
             memo: Memo::with_capacity(0),
-            exact: false,
-            is_extension: false,
+            purpose,
         }
-    }
-
-    /// A machine that refuses pickles with information that values cannot represent.
-    pub(crate) fn exact(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
-        Machine { exact: true, ..Machine::new(bytes, limits) }
-    }
-
-    /// A machine for the extension of a transaction.
-    pub(crate) fn extension(bytes: &'a [u8], limits: &Limits) -> Machine<'a> {
-        Machine { is_extension: true, ..Machine::new(bytes, limits) }
     }
 
     /// Decodes one pickle, up to its STOP. The memo is kept for the next one.
@@ -66,7 +53,7 @@ impl<'a> Machine<'a> {
         };
         self.stack.clear();
         self.marks.clear();
-        Tree::new(&self.nodes, self.limits, self.exact, self.is_extension).value(root, 0)
+        Tree::new(&self.nodes, self.limits, self.purpose).value(root, 0)
     }
 
     /// Number of bytes read so far.
@@ -153,9 +140,12 @@ impl<'a> Machine<'a> {
                 self.push_persistent()
             }
             Operation::Extension | Operation::NewWithKeywords => Err(self.reader.unsupported()),
+            Operation::Text(bytes) if self.purpose == Purpose::Show && has_surrogates(bytes) => {
+                self.push_surrogates(bytes)
+            }
             _ => {
                 let leaf = self.leaf(operation)?;
-                match self.is_extension && self.reader.read_python2_text() {
+                match self.purpose == Purpose::Extension && self.reader.read_python2_text() {
                     true => self.push_leaf(ascii_as_text(leaf)),
                     false => self.push_leaf(leaf),
                 }
@@ -164,7 +154,7 @@ impl<'a> Machine<'a> {
     }
 
     fn leaf(&self, operation: Operation<'a>) -> Result<Value<'a>, PickleError> {
-        if self.exact && self.reader.read_python2_text() {
+        if self.purpose == Purpose::Exact && self.reader.read_python2_text() {
             return Err(PickleError::Inexact { what: "str of Python 2" });
         }
         let (leaf, complaint) = match operation {
@@ -391,6 +381,18 @@ impl<'a> Machine<'a> {
             arguments.push(self.pop()?);
         }
         self.push_instance(class, arguments)
+    }
+
+    /// Pushes a text with surrogates, which no Rust text has, as the call that makes it in Python.
+    fn push_surrogates(&mut self, bytes: &'a [u8]) -> Result<(), PickleError> {
+        self.push_global(b"codecs", b"decode")?;
+        let function = self.pop()?;
+        self.push_leaf(Value::Bytes(Cow::Borrowed(bytes)))?;
+        for argument in ["utf-8", "surrogatepass"] {
+            self.push_leaf(Value::from(argument))?;
+        }
+        let arguments = self.pop_many(3)?;
+        self.push_instance(function, arguments)
     }
 
     fn build(&mut self) -> Result<(), PickleError> {

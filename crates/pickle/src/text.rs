@@ -136,6 +136,18 @@ pub(crate) fn unescape_unicode(line: &[u8]) -> Option<Cow<'_, str>> {
     high_surrogate.is_none().then_some(Cow::Owned(out))
 }
 
+/// Whether bytes are UTF-8 with surrogates, as Python writes a text that has some.
+pub(crate) fn has_surrogates(bytes: &[u8]) -> bool {
+    let (mut rest, mut has_some) = (bytes, false);
+    while let Err(error) = std::str::from_utf8(rest) {
+        match rest.get(error.valid_up_to()..) {
+            Some([0xed, 0xa0..=0xbf, 0x80..=0xbf, after @ ..]) => (rest, has_some) = (after, true),
+            _ => return false,
+        }
+    }
+    has_some
+}
+
 fn take_code_point(text: &[u8]) -> Option<(u32, &[u8])> {
     match text {
         [b'\\', b'u', tail @ ..] => take_hex(tail, 4),

@@ -7,7 +7,11 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::node::{Node, NodeId, ObjectNode};
+use crate::purpose::Purpose;
 use crate::{Limits, Object, PickleError, Value};
+
+/// An instance takes as much memory as so many other values.
+const CYCLE_VALUES: usize = 4;
 
 /// The state of a conversion.
 pub(crate) struct Tree<'n, 'a> {
@@ -17,6 +21,9 @@ pub(crate) struct Tree<'n, 'a> {
     limits: Limits,
     /// Containers made so far, if sharing is refused.
     made: Option<HashSet<u32>>,
+    /// The containers that are being made, each within the one before, if one within itself is
+    /// described.
+    open: Option<Vec<NodeId>>,
     /// Nesting depth of persistent references; their ids may share values.
     references: usize,
     /// Whether a call that stands for bytes in protocols 0 to 2 becomes bytes.
@@ -24,16 +31,11 @@ pub(crate) struct Tree<'n, 'a> {
 }
 
 impl<'n, 'a> Tree<'n, 'a> {
-    /// `exact`: refuse a mutable object that is referred to twice.
-    pub(crate) fn new(
-        nodes: &'n [Node<'a>],
-        limits: Limits,
-        exact: bool,
-        calls_make_bytes: bool,
-    ) -> Tree<'n, 'a> {
-        let made = exact.then(HashSet::new);
-        let left = limits.nodes;
-        Tree { nodes, left, limits, made, references: 0, calls_make_bytes }
+    pub(crate) fn new(nodes: &'n [Node<'a>], limits: Limits, purpose: Purpose) -> Tree<'n, 'a> {
+        let made = (purpose == Purpose::Exact).then(HashSet::new);
+        let open = (purpose == Purpose::Show).then(Vec::new);
+        let calls_make_bytes = purpose == Purpose::Extension;
+        Tree { nodes, left: limits.nodes, limits, made, open, references: 0, calls_make_bytes }
     }
 
     /// The value of a node inside of `depth` containers.
@@ -50,9 +52,25 @@ impl<'n, 'a> Tree<'n, 'a> {
         if depth > self.limits.nesting {
             return Err(PickleError::TooDeep { limit: self.limits.nesting });
         }
-        if matches!(node, Node::List(_) | Node::Dict(_) | Node::Object(_)) {
-            self.note_made(id)?;
+        if !matches!(node, Node::List(_) | Node::Dict(_) | Node::Object(_)) {
+            return self.value_of(node, depth);
         }
+        self.note_made(id)?;
+        if let Some(open) = &mut self.open {
+            if open.contains(&id) {
+                self.spend(CYCLE_VALUES)?;
+                return Ok(Value::Object(Box::new(Object::cycle())));
+            }
+            open.push(id);
+        }
+        let value = self.value_of(node, depth);
+        if let Some(open) = &mut self.open {
+            open.pop();
+        }
+        value
+    }
+
+    fn value_of(&mut self, node: &'n Node<'a>, depth: usize) -> Result<Value<'a>, PickleError> {
         match node {
             Node::Leaf(leaf) => self.leaf(leaf),
             Node::List(ids) => self.values(ids, depth).map(Value::List),

@@ -346,6 +346,24 @@ impl Object<'_> {
         }
     }
 
+    /// What stands where an object is within itself, in a record that is decoded to be shown. No
+    /// pickle that can be loaded calls `None`.
+    pub(crate) fn cycle() -> Object<'static> {
+        Object {
+            construction: Construction::Call,
+            callable: Value::None,
+            arguments: Value::Tuple(Vec::new()),
+            items: Vec::new(),
+            entries: Vec::new(),
+            state: None,
+        }
+    }
+
+    /// Whether it stands for an object that it is within.
+    pub fn is_cycle(&self) -> bool {
+        self.callable.is_none()
+    }
+
     /// The class or function, if it is given by name.
     pub fn class(&self) -> Option<&Global<'_>> {
         self.callable.as_global()
