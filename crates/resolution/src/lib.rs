@@ -36,6 +36,9 @@ pub use outcome::{Outcome, Reason};
 
 /// Most nested containers; far more than anything in a bucket has.
 const NESTING_MAX: usize = 100;
+/// Most values of a state. Each takes 70 bytes while it is decoded, and may take only one in the
+/// record: without a limit three records could take seventy times the memory of a message.
+const VALUES_MAX: usize = 1 << 20;
 /// How many times more text a state may mention than its pickle holds, since all of it is compared.
 const GROWTH_MAX: usize = 32;
 
@@ -79,7 +82,8 @@ fn resolve_states(
 /// Decodes class and state of a record of this class.
 fn read<'a>(class: &Class, record: &'a [u8]) -> Result<(Value<'a>, Value<'a>), Reason> {
     // A value takes at least a byte of the pickle, unless it is fetched from the memo.
-    let limits = Limits { nesting: NESTING_MAX, nodes: record.len(), objects: Objects::Allowed };
+    let nodes = record.len().min(VALUES_MAX);
+    let limits = Limits { nesting: NESTING_MAX, nodes, objects: Objects::Allowed };
     let (metadata, state) = decode_record(record, &limits)?;
     match Class::from_metadata(&metadata) {
         Some(found) if found == *class => {}

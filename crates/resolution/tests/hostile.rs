@@ -107,6 +107,19 @@ fn text_mentioned_again_and_again_does_not_make_a_record_grow() {
 }
 
 #[test]
+fn more_values_than_memory_is_meant_for_are_left_to_the_client() {
+    let set = |count: u32| {
+        let items: Vec<u8> =
+            (0..count).flat_map(|n| [&b"J"[..], &n.to_le_bytes()].concat()).collect();
+        set_of(&[b"(", &items[..], b"t\x85"].concat())
+    };
+    let outcome = |count| resolve(&set(count), &set(count), &set(count + 1));
+    assert!(matches!(outcome(1000), Outcome::Resolved(_)));
+    let Outcome::Unresolvable(reason) = outcome(1 << 20) else { panic!("it is resolved") };
+    assert!(!reason.is_certain(), "the application's classes may do it");
+}
+
+#[test]
 fn what_only_python_knows_is_left_to_it() {
     let shared = set_of(b"(K\x01]q\x01\x86h\x01t\x85");
     let python2 = set_of(b"U\x01a\x85\x85");
