@@ -31,8 +31,10 @@ use crate::scan::Scan;
 
 /// Longest file that is read instead of using an index without a checksum.
 const REBUILT_BYTES_MAX: u64 = 64 << 20;
-/// Entries of an index without a checksum that are compared with the data.
-const CHECKED_ENTRIES_MAX: usize = 100_000;
+/// Entries of an index without a checksum that are compared with the data. Each is a read of the
+/// device, if the file is not in memory. So many almost certainly notice that one entry in a
+/// thousand is wrong.
+const CHECKED_ENTRIES_MAX: usize = 10_000;
 /// Transactions at the end that an index without a checksum must agree with.
 const CHECKED_TRANSACTIONS: usize = 1_000;
 /// Entries that are compared with the data when an index fits its checksum.
