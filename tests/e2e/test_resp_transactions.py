@@ -436,7 +436,7 @@ def test_no_task_of_a_killed_client_is_lost_or_without_its_transaction(
     def start(name):
         words = [sys.executable, "-m", "harness.enqueuer", str(server.port), str(port), name]
         words.append(str(seeded.randrange(1 << 30)))
-        paths = {**os.environ, "PYTHONPATH": str(package.FOLDER)}
+        paths = {**os.environ, "PYTHONPATH": str(package.build())}
         return subprocess.Popen(words, cwd=TESTS, stdout=subprocess.PIPE, text=True, env=paths)
 
     kills = int(os.environ.get("ZODIUM_TEST_QUEUE_KILLS", KILLS * scale))
@@ -498,7 +498,7 @@ def test_keys_agree_with_the_storage_after_a_kill_of_the_server(
         for name in NAMES:
             numbers[name] = PersistentMapping(value=0)
     database.close()
-    paths = {**os.environ, "PYTHONPATH": str(package.FOLDER)}
+    paths = {**os.environ, "PYTHONPATH": str(package.build())}
     for _ in range(kills):
         running = []
         for name in NAMES:
