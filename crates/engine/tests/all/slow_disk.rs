@@ -15,8 +15,9 @@ use zodium_storage::{Access, Load};
 use zodium_types::{Oid, Tid};
 
 /// How long a sync takes: several times the transaction timeout.
-const SYNC: Duration = Duration::from_millis(1500);
-const TIMEOUT: Duration = Duration::from_millis(300);
+const SYNC: Duration = Duration::from_millis(2500);
+/// A writer may have to wait for the processor between its vote and its finish.
+const TIMEOUT: Duration = Duration::from_millis(1000);
 const WRITERS: u64 = 16;
 
 #[test]

@@ -12,8 +12,10 @@ use zodium_engine::{Config, Database, Notice, Transaction, VoteStart};
 use zodium_types::{Oid, Tid};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Real time in which a report comes, if one comes at all.
+/// Real time in which a report would come that must not come.
 const WHILE: Duration = Duration::from_millis(350);
+/// Real time in which a report comes that must come, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn voted_transaction_is_reported_when_its_time_is_over_and_not_before() {
@@ -21,12 +23,12 @@ fn voted_transaction_is_reported_when_its_time_is_over_and_not_before() {
     let mut session = Session::new(&storage);
     let (number, voted) = session.vote(store(1));
     clock.advance(TIMEOUT);
-    assert_eq!(expired(&mut session), []);
+    assert_eq!(expired(&mut session, WHILE), None);
     clock.advance(Duration::from_millis(1));
-    assert_eq!(expired(&mut session), [number]);
+    assert_eq!(expired(&mut session, PATIENCE), Some(number));
     storage.abort(number, Some(voted));
     while session.poll().is_some() {}
-    assert_eq!(expired(&mut session), []);
+    assert_eq!(expired(&mut session, WHILE), None);
     storage.close().unwrap();
     assert_idle(&storage);
 }
@@ -41,19 +43,19 @@ fn time_counts_from_the_check_and_only_for_those_that_hold() {
     let (waiting, start) = waiter.begin(&wanting).unwrap();
     assert_eq!(start, VoteStart::Waiting);
     clock.advance(TIMEOUT * 2);
-    assert_eq!(expired(&mut holder), [held]);
-    assert_eq!(expired(&mut waiter), []);
+    assert_eq!(expired(&mut holder, PATIENCE), Some(held));
+    assert_eq!(expired(&mut waiter, WHILE), None);
     storage.abort(held, Some(voted));
     waiter.wait_granted(waiting);
     clock.advance(TIMEOUT * 2);
-    assert_eq!(expired(&mut waiter), [], "the server has not checked it yet");
+    assert_eq!(expired(&mut waiter, WHILE), None, "the server has not checked it yet");
     let Ok(Outcome::Voted(_, voted)) = waiter.check(waiting, &wanting) else {
         panic!("the object is new")
     };
     clock.advance(TIMEOUT);
-    assert_eq!(expired(&mut waiter), []);
+    assert_eq!(expired(&mut waiter, WHILE), None);
     clock.advance(Duration::from_secs(1));
-    assert_eq!(expired(&mut waiter), [waiting]);
+    assert_eq!(expired(&mut waiter, PATIENCE), Some(waiting));
     storage.abort(waiting, Some(voted));
     storage.close().unwrap();
     assert_idle(&storage);
@@ -68,7 +70,7 @@ fn transaction_whose_client_resolves_conflicts_is_reported_too() {
         panic!("the object was created before")
     };
     clock.advance(TIMEOUT * 2);
-    assert_eq!(expired(&mut session), [number]);
+    assert_eq!(expired(&mut session, PATIENCE), Some(number));
     storage.abort(number, None);
     storage.close().unwrap();
     assert_idle(&storage);
@@ -90,7 +92,7 @@ fn slow_disk_is_not_the_clients_fault() {
     go_on.send(()).unwrap();
     let notice = session.next();
     assert!(notice.tid_of(number).is_some(), "{notice:?}");
-    assert_eq!(expired(&mut session), []);
+    assert_eq!(expired(&mut session, WHILE), None);
     storage.close().unwrap();
 }
 
@@ -124,15 +126,15 @@ fn store(oid: u64) -> Transaction {
     transaction
 }
 
-/// The transactions that are reported within a while, each once.
-fn expired(session: &mut Session) -> Vec<TransactionNumber> {
-    let (started, mut numbers) = (Instant::now(), Vec::new());
-    while started.elapsed() < WHILE && numbers.is_empty() {
+/// The first transaction that is reported, if one is within this time.
+fn expired(session: &mut Session, limit: Duration) -> Option<TransactionNumber> {
+    let started = Instant::now();
+    while started.elapsed() < limit {
         match session.poll() {
-            Some(Notice::Expired(number)) => numbers.push(number),
+            Some(Notice::Expired(number)) => return Some(number),
             Some(_) => {}
             None => thread::sleep(Duration::from_millis(5)),
         }
     }
-    numbers
+    None
 }
