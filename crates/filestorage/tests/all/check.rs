@@ -9,7 +9,7 @@ use crate::support::{
 };
 use rand::RngExt;
 use rand::rngs::SmallRng;
-use zodium_disk::{Disk, MemoryDisk, OpenMode};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
 use zodium_filestorage::{
     CheckOptions, Checked, Damage, DamageKind, FileStorageError, IndexVerdict, check,
 };
@@ -24,7 +24,7 @@ fn try_check(
 }
 
 fn check_patiently(
-    disk: &MemoryDisk,
+    disk: &dyn Disk,
     contents: bool,
     patience: Duration,
 ) -> Result<(Checked, Vec<Damage>), FileStorageError> {
@@ -36,7 +36,7 @@ fn looking_for(references: bool, pickles: bool) -> CheckOptions<'static> {
 }
 
 fn check_with(
-    disk: &MemoryDisk,
+    disk: &dyn Disk,
     options: &CheckOptions<'_>,
 ) -> Result<(Checked, Vec<Damage>), FileStorageError> {
     let mut found = Vec::new();
@@ -159,8 +159,13 @@ fn commit_under_way_is_no_damage() {
     let begun = end as usize + 40;
     disk.put(data_file(), bytes[..begun].to_vec());
     let file = disk.open(data_file(), OpenMode::Write).unwrap();
+    let disk = FaultyDisk::new(disk);
+    let read = disk.clone();
     let writer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
+        // By then the check has seen the unfinished end, and looks at it again and again.
+        while read.count(Operation::Read) < 20 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         file.write_all_at(&bytes[begun..], begun as u64).unwrap();
     });
     let (checked, found) = check_patiently(&disk, false, Duration::from_secs(60)).unwrap();
