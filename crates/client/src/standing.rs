@@ -210,7 +210,8 @@ mod tests {
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = peer.local_addr().unwrap().port();
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
-        let wait_timeout = Duration::from_millis(300);
+        // Long enough for the first attempt on a busy machine.
+        let wait_timeout = Duration::from_secs(1);
         let options = Options { wait_timeout, ..Options::new(address.clone()) };
         let refused = Client::connect(options).err().unwrap();
         let expected = format!("{address} accepted the connection, but has not answered");

@@ -287,7 +287,8 @@ fn loads_outlive_a_restart_and_a_transaction_does_not() {
 #[test]
 fn a_client_without_a_server_waits_as_long_as_it_was_told_and_says_why() {
     let mut server = Server::start(Encoding::Pickle);
-    let options = Options { wait_timeout: Duration::from_millis(100), ..server.options() };
+    // Long enough for the first attempt, which tells why.
+    let options = Options { wait_timeout: Duration::from_secs(1), ..server.options() };
     server.stop();
     let error = Client::connect(options.clone()).err().unwrap();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");

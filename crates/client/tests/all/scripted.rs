@@ -360,8 +360,9 @@ fn objects_of_lost_transactions_are_dropped_and_those_of_late_ones_are_kept() {
 
 #[test]
 fn a_server_that_drops_its_clients_is_connected_to_once_a_second() {
-    let script = |listener: &UnixListener| {
-        let begin = Instant::now();
+    // Before the client begins, which does not wait for the thread of the script.
+    let begin = Instant::now();
+    let script = move |listener: &UnixListener| {
         for _ in 0..3 {
             drop(Peer::admitted(listener, Tid(10)));
         }
