@@ -408,8 +408,8 @@ fn transactions_are_executed_whole_or_not_at_all() {
         one.expect(&[("EXEC", "*-1"), ("WATCH b", "+OK"), ("MULTI", "+OK"), ("GET a", "+QUEUED")])
             .await;
         other.expect(&[("DEL b", ":0")]).await;
-        one.expect(&[("EXEC", "*1 $1 2"), ("SET a 1 PX 50", "+OK"), ("WATCH a", "+OK")]).await;
-        std::thread::sleep(Duration::from_millis(60));
+        one.expect(&[("EXEC", "*1 $1 2"), ("SET a 1 PX 500", "+OK"), ("WATCH a", "+OK")]).await;
+        std::thread::sleep(Duration::from_millis(501));
         one.expect(&[("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "*-1")]).await;
         let answer = "-EXECABORT Transaction discarded because of: wrong number of arguments for \
                       'exec' command";

@@ -49,9 +49,9 @@ fn a_client_that_gets_a_message_has_been_told_of_the_changes_before_it() {
             assert_eq!(messages(&mut listener).await, expected, "{request}");
         }
         // A key whose time is past.
-        peer.ask("SET k 1 PX 5").await;
+        peer.ask("SET k 1 PX 500").await;
         listener.ask("GET k").await;
-        std::thread::sleep(std::time::Duration::from_millis(8));
+        std::thread::sleep(std::time::Duration::from_millis(501));
         peer.ask("RPUSH k 1").await;
         let expected = "invalidate k, pmessage k, pmessage k";
         assert_eq!(messages(&mut listener).await, expected);

@@ -170,18 +170,18 @@ fn a_client_that_sends_or_reads_something_long_slowly_is_not_idle() {
         let (mut uploads, mut silent) = (running.connect(), running.connect());
         let (mut reads, mut hangs) = (running.connect(), running.connect());
         silent
-            .expect(&[("SETRANGE long 6000000 x", ":6000001"), ("CONFIG SET timeout 1", "+OK")])
+            .expect(&[("SETRANGE long 6000000 x", ":6000001"), ("CONFIG SET timeout 2", "+OK")])
             .await;
         reads.send("GET long").await;
         hangs.send("GET long").await;
         let mut part = vec![0; 1_000_000];
         assert_eq!(uploads.ask("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000").await, "");
         for _ in 0..5 {
-            // On the clock of the system, then on that of the tasks.
-            thread::sleep(Duration::from_millis(450));
+            // On the clock of the system, and far from the limit, then on that of the tasks.
+            thread::sleep(Duration::from_millis(600));
             uploads.0.write_all(&[b'x'; 10_000]).await.unwrap();
             reads.0.read_exact(&mut part).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(1100)).await;
+            tokio::time::sleep(Duration::from_millis(2100)).await;
         }
         assert_eq!(silent.read().await, "(end)");
         assert_eq!(uploads.ask("").await, "+OK");
