@@ -131,7 +131,8 @@ fn what_a_helper_has_started_is_killed_with_it() {
     let background = "sleep 10000 & echo $! > $0.background\n";
     // Like the real helper, the leader of a session.
     let leader = "[ -n \"$LEADS\" ] || { export LEADS=1; exec setsid \"$0\"; }\n";
-    let scene = Scene::new(&[leader, GREET, background, TAKE, FOR_EVER], briefly());
+    // What comes before the greeting has more time than a call.
+    let scene = Scene::new(&[leader, background, GREET, TAKE, FOR_EVER], briefly());
     assert_eq!(scene.resolve(), None);
     let background = fs::read_to_string(scene.path("python.background")).unwrap();
     let stat = Path::new("/proc").join(background.trim()).join("stat");
