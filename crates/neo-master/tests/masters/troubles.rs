@@ -232,7 +232,9 @@ fn given_up(extra: Extra<'_>) -> (Bench, ConnectionId, ConnectionId, Tid) {
     assert_eq!(bench.master.status().notes, notes, "the second storage is not there");
     let second = bench.node_with(NodeType::Storage, Some(storage(2)), Some(address(202)), extra);
     bench.tell(second, 99, NotifyReady {});
-    for partition in [0, 1].map(Partition) {
+    let partitions = [0, 1].map(Partition);
+    bench.tell(second, 97, AskUnfinishedTransactions { partitions: partitions.to_vec() });
+    for partition in partitions {
         bench.tell(second, 98, NotifyReplicationDone { partition, tid: Tid(1000) });
     }
     (bench, second, admin, last_tid)
