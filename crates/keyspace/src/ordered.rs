@@ -8,18 +8,31 @@ use std::ops::Range;
 
 /// Most elements of a short list before it is halved.
 const CHUNK_MAX: usize = 256;
+/// Room for so many more elements is not given back: those that come are likely to take it.
+const SPARE_LEAST: usize = 3;
 
 /// Elements in order, each once.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Ordered<T> {
     /// None is empty.
     chunks: Vec<Vec<T>>,
     len: usize,
+    /// Places of all lists: those taken, and those to spare.
+    places: usize,
 }
 
 impl<T> Default for Ordered<T> {
     fn default() -> Ordered<T> {
-        Ordered { chunks: Vec::new(), len: 0 }
+        Ordered { chunks: Vec::new(), len: 0, places: 0 }
+    }
+}
+
+/// A copy has no places to spare.
+impl<T: Clone> Clone for Ordered<T> {
+    fn clone(&self) -> Ordered<T> {
+        let chunks = self.chunks.clone();
+        let places = chunks.iter().map(Vec::capacity).sum();
+        Ordered { chunks, len: self.len, places }
     }
 }
 
@@ -43,18 +56,23 @@ impl<T> Ordered<T> {
         let Some(chunk) = self.chunks.get_mut(place) else {
             // Most sorted sets stay that small: a push would make room for four.
             self.chunks.reserve_exact(1);
-            self.chunks.push(vec![element]);
+            let chunk = vec![element];
+            self.places = chunk.capacity();
+            self.chunks.push(chunk);
             return;
         };
         let within = chunk.partition_point(is_before);
-        if chunk.len() == chunk.capacity() {
+        let before = chunk.capacity();
+        if chunk.len() == before {
             chunk.reserve_exact(chunk.len().clamp(1, 16));
         }
+        self.places += chunk.capacity() - before;
         chunk.insert(within, element);
         if chunk.len() > CHUNK_MAX {
             // Elements that come in order fill each list.
             let at = if within == CHUNK_MAX { CHUNK_MAX - 8 } else { CHUNK_MAX / 2 };
             let upper = chunk.split_off(at);
+            self.places += upper.capacity();
             self.chunks.insert(place + 1, upper);
         }
     }
@@ -66,6 +84,7 @@ impl<T> Ordered<T> {
         let element = chunk.remove(within);
         self.len -= 1;
         if chunk.is_empty() {
+            self.places -= chunk.capacity();
             self.chunks.remove(place);
         }
         self.tighten(place);
@@ -92,7 +111,8 @@ impl<T> Ordered<T> {
         let is_left = |place: usize| self.chunks.get(place).is_some_and(|chunk| !chunk.is_empty());
         let emptied = first + usize::from(is_left(first))..end - usize::from(is_left(end - 1));
         if !emptied.is_empty() {
-            self.chunks.drain(emptied);
+            let gone = self.chunks.drain(emptied);
+            self.places -= gone.map(|chunk| chunk.capacity()).sum::<usize>();
         }
         self.tighten(first + 1);
         self.tighten(first);
@@ -108,15 +128,22 @@ impl<T> Ordered<T> {
         let place = match pairs.find(are_short) {
             Some(first) => {
                 let next = self.chunks.remove(first + 1);
-                self.chunks[first].extend(next);
+                self.places -= next.capacity();
+                self.change(first, |chunk| chunk.extend(next));
                 first
             }
             None => place,
         };
-        if let Some(chunk) = self.chunks.get_mut(place) {
-            shrink(chunk);
-        }
+        self.change(place, shrink);
         shrink(&mut self.chunks);
+    }
+
+    /// Changes a list, if it is there, and counts the places that it gets or gives back.
+    fn change(&mut self, place: usize, change: impl FnOnce(&mut Vec<T>)) {
+        let Some(chunk) = self.chunks.get_mut(place) else { return };
+        let before = chunk.capacity();
+        change(chunk);
+        self.places = self.places + chunk.capacity() - before;
     }
 
     /// The elements from a rank on, upwards.
@@ -136,8 +163,7 @@ impl<T> Ordered<T> {
 
     /// Bytes of the lists themselves.
     pub(crate) fn own_bytes(&self) -> usize {
-        let elements: usize = self.chunks.iter().map(Vec::capacity).sum();
-        self.chunks.capacity() * size_of::<Vec<T>>() + elements * size_of::<T>()
+        self.chunks.capacity() * size_of::<Vec<T>>() + self.places * size_of::<T>()
     }
 
     fn place(&self, rank: usize) -> Option<(usize, usize)> {
@@ -174,8 +200,8 @@ impl<T> Ordered<T> {
 }
 
 fn shrink<T>(elements: &mut Vec<T>) {
-    if elements.capacity() > 4 * elements.len().max(1) {
-        elements.shrink_to(2 * elements.len());
+    if elements.capacity() > 2 * elements.len() + SPARE_LEAST {
+        elements.shrink_to(elements.len() + elements.len() / 2);
     }
 }
 
@@ -189,6 +215,8 @@ mod tests {
         let [one, more] = [CHUNK_MAX * size_of::<T>(), 10 * ordered.len * size_of::<T>()];
         let lists = 4 * (ordered.len / 32 + 1) * size_of::<Vec<T>>();
         assert!(ordered.own_bytes() <= one + more + lists, "{} of {}", ordered.own_bytes(), more);
+        let places: usize = ordered.chunks.iter().map(Vec::capacity).sum();
+        assert_eq!(ordered.places, places);
     }
 
     #[test]
@@ -225,6 +253,7 @@ mod tests {
             }
         }
         assert_eq!(ordered.len, model.len());
+        check_room(&ordered.clone());
         for rank in [0, 1, model.len() / 2, model.len() - 1] {
             assert!(ordered.upwards(rank).eq(&model[rank..]));
             assert!(ordered.downwards(rank).eq(model[..=rank].iter().rev()));

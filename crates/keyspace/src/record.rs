@@ -19,6 +19,8 @@ const TIME_BYTES: usize = 8;
 /// collections, which are many allocations, and strings.
 const LARGE_COLLECTION_BYTES: u64 = 64 << 10;
 const LARGE_STRING_BYTES: u64 = 1 << 20;
+/// Elements of a collection whose sizes stand for those of all.
+const SAMPLES: usize = 5;
 /// Bytes that sizes are counted in, so that four bytes suffice.
 const SIZE_UNIT: usize = 16;
 
@@ -266,7 +268,7 @@ impl Record {
     /// Counts the bytes of a value anew that can change in place.
     pub(crate) fn count_bytes(&mut self) {
         if matches!(self.form, Form::Whole(_)) {
-            let bytes = self.quickly_estimated_bytes().div_ceil(SIZE_UNIT);
+            let bytes = self.estimated_bytes(SAMPLES).div_ceil(SIZE_UNIT);
             if let Form::Whole(whole) = &mut self.form {
                 whole.size = u32::try_from(bytes).unwrap_or(u32::MAX);
             }

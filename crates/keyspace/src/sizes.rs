@@ -11,7 +11,8 @@ const ALLOCATION_MIN: usize = 32;
 const PLACE_BYTES: usize = size_of::<Record>() + 8;
 
 impl Record {
-    /// Bytes of the record, by the sizes of `samples` elements; 0 for all.
+    /// Bytes of the record, by the sizes of `samples` elements; 0 for all. With samples it takes
+    /// constant time.
     pub(crate) fn estimated_bytes(&self, samples: usize) -> usize {
         let value = match self.value() {
             ValueRef::String(Text::Packed(_)) => 0,
@@ -36,28 +37,6 @@ impl Record {
                 None => set.own_bytes() + sampled(set.len(), samples, members(set)),
             },
             ValueRef::Stream(stream) => stream.estimated_bytes(samples),
-        };
-        self.own_bytes() + value
-    }
-
-    /// The same in constant time: by a few elements, and by what a table takes on average.
-    pub(crate) fn quickly_estimated_bytes(&self) -> usize {
-        /// Elements that are looked at.
-        const SAMPLES: usize = 5;
-        /// What a table or an ordered sequence adds to an element.
-        const ELEMENT_BYTES: usize = 40;
-        let value = match self.value() {
-            ValueRef::Hash(hash) if hash.packed_bytes().is_none() => {
-                hash.len() * ELEMENT_BYTES + sampled(hash.len(), SAMPLES, pairs(hash))
-            }
-            ValueRef::Set(set) if set.packed_bytes().is_none() => {
-                let lengths = set.iter().map(<[u8]>::len);
-                set.len() * ELEMENT_BYTES + sampled(set.len(), SAMPLES, lengths)
-            }
-            ValueRef::SortedSet(set) if set.packed_bytes().is_none() => {
-                set.len() * 2 * ELEMENT_BYTES + sampled(set.len(), SAMPLES, members(set))
-            }
-            _ => return self.estimated_bytes(SAMPLES),
         };
         self.own_bytes() + value
     }

@@ -13,8 +13,11 @@ const GROUP_ENTRIES_MAX: usize = 16;
 /// Places that a group gets at once. With fewer, its allocation grows so often that it leaves holes
 /// which fit nothing else.
 const PLACES_STEP: usize = 4;
+/// Places to spare from which a group gives some back. With fewer, one that now grows and now
+/// shrinks would be moved each time.
+const SPARE_MAX: usize = PLACES_STEP + PLACES_STEP / 2;
 /// Two halves of a group with so few entries together become one.
-const MERGED_ENTRIES_MAX: usize = 6;
+const MERGED_ENTRIES_MAX: usize = 8;
 /// Bits of the hash that an entry keeps.
 pub(crate) const HASH_BITS: u32 = 32;
 /// Most places of the directory for each group. Beyond it a group grows instead: so many of its
@@ -22,7 +25,7 @@ pub(crate) const HASH_BITS: u32 = 32;
 const PLACES_PER_GROUP_MAX: usize = 32;
 
 /// Entries by hash and key. The caller hashes: each key must always come with the same hash.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Table<K, V> {
     /// The group of each value of the first `depth` bits of a hash.
     directory: Vec<u32>,
@@ -33,6 +36,8 @@ pub(crate) struct Table<K, V> {
     len: usize,
     /// Entries of the largest group that there was.
     largest: usize,
+    /// Places of all groups for entries: those taken, and those to spare.
+    places: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +68,17 @@ impl<K, V> Default for Table<K, V> {
             groups: Vec::new(),
             len: 0,
             largest: 0,
+            places: 0,
         }
+    }
+}
+
+/// A copy has no places to spare.
+impl<K: Clone, V: Clone> Clone for Table<K, V> {
+    fn clone(&self) -> Table<K, V> {
+        let groups = self.groups.clone();
+        let places = groups.iter().map(|group| group.entries.capacity()).sum();
+        Table { directory: self.directory.clone(), groups, places, ..*self }
     }
 }
 
@@ -126,8 +141,7 @@ impl<K, V> Table<K, V> {
     /// Bytes of the table itself, without those that keys and values point to.
     pub(crate) fn own_bytes(&self) -> usize {
         let groups = self.groups.capacity() * size_of::<Group<K, V>>();
-        let entries: usize = self.groups.iter().map(|group| group.entries.capacity()).sum();
-        4 * self.directory.capacity() + groups + entries * size_of::<Item<K, V>>()
+        4 * self.directory.capacity() + groups + self.places * size_of::<Item<K, V>>()
     }
 
     /// The group that has a hash, if any has it.
@@ -219,10 +233,8 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
     }
 
     fn remove_at(&mut self, number: usize, place: usize) -> (K, V) {
-        let group = &mut self.groups[number];
         // The order of the others is that of a small table.
-        let item = group.entries.remove(place);
-        group.tag_from(place);
+        let item = self.change(number, |group| group.take(place));
         self.len -= 1;
         if self.len == 0 {
             *self = Table::default();
@@ -244,31 +256,44 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         loop {
             let number = self.directory[self.slot(item.hash())];
             let is_deep = self.directory.len() >= PLACES_PER_GROUP_MAX * (self.groups.len() + 1);
-            let group = &mut self.groups[number as usize];
+            let group = &self.groups[number as usize];
             let doubles = group.depth == self.depth;
             let is_full = group.depth == HASH_BITS || doubles && is_deep;
             if group.entries.len() < GROUP_ENTRIES_MAX || is_full {
-                group.push(item);
-                self.largest = self.largest.max(group.entries.len());
+                self.largest = self.largest.max(group.entries.len() + 1);
+                self.change(number as usize, |group| group.push(item));
                 return;
             }
             self.split(number);
         }
     }
 
+    /// Changes the entries of a group, and counts the places that it gets or gives back.
+    fn change<T>(&mut self, number: usize, change: impl FnOnce(&mut Group<K, V>) -> T) -> T {
+        let group = &mut self.groups[number];
+        let before = group.entries.capacity();
+        let changed = change(group);
+        self.places = self.places + group.entries.capacity() - before;
+        changed
+    }
+
+    /// Takes all entries of a group.
+    fn take_all(&mut self, number: u32) -> Vec<Item<K, V>> {
+        self.change(number as usize, |group| std::mem::take(&mut group.entries))
+    }
+
     /// Splits a group by the next bit of its entries' hashes.
     fn split(&mut self, number: u32) {
-        let group = &mut self.groups[number as usize];
+        let items = self.take_all(number);
+        let group = &self.groups[number as usize];
         let depth = group.depth + 1;
         let bit = 1 << (64 - depth);
-        let mut upper = Group::new(depth, group.prefix | bit);
-        let mut lower = Group::new(depth, group.prefix);
         let is_upper = |item: &Item<K, V>| item.hash() & bit != 0;
-        let uppers = group.entries.iter().filter(|item| is_upper(item)).count();
-        upper.entries.reserve_exact(uppers.next_multiple_of(PLACES_STEP));
-        let lowers = group.entries.len() - uppers;
-        lower.entries.reserve_exact(lowers.next_multiple_of(PLACES_STEP));
-        for item in std::mem::take(&mut group.entries) {
+        let uppers = items.iter().filter(|item| is_upper(item)).count();
+        let mut upper = Group::with_room(depth, group.prefix | bit, uppers);
+        let mut lower = Group::with_room(depth, group.prefix, items.len() - uppers);
+        self.places += upper.entries.capacity() + lower.entries.capacity();
+        for item in items {
             let half = if is_upper(&item) { &mut upper } else { &mut lower };
             half.push(item);
         }
@@ -308,14 +333,14 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
         {
             return false;
         }
-        let mut merged = Group::new(group.depth - 1, group.prefix & !bit);
+        let count = group.entries.len() + other.entries.len();
+        let mut merged = Group::with_room(group.depth - 1, group.prefix & !bit, count);
+        self.places += merged.entries.capacity();
         if group.depth == self.depth {
             self.deepest -= 2;
         }
         for half in [number, other_number] {
-            for item in std::mem::take(&mut self.groups[half as usize].entries) {
-                merged.push(item);
-            }
+            self.take_all(half).into_iter().for_each(|item| merged.push(item));
         }
         self.point(&merged, number);
         self.groups[number as usize] = merged;
@@ -327,8 +352,8 @@ impl<K: AsRef<[u8]>, V> Table<K, V> {
     /// Drops a group that nothing leads to; the last one takes its number.
     fn drop_group(&mut self, number: u32) {
         self.groups.swap_remove(number as usize);
-        if self.groups.capacity() > 4 * self.groups.len() + GROUP_ENTRIES_MAX {
-            self.groups.shrink_to(2 * self.groups.len());
+        if self.groups.capacity() > 2 * self.groups.len() + GROUP_ENTRIES_MAX {
+            self.groups.shrink_to(self.groups.len() + self.groups.len() / 2);
         }
         if let Some(moved) = self.groups.get(number as usize) {
             let (prefix, depth) = (moved.prefix, moved.depth);
@@ -362,6 +387,13 @@ impl<K, V> Group<K, V> {
         Group { depth, prefix, tags: [0; GROUP_ENTRIES_MAX], entries: Vec::new() }
     }
 
+    /// A group that gets so many entries at once.
+    fn with_room(depth: u32, prefix: u64, entries: usize) -> Group<K, V> {
+        let mut group = Group::new(depth, prefix);
+        group.entries.reserve_exact(entries.next_multiple_of(PLACES_STEP));
+        group
+    }
+
     fn push(&mut self, item: Item<K, V>) {
         let place = self.entries.len();
         if let Some(slot) = self.tags.get_mut(place) {
@@ -372,6 +404,16 @@ impl<K, V> Group<K, V> {
             self.entries.reserve_exact(if place < PLACES_STEP { 1 } else { PLACES_STEP });
         }
         self.entries.push(item);
+    }
+
+    /// Removes the entry at a place. The others keep their order.
+    fn take(&mut self, place: usize) -> Item<K, V> {
+        let item = self.entries.remove(place);
+        self.tag_from(place);
+        if self.entries.capacity() >= self.entries.len() + SPARE_MAX {
+            self.entries.shrink_to(self.entries.len().next_multiple_of(PLACES_STEP));
+        }
+        item
     }
 
     /// The first entry that may have a hash, by its tag: no entry is accessed.
@@ -462,6 +504,10 @@ mod tests {
         mixed ^ (mixed >> 29)
     }
 
+    fn count_places<K, V>(table: &Table<K, V>) -> usize {
+        table.groups.iter().map(|group| group.entries.capacity()).sum()
+    }
+
     fn scanned(table: &Table<[u8; 8], u64>, mut change: impl FnMut(u64)) -> Vec<u64> {
         let (mut met, mut position) = (Vec::new(), 0);
         loop {
@@ -492,6 +538,9 @@ mod tests {
             }
             assert_eq!(table.len(), model.len());
             assert_eq!(table.deepest, table.count_deepest());
+            if round % 64 == 0 {
+                assert_eq!(table.places, count_places(&table));
+            }
         }
         for key in 0..3000_u64 {
             assert_eq!(table.get(hash(key), &key.to_be_bytes()), model.get(&key));
@@ -522,6 +571,29 @@ mod tests {
             table.remove(hash(key), &key.to_be_bytes());
         }
         assert_eq!(table.own_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_left_of_many_takes_little_more_than_as_many_that_came() {
+        let bytes_of = |kept: u64, all: u64| {
+            let mut table = Table::default();
+            for key in 0..all {
+                table.insert(hash(hash(key)), key.to_be_bytes(), key);
+            }
+            for key in kept..all {
+                table.remove(hash(hash(key)), &key.to_be_bytes());
+            }
+            let copy = table.clone();
+            for table in [&table, &copy] {
+                assert_eq!(table.places, count_places(table));
+            }
+            table.own_bytes()
+        };
+        let came = bytes_of(10_000, 10_000);
+        for all in [11_000, 15_000, 20_000, 30_000, 60_000] {
+            let left = bytes_of(10_000, all);
+            assert!(4 * left < 7 * came, "{left} bytes of {all} entries, {came} of 10,000");
+        }
     }
 
     #[test]
