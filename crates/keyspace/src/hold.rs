@@ -25,6 +25,8 @@ pub struct Hold<'a> {
     guards: Guards<'a>,
     /// The time of all that happens within, in milliseconds since 1970.
     pub now: u64,
+    /// The same in microseconds, if several commands are executed within.
+    pub frozen: Option<u64>,
     /// Keys whose times are until then are not there: `now`, unless the hold keeps them.
     past: u64,
     /// Ties that were cut until then are cut for this hold.
@@ -64,6 +66,7 @@ impl<'a> Hold<'a> {
             keyspace,
             guards,
             now,
+            frozen: None,
             past: now,
             moment: keyspace.moments.last(),
             database: 0,
@@ -81,6 +84,13 @@ impl<'a> Hold<'a> {
     /// Has all that follows happen at another time, in milliseconds since 1970.
     pub fn begin_at(&mut self, now: u64) {
         (self.now, self.past) = (now, now);
+    }
+
+    /// Has all that follows happen at one time, in microseconds since 1970, also for commands that
+    /// ask for the time.
+    pub fn freeze(&mut self, microseconds: u64) {
+        self.begin_at(microseconds / 1000);
+        self.frozen = Some(microseconds);
     }
 
     /// Keeps keys whose time is past: for this hold they are there.

@@ -409,6 +409,12 @@ impl Keyspace {
 /// The time, in milliseconds since 1970.
 #[must_use]
 pub fn now() -> u64 {
+    now_in_microseconds() / 1000
+}
+
+/// The time, in microseconds since 1970.
+#[must_use]
+pub fn now_in_microseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }

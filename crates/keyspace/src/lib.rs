@@ -51,7 +51,7 @@ pub use eviction::{Eviction, First, NotEvicted};
 pub use hash::Hash;
 pub use hold::{Hold, Removed};
 pub use journal::Journal;
-pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now};
+pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now, now_in_microseconds};
 pub use kind::{Kind, WrongType};
 pub use list::List;
 pub use locked_key::{ReadableKey, WritableKey};

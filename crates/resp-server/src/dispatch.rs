@@ -177,6 +177,9 @@ fn run_data(command: &'static Command, run: fn(&mut Call) -> Outcome, request: R
         true => server.lock_to_read(&local.reader, stripes, now)?,
         false => server.lock(stripes, now)?,
     };
+    if command.is_script() {
+        local.clock.freeze(&mut hold);
+    }
     hold.database = client.database.get();
     hold.keeps_uses = client.keeps_uses.get();
     let mut call = Call::new((server, Some(&**client)), &mut hold, arguments, reply.part());

@@ -147,6 +147,7 @@ fn execute(queue: &Queue, Request { local, client, reply, .. }: Request) -> Resu
     });
     let stripes = stripes.fold(watched_stripes(&server.keyspace, client), |all, one| all | one);
     let mut hold = server.lock(stripes, local.clock.time()).map_err(aborted)?;
+    local.clock.freeze(&mut hold);
     if end_watch(client, &mut hold) {
         let position = server.settle(hold);
         local.note_position(client, position);

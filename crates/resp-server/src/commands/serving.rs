@@ -1,6 +1,6 @@
 //! Databases as a whole, and the server itself: `FLUSHALL`, `SWAPDB`, `TIME`, `SHUTDOWN`.
 
-use zodium_keyspace::DATABASES;
+use zodium_keyspace::{DATABASES, now_in_microseconds};
 
 use super::introspection::help;
 use super::keys::database;
@@ -60,11 +60,10 @@ pub(super) fn swapdb(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn time(call: &mut Call) -> Outcome {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let since = since.unwrap_or_default();
+    let time = call.hold.frozen.unwrap_or_else(now_in_microseconds);
     call.reply.array(2);
-    call.reply.text(&since.as_secs().to_string());
-    call.reply.text(&since.subsec_micros().to_string());
+    call.reply.text(&(time / 1_000_000).to_string());
+    call.reply.text(&(time % 1_000_000).to_string());
     Ok(())
 }
 

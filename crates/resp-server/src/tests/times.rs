@@ -35,6 +35,33 @@ fn a_command_happens_after_those_before_it_in_a_pipeline() {
 }
 
 #[test]
+fn the_time_stands_still_within_a_script_and_a_transaction() {
+    let script = "local first = redis.call('TIME') local t = os.clock() \
+                  while os.clock() < t + 0.03 do end local last = redis.call('TIME') \
+                  redis.call('SET', 'key', 1, 'PX', 100000) return {first[1] .. first[2], \
+                  last[1] .. last[2], first[1] * 1000 + math.floor(first[2] / 1000), \
+                  redis.call('PEXPIRETIME', 'key') - 100000}";
+    served(|running| async move {
+        let mut peer = running.connect();
+        for _ in 0..3 {
+            let answer = peer.ask(&format!("EVAL \"{script}\" 0")).await;
+            let [_, _, first, _, last, time, set_at] = *answer.split(' ').collect::<Vec<_>>()
+            else {
+                panic!("{answer}");
+            };
+            assert_eq!((first, time), (last, set_at));
+        }
+        let eval = format!("EVAL \"{script}\" 0");
+        let answer = peer.ask(&format!("MULTI\r\nTIME\r\n{eval}\r\nTIME\r\nEXEC")).await;
+        let answer = answer.rsplit_once("QUEUED *3 ").unwrap().1;
+        let words: Vec<_> = answer.split(' ').filter(|word| !word.starts_with('*')).collect();
+        assert_eq!(words[..4], words[words.len() - 4..], "{answer}");
+        let before = peer.ask("TIME").await;
+        assert_ne!(before, peer.ask("TIME").await);
+    });
+}
+
+#[test]
 fn a_command_happens_when_it_has_its_locks() {
     let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
     with(Arc::clone(&server), |running| async move {
