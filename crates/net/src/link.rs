@@ -168,6 +168,13 @@ impl Link {
         self.state.output.borrow_mut()
     }
 
+    /// As [`Link::note_push`], for a message whose bytes the links of all its receivers share. It
+    /// counts as half of [`Limits::push_bytes_max`] at most, so one message never ends a link,
+    /// however large it is: the peer cannot read it before it is sent.
+    pub fn note_shared_push(&self, bytes: usize) {
+        self.note_push(bytes.min(self.state.limits.push_bytes_max / 2));
+    }
+
     /// Counts bytes of a pushed message in the output, and ends the link above
     /// [`Limits::push_bytes_max`]. Nothing is sent from then on.
     pub fn note_push(&self, bytes: usize) {

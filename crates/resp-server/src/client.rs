@@ -261,13 +261,16 @@ impl Client {
 
     /// Sends a message that answers no request.
     pub(crate) fn push(&self, write: impl FnOnce(&mut Reply)) {
+        self.link.note_push(self.append(write));
+        self.link.wake();
+    }
+
+    /// Appends a message to the output; returns its length.
+    pub(crate) fn append(&self, write: impl FnOnce(&mut Reply)) -> usize {
         let mut output = self.link.output();
         let before = output.len();
         write(&mut Reply::to_link(&mut output, self.version.get()));
-        let bytes = output.len() - before;
-        drop(output);
-        self.link.note_push(bytes);
-        self.link.wake();
+        output.len() - before
     }
 
     /// Speaks another version, from the reply on that is being written.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use zodium_keyspace::Word;
@@ -48,7 +49,7 @@ pub(crate) struct Publication {
     channel: Word,
     /// The pattern that the channel fits; `None` for subscribers of the channel.
     pattern: Option<Word>,
-    payload: Word,
+    payload: Bytes,
     /// The storage that it comes from, which not every client may use.
     storage: Option<usize>,
 }
@@ -165,7 +166,7 @@ impl Publishing {
         if all.peek().is_none() {
             return 0;
         }
-        let payload: Word = payload().into();
+        let payload = Bytes::from(payload());
         let send = |(pattern, receivers): (Option<Word>, &Vec<Subscriber>)| {
             let (channel, payload) = (channel.into(), payload.clone());
             send_to(clients, receivers, Publication { channel, pattern, payload, storage })
@@ -203,7 +204,7 @@ impl Publication {
         if !is_subscribed {
             return;
         }
-        client.push(|reply| {
+        let bytes = client.append(|reply| {
             match &self.pattern {
                 Some(pattern) => {
                     reply.push(4);
@@ -216,7 +217,13 @@ impl Publication {
                 }
             }
             reply.bulk(&self.channel);
-            reply.bulk(&self.payload);
+            reply.shared(&self.payload);
         });
+        match self.storage {
+            // What a commit has written is sent whole, however much that is.
+            Some(_) => client.link.note_shared_push(bytes),
+            None => client.link.note_push(bytes),
+        }
+        client.link.wake();
     }
 }

@@ -281,6 +281,30 @@ fn a_large_message_is_sent_while_memory_is_short_and_only_one_waits() {
 }
 
 #[test]
+fn a_shared_message_above_the_limit_is_sent_and_few_of_them_wait() {
+    run_local(async {
+        let limits = Limits { push_bytes_max: 50_000, ..Limits::default() };
+        let mut running = start(0, limits);
+        settle().await;
+        let push = |bytes| {
+            running.link.output().push(Bytes::from(vec![b'!'; bytes]));
+            running.link.note_shared_push(bytes);
+            running.link.wake();
+        };
+        push(120_000);
+        push(10_000);
+        running.peer.read_exact(&mut vec![0; 130_000]).await.unwrap();
+        settle().await;
+        assert!(!running.closed.get());
+        push(120_000);
+        push(120_000);
+        push(10_000);
+        settle().await;
+        assert!(running.closed.get(), "the peer does not read");
+    });
+}
+
+#[test]
 fn nothing_is_sent_behind_pushed_messages_that_were_dropped() {
     run_local(async {
         let limits = Limits { push_bytes_max: 50_000, ..Limits::default() };

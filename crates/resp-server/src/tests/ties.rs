@@ -263,3 +263,20 @@ fn commands_of_a_transaction_that_is_committed_in_part_take_effect() {
         assert!(server.claim(1, 9, b"first").is_err(), "it has taken effect");
     });
 }
+
+#[test]
+fn a_subscriber_gets_a_commit_of_a_million_objects() {
+    let storages = Two::default();
+    Keys::new().run(&storages, async |server, peer| {
+        peer.ask("SUBSCRIBE zodb:main").await;
+        let oids: Vec<Oid> = (1..=1_000_000).map(Oid).collect();
+        for (tid, oids) in [(1, &oids[..]), (2, &oids[..1])] {
+            server.committed(0, &[Commit { tid: Tid(tid), oids, number: tid }]);
+        }
+        let told = peer.read().await;
+        let expected = "*3 $7 message $9 zodb:main $33 0000000000000002 0000000000000001";
+        assert_eq!(told.len(), 37 + 17_000_016 + 1 + expected.len());
+        assert!(told.starts_with("*3 $7 message $9 zodb:main $17000016 0000000000000001 0"));
+        assert!(told.ends_with(expected));
+    });
+}
