@@ -12,6 +12,7 @@ mod log;
 mod monitoring;
 mod scans;
 mod scripts;
+mod seldom;
 mod ties;
 mod times;
 mod waiting;

@@ -2,7 +2,7 @@
 
 use super::introspection::help;
 use crate::call::Call;
-use crate::fail::{Fail, Outcome};
+use crate::fail::{Fail, Outcome, SYNTAX};
 use crate::glob;
 use crate::settings::Refusal;
 
@@ -21,7 +21,7 @@ pub(super) fn config_get(call: &mut Call) -> Outcome {
 
 pub(super) fn config_set(call: &mut Call) -> Outcome {
     if !call.len().is_multiple_of(2) {
-        return Err(Fail::arity("config|set"));
+        return Err(SYNTAX);
     }
     let words = call.arguments.from(2).iter();
     let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();

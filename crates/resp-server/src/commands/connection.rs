@@ -203,8 +203,9 @@ pub(super) fn client_setinfo(call: &mut Call) -> Outcome {
     let shown = String::from_utf8_lossy(option);
     let checked = || {
         checked_name(value).map_err(|_| {
-            let name = shown.to_ascii_lowercase();
-            Fail::text(format!("ERR {name} cannot contain spaces, newlines or special characters."))
+            Fail::text(format!(
+                "ERR {shown} cannot contain spaces, newlines or special characters."
+            ))
         })
     };
     let mut facts = call.client()?.shared.facts.lock();

@@ -9,7 +9,8 @@ use crate::fail::{Fail, Outcome, SYNTAX};
 
 /// A time to wait, in seconds; 0 for ever.
 pub(super) fn timeout(word: &[u8]) -> Result<f64, Fail> {
-    let seconds = c_double(word).filter(|seconds| seconds.is_finite());
+    // NaN is no number.
+    let seconds = c_double(word).filter(|seconds| !seconds.is_nan());
     let seconds = seconds.ok_or(Fail::fixed("ERR timeout is not a float or out of range"))?;
     if seconds < 0.0 {
         return Err(Fail::fixed("ERR timeout is negative"));

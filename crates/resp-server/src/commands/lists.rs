@@ -1,6 +1,7 @@
 //! Lists: pushing, popping, and changing elements.
 
 use zodium_keyspace::{List, Word};
+use zodium_resp::parse_integer;
 
 use super::hashes::count_or_one;
 use super::positions::{place, range};
@@ -237,9 +238,13 @@ fn search(call: &Call) -> Result<Search, Fail> {
     let mut search = Search { rank: 1, count: None, compared_max: usize::MAX };
     let mut options = Options::from(call.arguments, 3);
     while let Some(word) = options.next() {
-        let number = integer(options.value()?)?;
-        let natural = |error: &'static str| usize::try_from(number).map_err(|_| Fail::fixed(error));
+        let value = options.value()?;
+        let natural = |error: &'static str| {
+            let number = parse_integer(value).and_then(|number| usize::try_from(number).ok());
+            number.ok_or(Fail::fixed(error))
+        };
         if is(word, "rank") {
+            let number = integer(value)?;
             if number == 0 {
                 return Err(Fail::fixed(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the \
@@ -248,7 +253,7 @@ fn search(call: &Call) -> Result<Search, Fail> {
             }
             if number == i64::MIN {
                 return Err(Fail::fixed(
-                    "ERR value is out of range, must be between -9223372036854775807 \
+                    "ERR value is out of range, value must between -9223372036854775807 \
                      and 9223372036854775807",
                 ));
             }

@@ -109,7 +109,9 @@ fn note(client: &Client) {
 
 pub(super) fn pubsub_channels(call: &mut Call) -> Outcome {
     if call.len() > 3 {
-        return Err(Fail::arity("pubsub|channels"));
+        return Err(Fail::fixed(
+            "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.",
+        ));
     }
     let pattern = (call.len() == 3).then(|| call.word(2));
     let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob::fits(pattern, name));

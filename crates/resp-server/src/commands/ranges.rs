@@ -35,20 +35,32 @@ struct RangeOptions {
     with_scores: bool,
 }
 
-/// Reads the options from a place on. Those that the command has no use for are errors.
-fn range_options(call: &Call, place: usize, has_all: bool) -> Result<RangeOptions, Fail> {
-    let mut found = RangeOptions::default();
+impl RangeOptions {
+    fn is_by_rank(&self) -> bool {
+        !self.by_score && !self.by_member
+    }
+}
+
+/// Reads the options from a place on. `given` are those that the name of the command
+/// implies; without them these may be among the words.
+fn range_options(
+    call: &Call,
+    place: usize,
+    given: Option<RangeOptions>,
+) -> Result<RangeOptions, Fail> {
+    let has_all = given.is_none();
+    let mut found = given.unwrap_or_default();
     let mut options = Options::from(call.arguments, place);
     while let Some(word) = options.next() {
         if is(word, "withscores") {
             found.with_scores = true;
         } else if is(word, "limit") {
             found.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
-        } else if has_all && is(word, "byscore") && !found.by_member {
+        } else if has_all && is(word, "byscore") && found.is_by_rank() {
             found.by_score = true;
-        } else if has_all && is(word, "bylex") && !found.by_score {
+        } else if has_all && is(word, "bylex") && found.is_by_rank() {
             found.by_member = true;
-        } else if has_all && is(word, "rev") {
+        } else if has_all && is(word, "rev") && !found.is_reverse {
             found.is_reverse = true;
         } else {
             return Err(SYNTAX);
@@ -57,11 +69,15 @@ fn range_options(call: &Call, place: usize, has_all: bool) -> Result<RangeOption
     Ok(found)
 }
 
-/// The range of `ZRANGE` and `ZRANGESTORE`, whose bounds are at a place.
-fn full_query<'a>(call: &Call<'a, '_>, place: usize) -> Result<Query<'a>, Fail> {
-    let options = range_options(call, place + 2, true)?;
-    let is_by_rank = !options.by_score && !options.by_member;
-    if options.limit.is_some() && is_by_rank {
+/// The range of a command whose bounds are at a place. `given` are the options that its name
+/// implies; without them they are among its words.
+fn query<'a>(
+    call: &Call<'a, '_>,
+    place: usize,
+    given: Option<RangeOptions>,
+) -> Result<Query<'a>, Fail> {
+    let options = range_options(call, place + 2, given)?;
+    if options.limit.is_some() && options.is_by_rank() {
         return Err(Fail::fixed(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         ));
@@ -72,7 +88,7 @@ fn full_query<'a>(call: &Call<'a, '_>, place: usize) -> Result<Query<'a>, Fail> 
         ));
     }
     let (mut low, mut high) = (call.word(place), call.word(place + 1));
-    if options.is_reverse && !is_by_rank {
+    if options.is_reverse && !options.is_by_rank() {
         (low, high) = (high, low);
     }
     let by = if options.by_score {
@@ -139,13 +155,12 @@ fn answer(call: &mut Call, query: &Query) -> Outcome {
 }
 
 pub(super) fn zrange(call: &mut Call) -> Outcome {
-    let query = full_query(call, 2)?;
-    answer(call, &query)
+    answer_range(call, None)
 }
 
 pub(super) fn zrangestore(call: &mut Call) -> Outcome {
     let target = call.word(1);
-    let query = full_query(call, 3)?;
+    let query = query(call, 3, None)?;
     if query.with_scores {
         return Err(SYNTAX);
     }
@@ -172,36 +187,30 @@ pub(super) fn store(call: &mut Call, target: &[u8], set: SortedSet, event: &str)
 }
 
 pub(super) fn zrevrange(call: &mut Call) -> Outcome {
-    let options = range_options(call, 4, false)?;
-    if options.limit.is_some() {
-        return Err(SYNTAX);
-    }
-    let by = By::Ranks(call.integer(2)?, call.integer(3)?);
-    answer(call, &Query::of(by, RangeOptions { is_reverse: true, ..options }))
+    answer_range(call, Some(RangeOptions { is_reverse: true, ..RangeOptions::default() }))
 }
 
 pub(super) fn zrangebyscore(call: &mut Call) -> Outcome {
-    by_bounds(call, false, Bounds::scores(call.word(2), call.word(3))?, true)
+    answer_range(call, Some(RangeOptions { by_score: true, ..RangeOptions::default() }))
 }
 
 pub(super) fn zrevrangebyscore(call: &mut Call) -> Outcome {
-    by_bounds(call, true, Bounds::scores(call.word(3), call.word(2))?, true)
+    let given = RangeOptions { by_score: true, is_reverse: true, ..RangeOptions::default() };
+    answer_range(call, Some(given))
 }
 
 pub(super) fn zrangebylex(call: &mut Call) -> Outcome {
-    by_bounds(call, false, Bounds::members(call.word(2), call.word(3))?, false)
+    answer_range(call, Some(RangeOptions { by_member: true, ..RangeOptions::default() }))
 }
 
 pub(super) fn zrevrangebylex(call: &mut Call) -> Outcome {
-    by_bounds(call, true, Bounds::members(call.word(3), call.word(2))?, false)
+    let given = RangeOptions { by_member: true, is_reverse: true, ..RangeOptions::default() };
+    answer_range(call, Some(given))
 }
 
-fn by_bounds(call: &mut Call, is_reverse: bool, bounds: Bounds, has_scores: bool) -> Outcome {
-    let options = range_options(call, 4, false)?;
-    if options.with_scores && !has_scores {
-        return Err(SYNTAX);
-    }
-    answer(call, &Query::of(By::Bounds(bounds), RangeOptions { is_reverse, ..options }))
+fn answer_range(call: &mut Call, given: Option<RangeOptions>) -> Outcome {
+    let query = query(call, 2, given)?;
+    answer(call, &query)
 }
 
 pub(super) fn zcount(call: &mut Call) -> Outcome {

@@ -46,9 +46,12 @@ impl<'o> Scan<'o> {
                     return Err(Fail::text(format!("ERR unknown type name '{kind}'")));
                 }
                 scan.kind = Some(kind);
-            } else if is(word, "novalues") && is(call.word(0), "hscan")
-                || is(word, "noscores") && is(call.word(0), "zscan")
-            {
+            } else if is(word, "novalues") {
+                if !is(call.word(0), "hscan") {
+                    return Err(Fail::fixed("ERR NOVALUES option can only be used in HSCAN"));
+                }
+                scan.only_names = true;
+            } else if is(word, "noscores") && is(call.word(0), "zscan") {
                 scan.only_names = true;
             } else {
                 return Err(SYNTAX);

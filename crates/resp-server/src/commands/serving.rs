@@ -1,6 +1,7 @@
 //! Databases as a whole, and the server itself: `FLUSHALL`, `SWAPDB`, `TIME`, `SHUTDOWN`.
 
 use zodium_keyspace::{DATABASES, now_in_microseconds};
+use zodium_resp::parse_integer;
 
 use super::introspection::help;
 use super::keys::database;
@@ -76,7 +77,9 @@ pub(super) fn role(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn wait(call: &mut Call) -> Outcome {
-    let (_, timeout) = (call.integer(1)?, call.integer(2)?);
+    call.integer(1)?;
+    let timeout = parse_integer(call.word(2));
+    let timeout = timeout.ok_or(Fail::fixed("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {
         return Err(Fail::fixed("ERR timeout is negative"));
     }

@@ -182,19 +182,20 @@ pub(super) fn zmscore(call: &mut Call) -> Outcome {
 }
 
 pub(super) fn zrank(call: &mut Call) -> Outcome {
-    rank(call, |rank, _| rank)
+    rank(call, "zrank", |rank, _| rank)
 }
 
 pub(super) fn zrevrank(call: &mut Call) -> Outcome {
-    rank(call, |rank, length| length - 1 - rank)
+    rank(call, "zrevrank", |rank, length| length - 1 - rank)
 }
 
-fn rank(call: &mut Call, from: fn(usize, usize) -> usize) -> Outcome {
+fn rank(call: &mut Call, name: &str, from: fn(usize, usize) -> usize) -> Outcome {
     let member = call.word(2);
     let with_score = match call.len() {
         3 => false,
         4 if is(call.word(3), "withscore") => true,
-        _ => return Err(SYNTAX),
+        4 => return Err(SYNTAX),
+        _ => return Err(Fail::arity(name)),
     };
     let set = call.hold.read::<SortedSet>(call.word(1))?;
     let found = set.and_then(|set| Some((from(set.rank(member)?, set.len()), set.score(member)?)));

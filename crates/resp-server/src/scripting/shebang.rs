@@ -31,7 +31,7 @@ pub(super) fn split(source: &[u8]) -> Result<(Traits, &[u8]), Fail> {
     let mut words = line.split_whitespace();
     let engine = words.next().ok_or(Fail::fixed("ERR Invalid engine in script shebang"))?;
     if engine != "lua" {
-        return Err(Fail::text(format!("ERR Unexpected engine in script shebang: {engine}")));
+        return Err(Fail::text(format!("ERR Unexpected engine in script shebang: #!{engine}")));
     }
     let mut traits = Traits { is_declared: true, ..Traits::default() };
     for word in words {
