@@ -15,7 +15,7 @@ use crate::checksums::ChecksumMetrics;
 use crate::format::{DataFile, Magic};
 use crate::open::{self, NameLocks, OpenOptions, Recovered};
 use crate::pack::{PackState, Packer};
-use crate::read::{LogFile, LogTail, Reader};
+use crate::read::{Ascent, LogFile, LogTail, Reader};
 use crate::upkeep::{ScrubPlace, SideFiles, close_checksums, sync_checksums, verify_tail};
 use crate::write::{AppendState, Appended, Appender, Oids, PreparedTransaction};
 
@@ -53,8 +53,17 @@ impl FileStorage {
             file.status().map_err(|error| FileStorageError::io(&path, "look at", error))?;
         let recovered = open::recover(disk.as_ref(), options, file)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
-        let Recovered { file, magic, positions, end, last_tid, damages, is_index_unused, .. } =
-            recovered;
+        let Recovered {
+            file,
+            magic,
+            positions,
+            end,
+            last_tid,
+            damages,
+            is_index_unused,
+            order,
+            ..
+        } = recovered;
         let blobs = options.blob_directory.as_deref();
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, read_only))
@@ -64,7 +73,8 @@ impl FileStorage {
             _ => None,
         };
         let oids = Oids::new(positions.largest_oid(), options.new_oids_gap);
-        let log = LogFile::new(&path, file, positions, options.cache_bytes, end, 0)
+        let known = (end, Ascent::new(order, end, last_tid));
+        let log = LogFile::new(&path, file, positions, options.cache_bytes, known, 0)
             .with_checksums(checksums);
         let file = Arc::new(DataFile { disk, path, named, read_only });
         let state = AppendState::new(status.identity, end, last_tid);

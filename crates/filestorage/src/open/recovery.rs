@@ -18,7 +18,7 @@ use super::set_aside::BrokenEnd;
 use super::torn::TornTransactionDetector;
 use crate::checksums::{Distrust, Opened, Passage};
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, Magic};
-use crate::read::Positions;
+use crate::read::{Positions, TidOrder};
 use crate::scan::{DataEntry, Part, Scan, Step, Tail, TransactionEntry};
 use crate::{ChecksumMode, FileStorageError, checksums};
 
@@ -38,6 +38,7 @@ pub(crate) struct Recovered {
     pub(crate) damages: Vec<Damage>,
     /// Whether there is an index file that was not used.
     pub(crate) is_index_unused: bool,
+    pub(crate) order: TidOrder,
 }
 
 pub(crate) fn recover(
@@ -59,6 +60,7 @@ pub(crate) fn recover(
             checksums: None,
             damages: Vec::new(),
             is_index_unused: false,
+            order: TidOrder::Ascends,
         });
     }
     let magic = read_magic(path, file.as_ref())?;
@@ -69,7 +71,7 @@ pub(crate) fn recover(
         checksums = None;
         read = read_log(disk, options, &file, length, None)?;
     }
-    let ReadLog { positions, built, damages, is_index_unused, .. } = read;
+    let ReadLog { positions, built, damages, is_index_unused, order, .. } = read;
     let Built { end, last_tid, .. } = built;
     let whole = if end < length { whole_transactions(path, &file, end, length) } else { 0 };
     if end < length && !options.read_only {
@@ -86,7 +88,17 @@ pub(crate) fn recover(
             opened.warn_if_shortened(path, length);
         }
     }
-    Ok(Recovered { file, magic, positions, end, last_tid, checksums, damages, is_index_unused })
+    Ok(Recovered {
+        file,
+        magic,
+        positions,
+        end,
+        last_tid,
+        checksums,
+        damages,
+        is_index_unused,
+        order,
+    })
 }
 
 /// Result of reading a log.
@@ -95,6 +107,7 @@ struct ReadLog {
     built: Built,
     damages: Vec<Damage>,
     is_index_unused: bool,
+    order: TidOrder,
     /// Position at which the log turned out not to be the one that the checksums describe. It must
     /// then be read again without them.
     other_at: Option<u64>,
@@ -135,7 +148,12 @@ fn read_log(
         }
     }
     let Build { damages, other_at, .. } = build;
-    Ok(ReadLog { positions, built, damages, is_index_unused, other_at })
+    let order = match built.goes_back {
+        true => TidOrder::GoesBack,
+        false if start == MAGIC_BYTES => TidOrder::Ascends,
+        false => TidOrder::Unknown,
+    };
+    Ok(ReadLog { positions, built, damages, is_index_unused, order, other_at })
 }
 
 fn open_checksums(
@@ -209,6 +227,8 @@ struct Built {
     last_tid: Tid,
     /// Start of the transactions, up to the end, whose tids are not later than those before.
     not_later: Option<u64>,
+    /// Whether there are such transactions, at the end or before.
+    goes_back: bool,
 }
 
 /// Adds transactions to the index.
@@ -237,7 +257,7 @@ impl Build<'_> {
         let mut scan = Scan::new(path, Arc::clone(file), length);
         let (mut position, mut not_later, mut records) = (start, None, Vec::new());
         let mut report_at = start + PROGRESS_STEP_BYTES;
-        let mut looked_again = None;
+        let (mut looked_again, mut goes_back) = (None, false);
         loop {
             let found = match self.transaction(&mut scan, position, last_tid) {
                 Ok(Step::End) => break,
@@ -255,6 +275,7 @@ impl Build<'_> {
                         positions.publish(oid, position);
                     }
                     if entry.tid() <= last_tid {
+                        goes_back = true;
                         not_later.get_or_insert(position);
                     } else if let Some(position) = not_later.take() {
                         warn_not_later(path, position);
@@ -286,7 +307,7 @@ impl Build<'_> {
             break;
         }
         progress(position - start, length - start);
-        Ok(Built { end: position, last_tid, not_later })
+        Ok(Built { end: position, last_tid, not_later, goes_back })
     }
 
     /// Whether a transaction at a position is whole by now.

@@ -217,7 +217,8 @@ impl PackedLog {
         let positions = std::mem::take(&mut self.positions);
         let (file, end) = (Arc::clone(self.output.file()), self.output.position());
         let generation = self.source.generation + 1;
-        let log = LogFile::new(&self.source.path, file, positions, cache_bytes, end, generation);
+        let known = (end, self.source.ascent.of_copy());
+        let log = LogFile::new(&self.source.path, file, positions, cache_bytes, known, generation);
         let sums = self.sums.take().map(|mut sums| {
             sums.write(end);
             sums.into_checksums(&log)

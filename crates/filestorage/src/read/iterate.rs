@@ -46,11 +46,14 @@ impl Reader {
         stop: Option<Tid>,
     ) -> Result<TransactionIterator, FileStorageError> {
         let log = self.log();
-        let next = match start {
-            Some(start) => log.first_at_or_after(start)?,
-            None => MAGIC_BYTES,
+        let (next, end) = match start {
+            Some(tid) if stop == start => match log.find_transaction(tid)? {
+                Some(entry) => (entry.position, entry.next_position()),
+                None => (MAGIC_BYTES, MAGIC_BYTES),
+            },
+            Some(start) => (log.first_at_or_after(start)?, log.end()),
+            None => (MAGIC_BYTES, log.end()),
         };
-        let end = log.end();
         // A broken clock can have made tids beyond `Tid::MAX`.
         let stop = stop.unwrap_or(Tid(u64::MAX));
         let log = Arc::clone(log.pinned());

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
+use super::ascent::Ascent;
 use super::log_bytes::{Body, LogBytes};
 use super::old_logs::PinnedLog;
 use super::positions::Positions;
@@ -55,11 +56,11 @@ impl LogFile {
         file: Arc<dyn DiskFile>,
         positions: Positions,
         cache_bytes: usize,
-        end: u64,
+        (end, ascent): (u64, Ascent),
         generation: u64,
     ) -> LogFile {
-        let damages = Arc::new(Damages::new(path));
-        let bytes = Arc::new(LogBytes::new(path.to_owned(), file, None, damages, end));
+        let (damages, ascent) = (Arc::new(Damages::new(path)), Arc::new(ascent));
+        let bytes = Arc::new(LogBytes::new(path.to_owned(), file, None, damages, (end, ascent)));
         LogFile {
             pinned: Arc::new(PinnedLog::new(&bytes)),
             bytes,
@@ -74,10 +75,10 @@ impl LogFile {
 
     /// The same log, whose reads are verified with checksums.
     pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
-        let LogBytes { path, file, damages, .. } = &*self.bytes;
-        let (path, file) = (path.clone(), Arc::clone(file));
+        let LogBytes { path, file, damages, ascent, .. } = &*self.bytes;
+        let (path, file, end) = (path.clone(), Arc::clone(file), (self.end(), Arc::clone(ascent)));
         let damages = Arc::clone(checksums.as_ref().map_or(damages, |sums| sums.damages()));
-        self.bytes = Arc::new(LogBytes::new(path, file, checksums, damages, self.end()));
+        self.bytes = Arc::new(LogBytes::new(path, file, checksums, damages, end));
         self.pinned = Arc::new(PinnedLog::new(&self.bytes));
         self
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use zodium_disk::DiskFile;
 use zodium_types::Oid;
 
+use super::ascent::Ascent;
 use crate::FileStorageError;
 use crate::checksums::{Checksums, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
@@ -32,6 +33,8 @@ pub(crate) struct LogBytes {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) checksums: Option<Arc<Checksums>>,
     pub(crate) damages: Arc<Damages>,
+    /// What is known of the order of its tids.
+    pub(crate) ascent: Arc<Ascent>,
     /// End of the committed bytes. The log writer stores it with Release once they are durable;
     /// readers load it with Acquire and never read past it.
     end: AtomicU64,
@@ -44,9 +47,9 @@ impl LogBytes {
         file: Arc<dyn DiskFile>,
         checksums: Option<Arc<Checksums>>,
         damages: Arc<Damages>,
-        end: u64,
+        (end, ascent): (u64, Arc<Ascent>),
     ) -> LogBytes {
-        LogBytes { path, file, checksums, damages, end: AtomicU64::new(end) }
+        LogBytes { path, file, checksums, damages, ascent, end: AtomicU64::new(end) }
     }
 
     /// Lets readers see the bytes up to `end`, which are durable.

@@ -1,6 +1,7 @@
 //! Reads what is committed: the log with the index into it and the cached records, loads, and
 //! iteration.
 
+mod ascent;
 mod blob_sample;
 mod cached;
 mod iterate;
@@ -10,6 +11,7 @@ mod log_bytes;
 mod log_tail;
 mod newest;
 mod old_logs;
+mod out_of_order;
 mod positions;
 mod read_log;
 mod reader;
@@ -20,6 +22,7 @@ mod sparse_tid_index;
 mod tid_search;
 mod undo;
 
+pub(crate) use ascent::{Ascent, TidOrder};
 pub use blob_sample::BlobSample;
 pub(crate) use iterate::step_scan;
 pub use iterate::{RecordIterator, TransactionIterator};

@@ -74,12 +74,12 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// Ends the stretch at a place. One outside of it gives no direction: tids may go back there.
     pub(crate) fn take(&mut self, place: Place) {
-        if place.tid < self.wanted {
-            self.low = self.low.max(place);
-        } else {
-            self.high = self.high.min(place);
+        if !(self.low.position..=self.high.position).contains(&place.position) {
+            return;
         }
+        if place.tid < self.wanted { self.low = place } else { self.high = place }
     }
 
     pub(crate) fn bytes(&self) -> u64 {

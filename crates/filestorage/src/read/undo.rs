@@ -15,7 +15,11 @@ impl Reader {
     pub fn records_to_undo(&self, tid: Tid) -> Result<Vec<UndoneRecord>, FileStorageError> {
         let refused = |reason| Err(FileStorageError::NotUndoable { tid, reason });
         let log = self.log();
-        let position = log.first_at_or_after(tid)?;
+        let position = match log.find_transaction(tid)? {
+            Some(entry) => entry.position,
+            // What is there instead tells why.
+            None => log.first_at_or_after(tid)?,
+        };
         let mut scan = step_scan(&log);
         let Step::Transaction(entry) = scan.transaction(position)? else {
             return refused("there is no such transaction");
