@@ -14,12 +14,10 @@ RUN_SECONDS = 60
 TIDS = [p64((1 << 56) + (number << 32)) for number in (1, 3, 5, 7, 2, 4, 6, 8)]
 
 
-@pytest.fixture
-def path(tmp_path):
+def write(path, tids):
     """Each transaction writes the same objects."""
-    path = tmp_path / "Data.fs"
     storage = FileStorage(str(path))
-    for number, tid in enumerate(TIDS):
+    for number, tid in enumerate(tids):
         transaction = TransactionMetaData()
         storage.tpc_begin(transaction, tid, " ")
         for oid in range(2):
@@ -28,6 +26,24 @@ def path(tmp_path):
         storage.tpc_finish(transaction)
     storage.close()
     return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "Data.fs", TIDS)
+
+
+def test_a_file_whose_last_transaction_is_not_the_latest_is_not_read_in_part(
+    run, tmp_path, start_server
+):
+    path = write(tmp_path / "Data.fs", TIDS[:7])
+    # The server leaves an index, which the commands use.
+    start_server(path).stop()
+    for arguments in [("backup", path, tmp_path / "backups"), ("copy", path, tmp_path / "copy.fs")]:
+        code, _, said = run(*arguments)
+        assert code == 2 and f"{TIDS[4].hex()} stands behind" in said
+    code, said, _ = run("info", path)
+    assert code == 0 and f"last_tid={TIDS[3].hex()}" in said
 
 
 def test_a_backup_that_could_not_be_restored_is_refused(run, path, tmp_path):

@@ -47,7 +47,7 @@ pub(crate) struct Loaded {
     pub(crate) positions: Positions,
     /// End of the part of the data file that the index covers.
     pub(crate) end: u64,
-    /// Tid of the last transaction before `end`.
+    /// The latest tid of the last transactions before `end`.
     pub(crate) last_tid: Tid,
 }
 
@@ -125,6 +125,10 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageErro
     let sum = output.sum;
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
+    if log.ascent.goes_back() {
+        // The last transaction may not be the latest one, which only a scan finds.
+        return Ok(());
+    }
     // Written last: without a checksum, or with an old one, the index is merely not trusted.
     IndexChecksum { sum, last_tid }.write(disk, &log.path).map_err(failed)
 }
@@ -146,8 +150,8 @@ pub(crate) fn write_to(
     damage.map_or(Ok(()), Err)
 }
 
-/// Checks the last transactions that the index covers, and returns the tid of the last. They must
-/// end at its `end`, and the index must name the current records after them.
+/// Checks the last transactions that the index covers, and returns the latest tid. They must end at
+/// its `end`, and the index must name the current records after them.
 fn check_last_transactions(
     path: &Path,
     data: &Arc<dyn DiskFile>,
@@ -156,13 +160,13 @@ fn check_last_transactions(
     count: usize,
 ) -> Result<Tid, String> {
     let mut scan = Scan::with_window(path, Arc::clone(data), end, LOOK_BYTES);
-    let mut last_tid = None;
+    let mut last_tid = Tid::ZERO;
     let mut latest = rustc_hash::FxHashMap::default();
     let mut before = end;
     for _ in 0..count {
         let found = scan.transaction_before(before).map_err(misfit)?;
         let Some(transaction) = found else { break };
-        last_tid.get_or_insert(transaction.tid());
+        last_tid = last_tid.max(transaction.tid());
         let mut written = rustc_hash::FxHashMap::default();
         scan.each_record(&transaction, |record| {
             written.insert(record.header.oid, record.position);
@@ -182,7 +186,7 @@ fn check_last_transactions(
     if before <= MAGIC_BYTES && latest.len() as u64 != positions.len() {
         return Err("it names objects that are not in the file".to_owned());
     }
-    Ok(last_tid.unwrap_or(Tid::ZERO))
+    Ok(last_tid)
 }
 
 /// Explains why an index does not match the data file where the index ends. Most often the index is
