@@ -64,8 +64,11 @@ impl LogBytes {
     /// A scan of committed transactions up to `end`, whose headers must match their checksums.
     pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
         let sums = self.checksums.as_ref().and_then(|sums| sums.for_scan(&self.file, end));
-        Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes)
-            .committed(sums, &self.damages)
+        Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes).committed(
+            sums,
+            &self.damages,
+            self.ascent.goes_back(),
+        )
     }
 
     /// Follows back pointers from the record at `position` to the record that holds the data.

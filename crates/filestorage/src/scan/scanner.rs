@@ -31,6 +31,8 @@ pub(crate) struct Scan<'a> {
     pub(super) damages: Option<Arc<Damages>>,
     /// The checksums to verify records and transaction frames.
     pub(super) checksums: Option<Box<dyn Sums + 'a>>,
+    /// Whether transactions are known to stand behind later ones.
+    pub(super) tids_go_back: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -47,8 +49,18 @@ impl<'a> Scan<'a> {
         window_bytes: usize,
     ) -> Scan<'a> {
         let (window, window_start) = (Vec::new(), 0);
-        let (damages, checksums) = (None, None);
-        Scan { path, file, end, window, window_start, window_bytes, damages, checksums }
+        let (damages, checksums, tids_go_back) = (None, None, false);
+        Scan {
+            path,
+            file,
+            end,
+            window,
+            window_start,
+            window_bytes,
+            damages,
+            checksums,
+            tids_go_back,
+        }
     }
 
     /// The same scan through committed transactions only. Each transaction must match its checksum.
@@ -58,7 +70,9 @@ impl<'a> Scan<'a> {
         mut self,
         checksums: Option<impl Sums + 'a>,
         damages: &Arc<Damages>,
+        tids_go_back: bool,
     ) -> Scan<'a> {
+        self.tids_go_back = tids_go_back;
         self.checksums = checksums.map(|checksums| Box::new(checksums) as Box<dyn Sums>);
         self.damages = Some(Arc::clone(damages));
         self

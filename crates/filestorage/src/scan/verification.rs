@@ -66,8 +66,8 @@ impl Scan<'_> {
     }
 
     /// Compares a header without a checksum with its first record, which names its transaction. If
-    /// it has no record, its tid must be between those of the transactions around it. Where these
-    /// go back themselves, as other programs may write them, they say nothing of it.
+    /// it has no record, its tid must be between those of the transactions around it. These say
+    /// nothing of it in a log whose tids go back, as other programs may write it.
     fn verify_by_neighbours(&mut self, entry: &TransactionEntry) -> Result<(), FileStorageError> {
         if entry.records_start() < entry.records_end() {
             let bytes = self.chunk::<DATA_HEADER_BYTES>(entry.records_start())?;
@@ -77,6 +77,9 @@ impl Scan<'_> {
             });
             let what = "a transaction whose first record names another one";
             return if agrees { Ok(()) } else { Err(self.damaged(entry.position, what)) };
+        }
+        if self.tids_go_back {
+            return Ok(());
         }
         let before = match entry.position.checked_sub(POINTER_BYTES) {
             Some(trailer) if trailer >= MAGIC_BYTES => {

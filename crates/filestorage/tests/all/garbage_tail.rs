@@ -117,24 +117,48 @@ fn transaction_that_is_not_later_is_kept_unless_it_is_left_over_at_the_end() {
 /// As copyTransactionsFrom makes it of two storages, one after the other.
 #[test]
 fn transaction_without_records_is_read_where_tids_go_back() {
-    let tids = [10, 20, 30, 15, 17, 40].map(Tid);
+    // The one with an odd tid has no records.
+    for tids in [[10, 20, 30, 15, 18, 40], [10, 20, 30, 15, 40, 50], [10, 20, 35, 30, 40, 50]] {
+        let tids = tids.map(Tid);
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        for tid in tids {
+            match tid.0 % 2 {
+                1 => commit(&storage, (tid, transaction(vec![]))).unwrap(),
+                _ => commit(&storage, stores(tid, &[(tid.0, b"data")])).unwrap(),
+            }
+        }
+        drop(storage);
+        let storage = open_summed(&disk, ChecksumMode::Full);
+        let mut log = storage.reader().iterate(None, None).unwrap();
+        let mut found = Vec::new();
+        while let Some(transaction) = log.step().unwrap() {
+            found.push(transaction.tid);
+        }
+        assert_eq!(found, tids);
+        assert_eq!(storage.damaged_places(), 0);
+    }
+}
+
+/// A last tid that is not the latest would end walks to it early, and hide later revisions.
+#[test]
+fn the_latest_transaction_is_known_at_each_opening_wherever_it_stands() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
-    for tid in tids {
-        match tid {
-            Tid(15) => commit(&storage, (tid, transaction(vec![]))).unwrap(),
-            _ => commit(&storage, stores(tid, &[(tid.0, b"data")])).unwrap(),
-        }
+    for tid in [10, 30, 20] {
+        commit(&storage, stores(Tid(tid), &[(tid, b"data")])).unwrap();
     }
     drop(storage);
-    let storage = open_summed(&disk, ChecksumMode::Full);
-    let mut log = storage.reader().iterate(None, None).unwrap();
-    let mut found = Vec::new();
-    while let Some(transaction) = log.step().unwrap() {
-        found.push(transaction.tid);
+    for round in 0..3 {
+        let storage = open(disk.clone());
+        assert_eq!(storage.last_tid(), Tid(30), "round {round}");
+        storage.close().unwrap();
     }
-    assert_eq!(found, tids);
-    assert_eq!(storage.damaged_places(), 0);
+    let storage = open(disk.clone());
+    commit(&storage, stores(Tid(40), &[(1, b"later")])).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    assert_eq!(open(disk).last_tid(), Tid(40));
 }
 
 #[derive(Clone, Copy, Debug)]
