@@ -19,13 +19,12 @@ use super::link::{Answer, Link};
 use crate::options::Mode;
 use crate::result::Latencies;
 
-/// Names of the steps of a commit, and of the whole.
-pub(super) const OPERATIONS: [&str; 5] = ["begin", "store", "vote", "finish", "whole"];
-const BEGIN: usize = 0;
-const STORE: usize = 1;
-const VOTE: usize = 2;
-const FINISH: usize = 3;
-const WHOLE: usize = 4;
+/// Names of the steps of a commit, and of the whole. Begin and stores are no steps: they have no
+/// reply, and leave with the vote.
+pub(super) const OPERATIONS: [&str; 3] = ["vote", "finish", "whole"];
+const VOTE: usize = 0;
+const FINISH: usize = 1;
+const WHOLE: usize = 2;
 
 /// A client and its results.
 pub(super) struct Client {
@@ -59,7 +58,7 @@ pub(super) struct ClientMetrics {
     pub(super) commits: u64,
     pub(super) conflicts: u64,
     /// Latencies of [`OPERATIONS`].
-    pub(super) operations: [Latencies; 5],
+    pub(super) operations: [Latencies; 3],
 }
 
 /// The pending request.
@@ -133,7 +132,7 @@ impl Client {
         }
         let oids = self.fresh.split_off(self.fresh.len() - count);
         self.choose(oids.into_iter().map(|oid| Known { oid, serial: Tid::ZERO, count: 0 }));
-        self.send_stores(&mut |_, _| {})?;
+        self.put_stores()?;
         let number = self.argument();
         self.link.call("vote", &number, Duration::ZERO)?;
         let tid = self.link.call("tpc_finish", &number, Duration::ZERO)?;
@@ -143,7 +142,7 @@ impl Client {
     }
 
     /// Begins the next transaction.
-    pub(super) fn start(&mut self, counting: bool) -> Result<()> {
+    pub(super) fn start(&mut self) -> Result<()> {
         self.began = Instant::now();
         match self.mode {
             Mode::Add if self.fresh.len() < self.objects => {
@@ -153,14 +152,14 @@ impl Client {
             Mode::Add => {
                 let oids = self.fresh.split_off(self.fresh.len() - self.objects);
                 self.choose(oids.into_iter().map(|oid| Known { oid, serial: Tid::ZERO, count: 0 }));
-                self.commit(counting)
+                self.commit()
             }
             Mode::Update => {
                 let first = self.random.random_range(0..self.own.len());
                 let own: Vec<Known> =
                     self.own.iter().cycle().skip(first).take(self.objects).copied().collect();
                 self.choose(own.into_iter());
-                self.commit(counting)
+                self.commit()
             }
             Mode::Conflict | Mode::ConflictAny => {
                 let place = self.place.take();
@@ -190,11 +189,11 @@ impl Client {
             State::Idle => bail!("{:?} was answered, but nothing was asked", answer.id),
             State::Oids(id) => {
                 self.take_oids(&answer.expect(&id)?)?;
-                self.start(counting)?;
+                self.start()?;
             }
             State::Load(id) => {
                 self.take_load(&answer.expect(&id)?)?;
-                self.commit(counting)?;
+                self.commit()?;
             }
             State::Vote(id) => self.take_vote(answer, &id, now, counting)?,
             State::Abort(id) => {
@@ -203,7 +202,7 @@ impl Client {
                 if self.mode == Mode::ConflictAny {
                     self.place = None;
                 }
-                self.start(counting)?;
+                self.start()?;
                 // A further attempt of the same transaction, timed as a whole.
                 self.began = began;
             }
@@ -278,37 +277,28 @@ impl Client {
         }
     }
 
-    fn commit(&mut self, counting: bool) -> Result<()> {
-        let mut taken = [None; 2];
-        self.send_stores(&mut |step, began| taken[step] = Some((began, Instant::now())))?;
-        for (step, times) in taken.into_iter().enumerate() {
-            if let (true, Some((began, ended))) = (counting, times) {
-                self.metrics.record(step, began, ended);
-            }
-        }
+    /// Begins, stores and votes, in one piece.
+    fn commit(&mut self) -> Result<()> {
+        self.put_stores()?;
         self.step_began = Instant::now();
         let number = self.argument();
         self.state = State::Vote(self.link.request("vote", &number)?);
         Ok(())
     }
 
-    /// Sends begin and stores; calls `done` for each step with its start time.
-    fn send_stores(&mut self, done: &mut dyn FnMut(usize, Instant)) -> Result<()> {
+    /// Buffers begin and stores.
+    fn put_stores(&mut self) -> Result<()> {
         self.number += 1;
         let number = || Value::Int(self.number.into());
-        let began = Instant::now();
         let empty = || Value::from(&b""[..]);
         let metadata = [empty(), empty(), Value::Dict(Vec::new()), Value::None, " ".into()];
         let begin = Value::tuple([number()].into_iter().chain(metadata));
         self.link.tell("tpc_begin", &begin)?;
-        done(BEGIN, began);
-        let began = Instant::now();
         for (known, serial) in self.chosen.iter().zip(&self.replaced) {
             let data = self.content.data(known.oid, known.count);
             let store = [known.oid.into(), (*serial).into(), Value::from(&data[..]), number()];
             self.link.tell("storea", &Value::tuple(store))?;
         }
-        done(STORE, began);
         Ok(())
     }
 
@@ -335,8 +325,7 @@ impl Client {
 
 impl ClientMetrics {
     fn new() -> Result<ClientMetrics> {
-        let new = Latencies::new;
-        let operations = [new()?, new()?, new()?, new()?, new()?];
+        let operations = [Latencies::new()?, Latencies::new()?, Latencies::new()?];
         Ok(ClientMetrics { commits: 0, conflicts: 0, operations })
     }
 

@@ -86,7 +86,7 @@ impl Turns {
             let data = epoll::EventData::new_u64(index as u64);
             let client = &mut self.clients[index];
             epoll::add(&epoll, client.link().stream(), data, epoll::EventFlags::IN)?;
-            client.start(false)?;
+            client.start()?;
             self.send(index)?;
         }
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -131,7 +131,7 @@ impl Turns {
         if client.take_turn(received, counting)? {
             self.shared.commits.fetch_add(1, Ordering::Relaxed);
             if !self.shared.stopping.load(Ordering::Relaxed) {
-                client.start(counting)?;
+                client.start()?;
             }
         }
         self.send(index)

@@ -12,8 +12,9 @@ use super::{OutputOptions, ServerOptions, TimeOptions};
 pub(super) const HELP: &str = "\
 How it is measured:
   Clients are native and driven by replies, without threads of their own: each begins, stores, votes
-  and finishes, and starts over. Requests leave one by one, as stock clients send them. Every reply
-  is checked. At the end of each case, all acknowledged data are read back and compared.
+  and finishes, and starts over. Begin and stores have no reply and leave with the vote, in one
+  piece, as Zodium's own clients send them; stock clients send each of them alone. Every reply is
+  checked. At the end of each case, all acknowledged data are read back and compared.
 
   add        new objects
   update     objects that only this client writes
@@ -32,8 +33,8 @@ How to read it:
   most / fewest  commits of the most successful client, over those of the least successful one
   server CPU  microseconds of the server's processor time per transaction
   a sync      transactions per sync, and syncs per second, if the server reports them
-  begin, store  until the request is written; vote, finish  until the reply is read; whole  from
-              begin to the end of finish, in conflict mode with all attempts
+  vote, finish  from the request until the reply is read; that of the vote includes begin and
+              stores; whole  from begin to the end of finish, in conflict mode with all attempts
 
 Examples:
   zodium-bench commit --zeo-python .venv/bin/python --wires M5,Z5
