@@ -75,6 +75,8 @@ pub(super) fn commits(options: &CommitOptions) -> Measurement {
         .column("measured_round_trip_us", "round trip us", Shown::Median)
         .column("fairness", "most / fewest", Shown::SpreadIfAny)
         .go("fairness", 1.0)
+        .column("fewest_commits", "fewest", Shown::SpreadIfAny)
+        .go("fewest-tx", 1.0)
         .column("ns_per_transaction", "ns/transaction", Shown::Never)
         .go("ns/op", 1.0);
     if options.modes.iter().any(|mode| mode.is_shared()) {
@@ -129,12 +131,7 @@ pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Meas
     if let Some(allowed) = case.allowed(measured.round_trip) {
         sample = sample.value("of_allowed_percent", 100.0 * rate / allowed);
     }
-    if case.clients > 1 {
-        let of_clients = || metrics.iter().map(|metrics| metrics.commits);
-        let [most, fewest] =
-            [of_clients().max(), of_clients().min()].map(Option::unwrap_or_default);
-        sample = sample.value("fairness", most as f64 / fewest as f64);
-    }
+    sample = fairness(sample, metrics.iter().map(|metrics| metrics.commits));
     if case.mode.is_shared() {
         let conflicts: u64 = metrics.iter().map(|metrics| metrics.conflicts).sum();
         sample = sample.value("conflicts", conflicts as f64 / commits);
@@ -144,6 +141,18 @@ pub(super) fn commit(server: &Server, case: &Case, round: usize, measured: &Meas
         Some(whole) => sample.percentiles("", &whole).distribution(&whole),
         None => sample,
     }
+}
+
+/// Adds how evenly the commits of several clients are spread.
+fn fairness(sample: Sample, commits: impl ExactSizeIterator<Item = u64> + Clone) -> Sample {
+    if commits.len() < 2 {
+        return sample;
+    }
+    let [most, fewest] = [commits.clone().max(), commits.min()].map(Option::unwrap_or_default);
+    // A client without a commit counts as if it had one: such a round must not be left out.
+    sample
+        .value("fairness", most as f64 / fewest.max(1) as f64)
+        .value("fewest_commits", fewest as f64)
 }
 
 pub(super) fn operations(
@@ -171,4 +180,22 @@ fn all(measured: &Measured) -> Vec<Latencies> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(commits: &[u64]) -> [Option<f64>; 2] {
+        let sample = fairness(Sample::new("zodium", "M5", 0), commits.iter().copied());
+        ["fairness", "fewest_commits"].map(|key| sample.values.get(key).copied())
+    }
+
+    #[test]
+    fn a_client_without_commits_shows() {
+        assert_eq!(values(&[9, 6, 3]), [Some(3.0), Some(3.0)]);
+        assert_eq!(values(&[9, 0, 3]), [Some(9.0), Some(0.0)]);
+        assert_eq!(values(&[0, 0]), [Some(0.0), Some(0.0)]);
+        assert_eq!(values(&[9]), [None, None]);
+    }
 }

@@ -30,7 +30,9 @@ How to read it:
   x 1 client  transactions/s relative to a single client, if that was measured in the same run
   % of allowed  with a delay only: percentage of the transactions/s that are possible if nothing but
               two round trips (vote, finish) takes time
-  most / fewest  commits of the most successful client, over those of the least successful one
+  most / fewest  commits of the most successful client, over those of the least successful one; one
+              without commits counts as if it had one
+  fewest      commits of the least successful client
   server CPU  microseconds of the server's processor time per transaction
   a sync      transactions per sync, and syncs per second, if the server reports them
   vote, finish  from the request until the reply is read; that of the vote includes begin and
