@@ -1,7 +1,8 @@
 //! `zodium-bench rcu`: kinds of keyspace, by how readers are kept apart from writers.
 //!
 //! Key decision: it runs within this process, as none of the kinds but one is a server. The kinds
-//! take turns within each round, and each row has the mean over all rounds with its confidence.
+//! take turns within each round, which begins with another kind each time. Each row has the mean
+//! over all rounds with its confidence.
 
 mod kinds;
 mod thread;
@@ -54,11 +55,10 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     let cases = cases(options);
     let mut rows: Vec<Row> =
         (0..cases.len() * kinds.len()).map(|_| Row::new()).collect::<Result<_>>()?;
-    for _ in 0..options.rounds {
-        let mut rows = rows.iter_mut();
-        for case in &cases {
-            for (kind, row) in kinds.iter().zip(&mut rows) {
-                row.add(measure(kind, options, *case)?);
+    for round in 0..usize::from(options.rounds) {
+        for (case, rows) in cases.iter().zip(rows.chunks_mut(kinds.len())) {
+            for index in turns(round, kinds.len()) {
+                rows[index].add(measure(&kinds[index], options, *case)?);
             }
         }
     }
@@ -72,6 +72,11 @@ pub(crate) fn run(options: &RcuOptions) -> Result<()> {
     }
     output.finish(measured);
     output.write()
+}
+
+/// The places of all kinds, beginning with another one each round.
+fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |place| (place + round) % count)
 }
 
 fn cases(options: &RcuOptions) -> Vec<Case> {
@@ -184,8 +189,9 @@ fn measurement(options: &RcuOptions) -> Measurement {
     measured.note(
         "CPU ns: processor time of an operation, with the choice of a key; mean over the rounds, \
          with their standard deviation and half the width of the 95 % confidence interval of the \
-         mean (Student's t). p50 to p99.9: times of one operation of 16, with about 25 ns of the \
-         clock. Switches and migrations: of each thread.",
+         mean (Student's t). p50 to p99.9: of batches of 16 operations, each timed as a whole with \
+         what is done for all of its keys together, and divided by 16. Switches and migrations: of \
+         each thread.",
     );
     measured.note(
         "mutex: one lock around a map. shards: 64 locks that readers share. epochs: a skip list \
@@ -231,6 +237,12 @@ fn student(degrees: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_round_begins_with_another_kind() {
+        let orders: Vec<Vec<usize>> = (0..4).map(|round| turns(round, 3).collect()).collect();
+        assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+    }
 
     #[test]
     fn a_mean_has_its_deviation_and_confidence() {
