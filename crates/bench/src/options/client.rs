@@ -16,7 +16,9 @@ How it is measured:
   cache; connecting and the first pass are not counted. Afterwards a checksum over everything
   loaded is compared with that of the stored data.
 
-  load     every object once, one after the other, in one thread: uncached, and once more: cached
+  load     every object once, one after the other, in one thread: uncached, and once more: cached.
+           All data are kept, so a Python client copies each object to fresh memory; the native
+           client hands out what is in its cache
   threads  the same, uncached, by several threads of one process, each with a part of the objects
   bulk     1,000 objects through a proxy that adds a delay: all are requested with prefetch
            (native: with one call), and then loaded one after the other
