@@ -87,6 +87,25 @@ def test_the_chart_has_the_figures_of_the_benchmarks():
     assert done.returncode == 0, done.stderr
 
 
+def test_what_bounds_the_benchmarks_is_of_their_report():
+    """The page says that all its figures are from one run, whose report is kept."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    report = (ROOT / "docs" / "benchmarks" / "report.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report]
+
+    def row(start, *cells):
+        """The first row after the first title that begins so."""
+        first = next(at for at, line in enumerate(report) if line.startswith(start))
+        return next(row for row in rows[first:] if row[: len(cells)] == list(cells))
+
+    told = re.findall(r"uses\s+([\d.]+ \([\d.-]+\))\s+times", page)
+    floors = [row("## Loads at random", "1", flying, "floor") for flying in ("1", "64")]
+    assert told == [floor[-2] for floor in floors]
+    commits = row("## Commits of 3 objects", "update", "disk", "0", "16", "zodium", "M5")
+    shared = re.search(r"syncs, which ([\d.]+)\s+transactions share with 16 clients", page)
+    assert shared[1] in commits
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd rates its units")
 def test_the_unit_has_few_rights(tmp_path):
     unit = tmp_path / "zodium.service"
