@@ -42,10 +42,26 @@ fn line(group: &[&Sample]) -> Option<Series> {
     let mut points = Vec::new();
     let mut longer = total;
     for (nanos, count) in steps {
+        // A step's latency is its upper bound, so those of the step itself are not longer.
+        longer -= count;
         let share = longer as f64 / total as f64;
         points.push((nanos as f64 / 1e3, share.max(RAREST), None));
-        longer -= count;
     }
     let name = group.first()?.label();
     (!points.is_empty()).then_some(Series { name, points, is_marked: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_has_the_share_of_longer_latencies() {
+        let sample = |latencies_ns| Sample { latencies_ns, ..Sample::new("zodium", "M5", 0) };
+        let [one, other] = [vec![(1_000_000, 90)], vec![(1_000_000, 9), (10_000_000, 1)]];
+        let line = line(&[&sample(one), &sample(other)]).unwrap();
+        let points: Vec<(f64, f64)> = line.points.iter().map(|point| (point.0, point.1)).collect();
+        // Both rounds end a step at 1 ms: 99 of 100 take that or less.
+        assert_eq!(points, [(1000.0, 0.91), (1000.0, 0.01), (10_000.0, RAREST)]);
+    }
 }
