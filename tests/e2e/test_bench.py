@@ -12,7 +12,14 @@ import sys
 import time
 
 import pytest
-from harness.bench import PROGRAM, SECONDS, assert_nothing_left, environment, run_bench
+from harness.bench import (
+    PROGRAM,
+    SECONDS,
+    assert_nothing_left,
+    command_lines,
+    environment,
+    run_bench,
+)
 
 pytestmark = pytest.mark.zodium
 
@@ -140,3 +147,50 @@ def test_a_signal_ends_the_servers_too(tmp_path):
     assert process.returncode == 1
     assert "interrupted" in said
     assert_nothing_left(tmp_path)
+
+
+@pytest.fixture
+def started(tmp_path):
+    """started(*options): `bench load`, which is killed at the end."""
+    processes = []
+
+    def run(*options):
+        command = [PROGRAM, "load", "--no-floor", "--cells=1x1", *options]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command, **pipes, env=environment(tmp_path)))
+        return processes[-1]
+
+    yield run
+    for process in processes:
+        process.kill()
+
+
+def test_a_signal_ends_what_writes_a_large_dataset(started, tmp_path):
+    kept = tmp_path / "kept"
+    process = started("--dataset=sized", "--objects=1M", "--datasets", kept)
+    wait_until(lambda: kept.exists() and any(kept.glob(".making-*/Data.fs")))
+    process.send_signal(signal.SIGTERM)
+    # All of it would be 4 GB.
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 1 and "interrupted" in said, said
+    assert list(kept.iterdir()) == []
+    assert_nothing_left(tmp_path)
+
+
+def test_a_second_signal_ends_the_program_and_its_servers_at_once(started, tmp_path):
+    process = started("--objects=100", "--peer", "slow=sleep 600; echo {port} {path}")
+    wait_until(lambda: list((tmp_path / "bench").glob("*/slow/log")))
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(1)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT, said
+    left = [line for line in command_lines() if str(tmp_path / "bench") in line]
+    assert left == []
+
+
+def wait_until(happened):
+    deadline = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

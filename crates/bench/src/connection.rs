@@ -14,12 +14,16 @@ use bytes::BytesMut;
 use zodium_types::Oid;
 
 use crate::dataset::Dataset;
+use crate::interrupt::Interrupt;
 use crate::reply::WrongReply;
 use crate::verifier::Verifier;
 use crate::wire::{Protocol, Taken, Wire};
 
 /// A server that sends nothing for so long while requests are pending has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Requests in flight while every object is requested once.
+const SWEEP_IN_FLIGHT: usize = 64;
 
 /// A connected client.
 #[derive(Debug)]
@@ -105,6 +109,22 @@ impl Connection {
         self.in_flight.extend(self.unsent.drain(..).map(|oid| Asked { oid, sent }));
         self.stream.write_all(&self.output).context("cannot send")?;
         self.output.clear();
+        Ok(())
+    }
+
+    /// Requests the objects from 0 to one below `count` once, several at a time, and checks every
+    /// reply.
+    pub(crate) fn sweep(&mut self, count: u64, interrupt: &Interrupt) -> Result<()> {
+        let mut scratch = Scratch::new();
+        for first in (0..count).step_by(SWEEP_IN_FLIGHT) {
+            interrupt.check()?;
+            let end = count.min(first + SWEEP_IN_FLIGHT as u64);
+            (first..end).try_for_each(|oid| self.ask(Oid(oid)))?;
+            self.send()?;
+            while !self.is_idle() {
+                self.receive(&mut scratch, |_| {})?;
+            }
+        }
         Ok(())
     }
 

@@ -37,7 +37,8 @@ pub(crate) fn run(options: &IdleOptions) -> Result<()> {
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(DatasetOptions::sized(options.objects, OBJECT_BYTES).dataset());
-    let path = dataset.file(None, comparison.folder()).context("cannot write the dataset")?;
+    let path = dataset.file(None, comparison.folder(), &comparison.interrupt);
+    let path = path.context("cannot write the dataset")?;
     comparison.start(&options.servers, Data::Copied(&path))?;
     machine.versions.clone_from(&comparison.versions);
     let idleness = Idleness { options, comparison, dataset };

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use zodium_types::Oid;
 
 use crate::comparison::{Comparison, commands, floor};
-use crate::connection::{Connection, Scratch};
+use crate::connection::Connection;
 use crate::dataset::Dataset;
 use crate::machine::Machine;
 use crate::matrix::{Matrix, columns};
@@ -17,16 +16,14 @@ use crate::server::{Data, Server, ServerCommand};
 use crate::system_calls::{Count, SystemCalls};
 use crate::wire::Protocol;
 
-/// Requests in flight while every object is loaded once.
-const SWEEP_IN_FLIGHT: usize = 64;
-
 /// Measures and reports.
 pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(options.dataset.dataset());
-    let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
+    let kept = options.dataset.datasets.as_deref();
+    let path = dataset.file(kept, comparison.folder(), &comparison.interrupt);
     let path = path.context("cannot write the dataset")?;
     start(&mut comparison, options, &path)?;
     machine.versions.clone_from(&comparison.versions);
@@ -83,18 +80,7 @@ pub(crate) fn load_all(
     comparison: &Comparison,
 ) -> Result<()> {
     let mut connection = Connection::open(server.address, server.protocol, dataset)?;
-    let mut scratch = Scratch::new();
-    let mut next = 0;
-    while next < dataset.len() {
-        let end = dataset.len().min(next + SWEEP_IN_FLIGHT as u64);
-        (next..end).try_for_each(|oid| connection.ask(Oid(oid)))?;
-        next = end;
-        connection.send()?;
-        comparison.interrupt.check()?;
-        while !connection.is_idle() {
-            connection.receive(&mut scratch, |_| {})?;
-        }
-    }
+    connection.sweep(dataset.len(), &comparison.interrupt)?;
     let wire = connection.wire_name();
     if let (Protocol::Zeo, Some(asked)) = (server.protocol, server.asked)
         && wire != asked

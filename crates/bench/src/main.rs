@@ -52,6 +52,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use self::interrupt::Interrupt;
 use self::options::{BenchCommand, BenchOptions};
 
 fn main() -> ExitCode {
@@ -85,7 +86,9 @@ fn run(options: &BenchOptions) -> anyhow::Result<()> {
         BenchCommand::Syscalls(options) => probe::syscalls::run(options),
         BenchCommand::System(options) => probe::system::run(options),
         BenchCommand::Report(options) => page::run(options),
-        BenchCommand::Dataset(options) => options.dataset.dataset().write(&options.path),
+        BenchCommand::Dataset(options) => {
+            options.dataset.dataset().write(&options.path, &Interrupt::listen()?)
+        }
         BenchCommand::FloorServer(options) => floor::serve(options),
     }
 }

@@ -42,7 +42,8 @@ pub(crate) fn run(options: &ClientOptions) -> Result<()> {
         "an iteration is checked where each object is written once: leave out iterate with \
          --cases load,threads,bulk,commit, or choose --dataset wczblk1 or sized"
     );
-    let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
+    let kept = options.dataset.datasets.as_deref();
+    let path = dataset.file(kept, comparison.folder(), &comparison.interrupt);
     let path = path.context("cannot write the dataset")?;
     // A copy for each server: clients commit.
     comparison.start(&options.servers, Data::Copied(&path))?;

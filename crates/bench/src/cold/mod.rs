@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, fadvise};
-use zodium_types::Oid;
 
 use self::device::Device;
 use crate::comparison::{Comparison, commands};
-use crate::connection::{Connection, Scratch};
+use crate::connection::Connection;
 use crate::dataset::Dataset;
 use crate::generator::{Generator, Load, Objects, Walk};
+use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::options::{Cell, ColdOptions, DatasetOptions};
 use crate::reading::Reading;
@@ -56,7 +56,8 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(DatasetOptions::sized(options.objects, options.object_bytes).dataset());
-    let path = dataset.file(options.datasets.as_deref(), comparison.folder());
+    let kept = options.datasets.as_deref();
+    let path = dataset.file(kept, comparison.folder(), &comparison.interrupt);
     let path = path.context("cannot write the dataset")?;
     let bytes = std::fs::metadata(&path)?.len();
     start(&mut comparison, options, &path, bytes)?;
@@ -200,7 +201,7 @@ impl Cold<'_> {
         let before_walk = self.walk.taken();
         let resident = Objects::AtRandom(RESIDENT_OBJECTS.min(self.dataset.len()));
         let cold = Objects::InTurns(Arc::clone(&self.walk));
-        self.load_resident(server)?;
+        self.load_resident(server, &comparison.interrupt)?;
         let (generator, others) = match case {
             Case::Cold(cell) => (self.generator(server, cell, cold)?, None),
             Case::Resident(beside) => {
@@ -243,16 +244,9 @@ impl Cold<'_> {
     }
 
     /// Loads each of the resident objects once.
-    fn load_resident(&self, server: &Server) -> Result<()> {
+    fn load_resident(&self, server: &Server, interrupt: &Interrupt) -> Result<()> {
         let mut connection = Connection::open(server.address, server.protocol, &self.dataset)?;
-        let mut scratch = Scratch::new();
-        let resident = 0..RESIDENT_OBJECTS.min(self.dataset.len());
-        resident.map(Oid).try_for_each(|oid| connection.ask(oid))?;
-        connection.send()?;
-        while !connection.is_idle() {
-            connection.receive(&mut scratch, |_| {})?;
-        }
-        Ok(())
+        connection.sweep(RESIDENT_OBJECTS.min(self.dataset.len()), interrupt)
     }
 
     /// Fails if so many objects were loaded that some of them were in memory.

@@ -11,6 +11,7 @@ use zodium_types::{Oid, TransactionStatus};
 
 use super::plan::{Plan, Write};
 use super::{Dataset, data};
+use crate::interrupt::Interrupt;
 
 /// Incremented when the same options make a different file than before.
 const GENERATION: u32 = 3;
@@ -18,10 +19,15 @@ const GENERATION: u32 = 3;
 impl Dataset {
     /// The data file, kept in `kept` if given, else in `folder`. A kept file is either complete or
     /// absent.
-    pub(crate) fn file(&self, kept: Option<&Path>, folder: &Path) -> Result<PathBuf> {
+    pub(crate) fn file(
+        &self,
+        kept: Option<&Path>,
+        folder: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<PathBuf> {
         let Some(kept) = kept else {
             let path = folder.join("Data.fs");
-            self.write(&path)?;
+            self.write(&path, interrupt)?;
             return Ok(path);
         };
         let place = std::path::absolute(kept)?.join(self.key());
@@ -33,7 +39,7 @@ impl Dataset {
         std::fs::create_dir_all(kept).with_context(cannot)?;
         let making = tempfile::Builder::new().prefix(".making-").tempdir_in(kept);
         let making = making.with_context(cannot)?;
-        self.write(&making.path().join("Data.fs"))?;
+        self.write(&making.path().join("Data.fs"), interrupt)?;
         match std::fs::rename(making.path(), &place) {
             // Another run may have made it meanwhile, from the same options.
             Err(_) if path.exists() => Ok(path),
@@ -50,13 +56,14 @@ impl Dataset {
     }
 
     /// Writes all revisions to a new FileStorage, its index, and its checksums.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path, interrupt: &Interrupt) -> Result<()> {
         let plan = Plan::new(self.shape, self.len(), self.revisions, self.seed);
         let options = OpenOptions { checksums: ChecksumMode::Commit, ..OpenOptions::new(path) };
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
         let mut applier = Applier::new(&storage);
         let mut first = 0;
         for (number, end) in plan.ends.iter().enumerate() {
+            interrupt.check()?;
             let writes = plan.writes.get(first..*end).unwrap_or_default();
             self.apply(&mut applier, number, first, writes)?;
             first = *end;
@@ -110,7 +117,8 @@ mod tests {
         for shape in [Shape::Blocks, Shape::Site, Shape::Fixed(90)] {
             let folder = tempfile::tempdir().unwrap();
             let dataset = Dataset::new(shape, 250, 2, 7);
-            let path = dataset.file(None, folder.path()).unwrap();
+            let interrupt = Interrupt::listen().unwrap();
+            let path = dataset.file(None, folder.path(), &interrupt).unwrap();
             assert!(folder.path().join("Data.fs.index").exists());
             assert_current(&dataset, &path);
             let options = CheckOptions::new(path);
@@ -123,9 +131,10 @@ mod tests {
     fn a_kept_file_is_made_once_for_each_kind() {
         let folder = tempfile::tempdir().unwrap();
         let kept = folder.path().join("kept");
+        let interrupt = Interrupt::listen().unwrap();
         let file = |objects, seed| {
             let dataset = Dataset::new(Shape::Fixed(60), objects, 1, seed);
-            let path = dataset.file(Some(&kept), folder.path()).unwrap();
+            let path = dataset.file(Some(&kept), folder.path(), &interrupt).unwrap();
             assert_current(&dataset, &path);
             (path.clone(), std::fs::metadata(path).unwrap().modified().unwrap())
         };

@@ -8,17 +8,15 @@ use zodium_types::Oid;
 use super::cluster::{ClientIdentity, Cluster};
 use super::transaction::{checksum, fill};
 use super::{NeoBench, take_turns};
-use crate::connection::{Connection, Scratch};
+use crate::connection::Connection;
 use crate::dataset::Dataset;
+use crate::interrupt::Interrupt;
 use crate::matrix::{Matrix, columns};
 use crate::neo_reply::{Checksums, Loading};
 use crate::options::DatasetOptions;
 use crate::result::{Measurement, Output};
 use crate::server::Server;
 use crate::wire::Wire;
-
-/// Requests in flight while every object is loaded once.
-const SWEEP_IN_FLIGHT: u64 = 64;
 
 /// Objects that were stored, and how to load them.
 pub(super) struct Stored {
@@ -33,7 +31,8 @@ pub(super) fn run(bench: &NeoBench<'_>, output: &mut Output<'_>) -> Result<()> {
     let mut clusters = bench.clusters(1)?;
     for cluster in &mut clusters {
         eprintln!("writing {} to {}", stored.dataset.description(), bench.name_of(cluster));
-        stored.write(cluster).with_context(|| cluster.last_words())?;
+        let written = stored.write(cluster, &bench.comparison.interrupt);
+        written.with_context(|| cluster.last_words())?;
     }
     let title = format!(
         "Loads from one storage node of NEO: {}; {} rounds of {} s, median (min-max)",
@@ -70,10 +69,10 @@ impl Stored {
     }
 
     /// Writes all objects, and loads each once.
-    pub(super) fn write(&self, cluster: &mut Cluster<'_>) -> Result<()> {
-        fill(cluster, &self.dataset)?;
+    pub(super) fn write(&self, cluster: &mut Cluster<'_>, interrupt: &Interrupt) -> Result<()> {
+        fill(cluster, &self.dataset, interrupt)?;
         let client = cluster.client(None)?;
-        self.load_all(&client, &cluster.servers[0])
+        self.load_all(&client, &cluster.servers[0], interrupt)
     }
 
     /// Connects a client for loads.
@@ -84,18 +83,12 @@ impl Stored {
     }
 
     /// Loads every object once, and checks it.
-    pub(super) fn load_all(&self, client: &ClientIdentity, server: &Server) -> Result<()> {
-        let mut connection = self.connect(client, server)?;
-        let mut scratch = Scratch::new();
-        let count = self.dataset.len();
-        for first in (0..count).step_by(SWEEP_IN_FLIGHT as usize) {
-            let end = count.min(first + SWEEP_IN_FLIGHT);
-            (first..end).try_for_each(|oid| connection.ask(Oid(oid)))?;
-            connection.send()?;
-            while !connection.is_idle() {
-                connection.receive(&mut scratch, |_| {})?;
-            }
-        }
-        Ok(())
+    pub(super) fn load_all(
+        &self,
+        client: &ClientIdentity,
+        server: &Server,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        self.connect(client, server)?.sweep(self.dataset.len(), interrupt)
     }
 }

@@ -13,6 +13,7 @@ use super::loads::Stored;
 use super::socket::Socket;
 use super::{NeoBench, take_turns};
 use crate::cpu::CpuTime;
+use crate::interrupt::Interrupt;
 use crate::result::{Measurement, Output, Sample, Shown};
 use crate::server::Server;
 
@@ -27,11 +28,13 @@ pub(super) fn run(bench: &NeoBench<'_>, output: &mut Output<'_>) -> Result<()> {
     let mut clusters = bench.clusters(1)?;
     for cluster in &mut clusters {
         eprintln!("writing {} to {}", stored.dataset.description(), bench.name_of(cluster));
-        stored.write(cluster).with_context(|| cluster.last_words())?;
+        let written = stored.write(cluster, &bench.comparison.interrupt);
+        written.with_context(|| cluster.last_words())?;
     }
     let mut measured = measurement(bench, &stored);
     take_turns(bench, &mut clusters, &[()], |cluster, (), round| {
-        output.take(&mut measured, measure(cluster, &stored, round)?);
+        let sample = measure(cluster, &stored, round, &bench.comparison.interrupt)?;
+        output.take(&mut measured, sample);
         Ok(())
     })?;
     output.finish(measured);
@@ -59,10 +62,18 @@ fn measurement(bench: &NeoBench<'_>, stored: &Stored) -> Measurement {
     measured
 }
 
-fn measure(cluster: &mut Cluster<'_>, stored: &Stored, round: usize) -> Result<Sample> {
+fn measure(
+    cluster: &mut Cluster<'_>,
+    stored: &Stored,
+    round: usize,
+    interrupt: &Interrupt,
+) -> Result<Sample> {
     let (target, mut socket, id) = cluster.launch()?;
     let sample = replicate(cluster, &target, &mut socket, id, stored, round);
     let sample = sample.with_context(|| target.last_words())?;
+    let client = cluster.client(Some(&mut socket))?;
+    let loaded = stored.load_all(&client, &target, interrupt);
+    loaded.context("loads from the new storage node failed")?;
     // Stopped before its master leaves it: it would dial again.
     drop(target);
     cluster.change_cells(id, 0, CellState::Discarded)?;
@@ -97,8 +108,6 @@ fn replicate(
 
     let change = cluster.change_cells(id, 1, CellState::UpToDate)?;
     socket.send(change)?;
-    let client = cluster.client(Some(socket))?;
-    stored.load_all(&client, target).context("loads from the new storage node failed")?;
     let count = stored.dataset.len() as f64;
     let each = |index: usize| {
         let used = after[index].since(&before[index]);

@@ -12,6 +12,7 @@ use zodium_types::{Oid, Tid};
 use super::cluster::Cluster;
 use super::socket::Socket;
 use crate::dataset::Dataset;
+use crate::interrupt::Interrupt;
 
 /// A record to be written.
 #[derive(Clone, Debug)]
@@ -71,7 +72,11 @@ pub(super) fn is_done(message: &Message<'_>) -> Result<bool> {
 }
 
 /// Writes the objects of a dataset, with its transactions.
-pub(super) fn fill(cluster: &mut Cluster<'_>, dataset: &Dataset) -> Result<()> {
+pub(super) fn fill(
+    cluster: &mut Cluster<'_>,
+    dataset: &Dataset,
+    interrupt: &Interrupt,
+) -> Result<()> {
     let mut client = cluster.connect()?;
     let mut records: Vec<NewRecord> = Vec::new();
     for oid in (0..dataset.len()).map(Oid) {
@@ -79,6 +84,7 @@ pub(super) fn fill(cluster: &mut Cluster<'_>, dataset: &Dataset) -> Result<()> {
         records.push(NewRecord { oid, serial: Tid::ZERO, data: dataset.data(oid) });
         let is_last = oid.0 + 1 == dataset.len();
         if is_last || dataset.tid(Oid(oid.0 + 1)) != tid {
+            interrupt.check()?;
             commit(cluster, &mut client, tid, &records)?;
             records.clear();
         }

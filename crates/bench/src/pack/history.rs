@@ -12,6 +12,7 @@ use zodium_filestorage::{FileStorage, OpenOptions};
 use zodium_storage::{Applier, LogItem};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use crate::interrupt::Interrupt;
 use crate::options::PackOptions;
 
 const TRANSACTION_OBJECTS: usize = 10;
@@ -67,7 +68,7 @@ impl History {
     }
 
     /// Writes it to a new FileStorage, with its index.
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
+    pub(super) fn write(&self, path: &Path, interrupt: &Interrupt) -> Result<()> {
         let options = OpenOptions::new(path);
         let storage = FileStorage::open(Arc::new(RealDisk), &options)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -75,6 +76,7 @@ impl History {
         let oids: Vec<u64> = (0..self.objects + self.garbage).chain(again).collect();
         let mut applier = Applier::new(&storage);
         for (number, oids) in (0..).zip(oids.chunks(TRANSACTION_OBJECTS)) {
+            interrupt.check()?;
             let tid = Tid::from_unix_nanos(FIRST_TID_NANOS + number * 1_000_000);
             let status = TransactionStatus::Normal;
             let [user, description, extension] = [&[][..]; 3];

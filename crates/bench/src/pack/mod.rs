@@ -28,7 +28,7 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
     let path = folder.join("Data.fs");
     let history = History::new(options);
     eprintln!("writing {}", history.description());
-    history.write(&path).context("cannot write the file")?;
+    history.write(&path, &comparison.interrupt).context("cannot write the file")?;
     let file_bytes = std::fs::metadata(&path)?.len();
 
     let program = programs::zodium(&options.program)?;
@@ -45,8 +45,7 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
     for round in 0..options.rounds.into() {
         for place in 0..packers.len() {
             let packer = &packers[(place + round) % packers.len()];
-            comparison.interrupt.check()?;
-            let metrics = packer.pack(&path, folder)?;
+            let metrics = packer.pack(&path, folder, &comparison.interrupt)?;
             eprintln!("round {}: {} took {:.2} s", round + 1, packer.name, metrics.seconds);
             output.take(&mut packs, report::pack(packer.name, round, file_bytes, &metrics));
         }
@@ -58,7 +57,8 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
             let command = &servers[(place + round) % servers.len()];
             comparison.interrupt.check()?;
             let server = Server::start(command, Data::Copied(&path), folder)?;
-            let stalled = writers::measure(&server, options, &history);
+            let interrupt = &comparison.interrupt;
+            let stalled = writers::measure(&server, options, &history, interrupt);
             let stalled = stalled.with_context(|| server.last_words())?;
             eprintln!("round {}: {} packed under load", round + 1, server.name);
             for sample in report::stall(&server.name, round, &stalled)? {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+
+use crate::interrupt::Interrupt;
 
 /// Interval between looks at a process's memory.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -55,7 +56,12 @@ impl Packer {
     }
 
     /// Packs a copy of the file at `original`, in a folder of its own within `folder`.
-    pub(super) fn pack(&self, original: &Path, folder: &Path) -> Result<PackMetrics> {
+    pub(super) fn pack(
+        &self,
+        original: &Path,
+        folder: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<PackMetrics> {
         let folder = folder.join(format!("pack-{}", self.name));
         std::fs::create_dir(&folder)?;
         let path = folder.join("Data.fs");
@@ -74,7 +80,7 @@ impl Packer {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
-        let peak_bytes = wait_for(&mut child)?;
+        let peak_bytes = wait_for(&mut child, interrupt)?;
         let elapsed = started.elapsed().as_secs_f64();
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -87,8 +93,9 @@ impl Packer {
     }
 }
 
-/// Waits for the process; returns its peak memory, as far as it was seen in time.
-fn wait_for(child: &mut Child) -> Result<u64> {
+/// Waits for the process, or kills it after a signal. Returns its peak memory, as far as it was
+/// seen in time.
+fn wait_for(child: &mut Child, interrupt: &Interrupt) -> Result<u64> {
     let mut peak = 0;
     while child.try_wait()?.is_none() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
@@ -97,7 +104,11 @@ fn wait_for(child: &mut Child) -> Result<u64> {
             line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
         });
         peak = peak.max(kilobytes.unwrap_or(0) * 1024);
-        sleep(LOOK_INTERVAL);
+        if let Err(error) = interrupt.sleep(LOOK_INTERVAL) {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
     }
     Ok(peak)
 }

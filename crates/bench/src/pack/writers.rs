@@ -11,6 +11,7 @@ use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 
 use super::history::History;
+use crate::interrupt::Interrupt;
 use crate::options::PackOptions;
 use crate::server::Server;
 
@@ -32,7 +33,12 @@ pub(super) struct Commit {
     pub(super) took: Duration,
 }
 
-pub(super) fn measure(server: &Server, options: &PackOptions, history: &History) -> Result<Stalls> {
+pub(super) fn measure(
+    server: &Server,
+    options: &PackOptions,
+    history: &History,
+    interrupt: &Interrupt,
+) -> Result<Stalls> {
     let address =
         Address::Tcp { host: server.address.ip().to_string(), port: server.address.port() };
     let is_over = &AtomicBool::new(false);
@@ -42,9 +48,9 @@ pub(super) fn measure(server: &Server, options: &PackOptions, history: &History)
         let writers: Vec<_> = (0..u64::from(options.writers))
             .map(|oid| scope.spawn(move || write(address, oid, history, is_over)))
             .collect();
-        std::thread::sleep(options.seconds);
+        let waited = interrupt.sleep(options.seconds);
         let began = Instant::now();
-        let packed = pack(address);
+        let packed = waited.and_then(|()| pack(address));
         let ended = Instant::now();
         is_over.store(true, Ordering::Relaxed);
         let mut commits = Vec::new();

@@ -30,7 +30,8 @@ pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(options.dataset.dataset());
-    let path = dataset.file(options.dataset.datasets.as_deref(), comparison.folder());
+    let kept = options.dataset.datasets.as_deref();
+    let path = dataset.file(kept, comparison.folder(), &comparison.interrupt);
     let path = path.context("cannot write the dataset")?;
     comparison.start(&options.servers, Data::Copied(&path))?;
     let floor = floor(&options.servers, &options.dataset)?;

@@ -37,9 +37,9 @@ pub(super) fn measure(
         for server in &comparison.servers {
             let process =
                 server.process_id().context("a server that runs elsewhere cannot be watched")?;
-            comparison.interrupt.check()?;
             let (before, began) = (Memory::of_process(process)?, Instant::now());
-            fill(server, &dataset).with_context(|| server.last_words())?;
+            let filled = fill(server, &dataset, &comparison.interrupt);
+            filled.with_context(|| server.last_words())?;
             let seconds = began.elapsed().as_secs_f64();
             let grown = Memory::of_process(process)?.resident.saturating_sub(before.resident);
             let sample = Sample::new(&server.name, "", 0)

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use zodium_types::Oid;
 
 use lister::Lister;
 
 use crate::comparison::Comparison;
-use crate::connection::{Connection, Scratch};
+use crate::connection::Connection;
 use crate::dataset::Dataset;
+use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::matrix::{Matrix, columns};
 use crate::options::{DatasetOptions, RespOptions};
@@ -24,9 +24,6 @@ use crate::resp_requests::RespRequests;
 use crate::result::{Measurement, Output};
 use crate::server::{Data, Server, ServerCommand};
 use crate::wire::Wire;
-
-/// Requests in flight while keys are set.
-const FILL_IN_FLIGHT: u64 = 64;
 
 /// Measures and reports.
 pub(crate) fn run(options: &RespOptions) -> Result<()> {
@@ -115,7 +112,8 @@ fn measure(
     let dataset = Arc::new(dataset.dataset());
     for server in &comparison.servers {
         eprintln!("setting {} in {}", dataset.description(), server.name);
-        fill(server, &dataset).with_context(|| server.last_words())?;
+        let filled = fill(server, &dataset, &comparison.interrupt);
+        filled.with_context(|| server.last_words())?;
         if options.is_pinned() {
             processors::pin_server(server)?;
         }
@@ -149,17 +147,7 @@ fn connect(server: &Server, dataset: &Arc<Dataset>, requests: RespRequests) -> R
 }
 
 /// Sets all keys.
-fn fill(server: &Server, dataset: &Arc<Dataset>) -> Result<()> {
+fn fill(server: &Server, dataset: &Arc<Dataset>, interrupt: &Interrupt) -> Result<()> {
     let mut connection = connect(server, dataset, RespRequests::writing())?;
-    let mut scratch = Scratch::new();
-    let count = dataset.len();
-    for first in (0..count).step_by(FILL_IN_FLIGHT as usize) {
-        let end = count.min(first + FILL_IN_FLIGHT);
-        (first..end).try_for_each(|oid| connection.ask(Oid(oid)))?;
-        connection.send()?;
-        while !connection.is_idle() {
-            connection.receive(&mut scratch, |_| {})?;
-        }
-    }
-    Ok(())
+    connection.sweep(dataset.len(), interrupt)
 }

@@ -47,7 +47,8 @@ pub(crate) fn run(options: &StartOptions) -> Result<()> {
     machine.versions.clone_from(&comparison.versions);
     let dataset = Arc::new(options.dataset().dataset());
     eprintln!("the file: {}", dataset.description());
-    let path = dataset.file(options.datasets.as_deref(), comparison.folder());
+    let kept = options.datasets.as_deref();
+    let path = dataset.file(kept, comparison.folder(), &comparison.interrupt);
     let path = path.context("cannot write the dataset")?;
     let starts = Starts { options, comparison, dataset, path: &path };
     let commands = commands(&options.servers)?;
@@ -120,7 +121,7 @@ impl Starts<'_> {
         let small = Arc::new(DatasetOptions::sized(1, self.options.object_bytes).dataset());
         let small_folder = self.comparison.folder().join("one-object");
         std::fs::create_dir(&small_folder)?;
-        let small_path = small.file(None, &small_folder)?;
+        let small_path = small.file(None, &small_folder, &self.comparison.interrupt)?;
         let mut measured = report::memory(&self.dataset.description());
         for command in commands {
             let empty = self.start(command, case, &small_path, &small)?.memory()?;
