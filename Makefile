@@ -308,6 +308,8 @@ simulate: ## Run simulated servers of ZEO and RESP, and NEO clusters, with ever 
 BESIDE := --zeo-python $(VENV)/bin/python
 WIRES := --wires M5,Z5
 KEPT := --datasets $(RESULTS)/datasets
+# The system's temporary folder may be in memory.
+ON_DISK := --folder $(RESULTS)/disk
 SITE := --dataset prod1
 SMALL := --object-bytes 400 --objects 10000 --cells 1x64,16x64 --zodium-option=--workers=1
 UNCACHED = --peer 'uncached=$(CURDIR)/$(BINARY) serve {path} -a 127.0.0.1:{port} --msgpack \
@@ -316,24 +318,24 @@ UNCACHED = --peer 'uncached=$(CURDIR)/$(BINARY) serve {path} -a 127.0.0.1:{port}
 KINDS = system syscalls messenger load load-polled load-site load-small load-cold read-all read-all-site \
   commit conflict client client-site client-iterate pack start start-large idle keyspace \
   $(if $(VALKEY),resp)
-of-system := system
-of-syscalls := syscalls
+of-system := system $(ON_DISK)
+of-syscalls := syscalls $(ON_DISK)
 of-messenger := messenger --rounds 3 --seconds 0.3 --warm-up 0.1
 of-load := load $(BESIDE) $(WIRES) $(KEPT) --rounds 5 --seconds 1
 of-load-site := load $(BESIDE) $(KEPT) $(SITE) --rounds 3 --seconds 1 --cells 1x1,16x1,1x64
 of-load-small := load $(BESIDE) $(KEPT) $(SMALL) --rounds 5 --seconds 1
 of-load-polled := load $(KEPT) --rounds 3 --seconds 1 --cells 1x1,16x1 --busy-poll 50
-of-load-cold := cold $(BESIDE) $(KEPT) --rounds 3 --seconds 1
+of-load-cold := cold $(BESIDE) $(KEPT) $(ON_DISK) --rounds 3 --seconds 1
 of-read-all := read-all $(BESIDE) $(WIRES) $(KEPT) --rounds 3 --seconds 0.5
 of-read-all-site := read-all $(BESIDE) $(KEPT) $(SITE) --rounds 3 --seconds 0.5
-of-commit := commit $(BESIDE) $(WIRES) --rounds 3 --delays-ms 0,10 --clients 1,16,64
-of-conflict := commit $(BESIDE) $(WIRES) --rounds 3 --modes conflict --clients 1,64
+of-commit := commit $(BESIDE) $(ON_DISK) $(WIRES) --rounds 3 --delays-ms 0,10 --clients 1,16,64
+of-conflict := commit $(BESIDE) $(ON_DISK) $(WIRES) --rounds 3 --modes conflict --clients 1,64
 # In memory: what is left is client and server.
 CLIENT = client --python $(CLIENTS)/bin/python $(BESIDE) --folder /dev/shm $(KEPT) --rounds 5
 of-client = $(CLIENT) --cases load,threads,bulk,commit --seconds 1
 of-client-site = $(CLIENT) $(SITE) --cases load,threads --seconds 1
 of-client-iterate = $(CLIENT) --objects 100k --object-bytes 400 --cases iterate --patience 5
-of-pack := pack $(BESIDE) --rounds 3 --seconds 2
+of-pack := pack $(BESIDE) $(ON_DISK) --rounds 3 --seconds 2
 of-start = start $(BESIDE) $(KEPT) $(UNCACHED) --rounds 3
 of-start-large := start $(KEPT) --objects 10M --source memory,disk --rounds 3
 of-idle := idle $(BESIDE) --rounds 1

@@ -67,6 +67,14 @@ def test_cold_loads_stand_beside_the_device_and_resident_ones_beside_cold_ones(b
             assert values["over_device_us"] == pytest.approx(over)
 
 
+@pytest.mark.parametrize("command", ["cold", "commit", "pack", "start"])
+def test_memory_is_not_taken_for_a_disk(tmp_path, command):
+    options = ("--source=disk",) if command == "start" else ()
+    done = run_bench(tmp_path, command, "--folder", "/dev/shm", *options)
+    assert done.returncode == 1
+    assert "is in memory" in done.stderr and "--folder" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("command", ["cold", "load", "commit"])
 def test_a_server_that_answers_too_late_gets_the_time_that_it_needs(bench, command):
     options = {

@@ -18,6 +18,7 @@ mod comparison;
 mod connection;
 mod cpu;
 mod dataset;
+mod file_system;
 mod floor;
 mod generator;
 mod idle;

@@ -34,8 +34,8 @@ impl Device {
         let flags = OFlags::DIRECT.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let file = file.context(
-            "the files are where nothing can be read past the system's memory: name a folder on \
-             a disk with --folder",
+            "the file system reads nothing past the system's memory: name a folder on another one \
+             with --folder",
         )?;
         let length = (object_bytes as usize / BLOCK + 2) * BLOCK;
         Ok(Device { file, memory: vec![0; length + BLOCK], bytes, length })

@@ -14,6 +14,7 @@ use self::device::Device;
 use crate::comparison::{Comparison, commands};
 use crate::connection::Connection;
 use crate::dataset::Dataset;
+use crate::file_system::require_disk;
 use crate::generator::{Generator, Load, Objects, Walk};
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
@@ -53,12 +54,14 @@ enum Beside {
 /// Measures and reports.
 pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     let mut comparison = Comparison::prepare(options.servers.folder.as_deref())?;
+    require_disk(comparison.folder())?;
     let mut machine = Machine::here();
     machine.warn();
     let dataset = Arc::new(DatasetOptions::sized(options.objects, options.object_bytes).dataset());
     let kept = options.datasets.as_deref();
     let path = dataset.file(kept, comparison.folder(), &comparison.interrupt);
     let path = path.context("cannot write the dataset")?;
+    require_disk(&path)?;
     let bytes = std::fs::metadata(&path)?.len();
     start(&mut comparison, options, &path, bytes)?;
     machine.versions.clone_from(&comparison.versions);

@@ -25,6 +25,7 @@ use self::journal::Journal;
 use self::link::Link;
 use self::report::Case;
 use crate::comparison::{Comparison, commands};
+use crate::file_system::require_disk;
 use crate::machine::Machine;
 use crate::options::{CommitOptions, Files, Mode};
 use crate::reading::{Reading, Used};
@@ -48,6 +49,9 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
     servers.zodium_option.push("--monitor=127.0.0.1:{monitor}".to_owned());
     let commands = commands(&servers)?;
     for files in &options.files {
+        if *files == Files::Disk {
+            require_disk(comparison.folder())?;
+        }
         let memory = (*files == Files::Tmpfs).then_some(options.tmpfs.as_path());
         let placed: Vec<ServerCommand> =
             commands.iter().map(|command| command.clone().at(files.name())).collect();

@@ -111,7 +111,7 @@ pub(crate) enum Mode {
 /// Where files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Files {
-    /// On the disk, with every sync
+    /// On the disk of --folder, with every sync
     Disk,
     /// In memory
     Tmpfs,

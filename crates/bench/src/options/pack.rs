@@ -49,6 +49,10 @@ pub(crate) struct PackOptions {
     #[command(flatten)]
     pub(crate) program: ZodiumOptions,
 
+    /// Folder for all files, on the disk to measure [default: the system's temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use self::history::History;
 use self::packers::Packer;
 use crate::comparison::Comparison;
+use crate::file_system::require_disk;
 use crate::machine::Machine;
 use crate::options::PackOptions;
 use crate::programs::{self, absolute};
@@ -21,7 +22,8 @@ use crate::server::{Data, Server, ServerCommand};
 
 /// Measures and reports.
 pub(crate) fn run(options: &PackOptions) -> Result<()> {
-    let comparison = Comparison::prepare(None)?;
+    let comparison = Comparison::prepare(options.folder.as_deref())?;
+    require_disk(comparison.folder())?;
     let machine = Machine::here();
     machine.warn();
     let folder = comparison.folder();

@@ -1,7 +1,7 @@
 //! Measures the disk: cached reads, direct reads, and syncs.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use rustix::fs::{OFlags, fdatasync};
 use rustix::io::{pread, pwrite};
 
 use super::sampled;
+use crate::file_system::is_in_memory;
 use crate::result::Latencies;
 
 const BLOCK: usize = 4096;
@@ -26,7 +27,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(path: &Path) -> io::Result<Disk> {
+    pub(super) fn new(path: &Path) -> Result<Disk> {
+        let is_in_memory = is_in_memory(path.parent().unwrap_or(path))?;
         let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
         let mut random = SmallRng::seed_from_u64(1);
         let mut block = vec![0; 64 * BLOCK];
@@ -35,9 +37,10 @@ impl Disk {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Files in memory do not support direct reads.
         let flags = OFlags::DIRECT.bits().cast_signed();
         let direct = OpenOptions::new().read(true).custom_flags(flags).open(path).ok();
+        // Files in memory may be opened so too, but no device is read then.
+        let direct = direct.filter(|_| !is_in_memory);
         Ok(Disk { file, direct, memory: vec![0; 2 * BLOCK], random })
     }
 
@@ -53,7 +56,7 @@ impl Disk {
         )
     }
 
-    /// `None` if the file system does not support direct reads.
+    /// `None` if the file is in memory, or the file system does not support direct reads.
     pub(super) fn read_direct(&mut self, count: u32) -> Result<Option<Latencies>> {
         let Some(file) = self.direct.take() else { return Ok(None) };
         let start = self.memory.as_ptr().addr().wrapping_neg() % BLOCK;

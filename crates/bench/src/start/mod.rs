@@ -17,6 +17,7 @@ use self::report::StartMetrics;
 use crate::comparison::{Comparison, commands};
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
+use crate::file_system::require_disk;
 use crate::load::load_all;
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -41,6 +42,9 @@ pub(crate) fn run(options: &StartOptions) -> Result<()> {
     // On the file system of the dataset, so that the file can be linked.
     let folder = options.servers.folder.as_deref().or(options.datasets.as_deref());
     let mut comparison = Comparison::prepare(folder)?;
+    if options.source.contains(&Source::Disk) {
+        require_disk(comparison.folder())?;
+    }
     let mut machine = Machine::here();
     machine.warn();
     comparison.note_versions(&options.servers)?;
