@@ -2,6 +2,7 @@
 
 mod device;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +69,8 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     settle(&comparison)?;
 
     let mut output = Output::begin(&options.output, machine);
-    let cold = Cold { options, walk: Arc::new(Walk::new(dataset.len())), dataset, path, bytes };
+    let walks = Walks::new(comparison.servers.iter().map(Server::label), dataset.len());
+    let cold = Cold { options, walks, dataset, path, bytes };
     let (time, cases) = (&options.time, cold.cases());
     comparison.announce(time.rounds, cases.len(), (time.seconds + time.warm_up).as_secs_f64());
     let mut measured = cold.measurement();
@@ -136,7 +138,26 @@ struct Cold<'a> {
     dataset: Arc<Dataset>,
     path: std::path::PathBuf,
     bytes: u64,
-    walk: Arc<Walk>,
+    walks: Walks,
+}
+
+/// The walks of the device and of each server: all load the same objects. A walk that several share
+/// would bring a server back to an object after few others, while its cache may still have it.
+struct Walks {
+    device: Arc<Walk>,
+    /// By label.
+    servers: BTreeMap<String, Arc<Walk>>,
+}
+
+impl Walks {
+    fn new(labels: impl Iterator<Item = String>, objects: u64) -> Walks {
+        let walk = || Arc::new(Walk::new(objects));
+        Walks { device: walk(), servers: labels.map(|label| (label, walk())).collect() }
+    }
+
+    fn of(&self, label: &str) -> Result<&Arc<Walk>> {
+        self.servers.get(label).context("a server that came later has no walk")
+    }
 }
 
 impl Cold<'_> {
@@ -177,12 +198,13 @@ impl Cold<'_> {
     /// Reads the same places directly from the device, one after the other.
     fn measure_device(&self, comparison: &Comparison, round: usize) -> Result<Sample> {
         let mut device = Device::open(&self.path, self.bytes, self.options.object_bytes)?;
-        let before = self.walk.taken();
+        let walk = &self.walks.device;
+        let before = walk.taken();
         let taken = device.read_for(self.options.time.seconds, || {
             comparison.interrupt.check()?;
-            Ok((self.walk.next(), self.dataset.len()))
+            Ok((walk.next(), self.dataset.len()))
         })?;
-        self.check_walk(before)?;
+        self.check_walk(walk, before)?;
         let seconds = taken.seconds;
         let sample = Sample::new("device", "", round);
         Ok(case_of(sample, Case::Cold(SERIAL), 0)
@@ -201,9 +223,10 @@ impl Cold<'_> {
     ) -> Result<Sample> {
         // A server that runs already may serve this very file.
         forget(server.data().unwrap_or(&self.path))?;
-        let before_walk = self.walk.taken();
+        let walk = self.walks.of(&server.label())?;
+        let before_walk = walk.taken();
         let resident = Objects::AtRandom(RESIDENT_OBJECTS.min(self.dataset.len()));
-        let cold = Objects::InTurns(Arc::clone(&self.walk));
+        let cold = Objects::InTurns(Arc::clone(walk));
         self.load_resident(server, &comparison.interrupt)?;
         let (generator, others) = match case {
             Case::Cold(cell) => (self.generator(server, cell, cold)?, None),
@@ -231,7 +254,7 @@ impl Cold<'_> {
         others.map(Generator::finish).transpose()?;
         let latencies = generator.finish()?;
         ensure!(own > 0, "no request was answered");
-        self.check_walk(before_walk)?;
+        self.check_walk(walk, before_walk)?;
         let sample = Sample::new(&server.name, server.asked.unwrap_or_default(), round);
         let sample = case_of(sample, case, server.busy_poll_us)
             .value("requests", own as f64)
@@ -253,8 +276,8 @@ impl Cold<'_> {
     }
 
     /// Fails if so many objects were loaded that some of them were in memory.
-    fn check_walk(&self, before: u64) -> Result<()> {
-        let (taken, objects) = (self.walk.taken() - before, self.dataset.len());
+    fn check_walk(&self, walk: &Walk, before: u64) -> Result<()> {
+        let (taken, objects) = (walk.taken() - before, self.dataset.len());
         ensure!(
             taken <= objects / WALK_SHARE,
             "{taken} cold loads of {objects} objects are too many to be all cold: give --objects \
@@ -294,4 +317,26 @@ fn forget(path: &Path) -> Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_comes_back_to_an_object_after_all_others() {
+        let names = ["one", "other"];
+        let walks = Walks::new(names.into_iter().map(str::to_owned), 99);
+        let mut loaded = [Vec::new(), Vec::new()];
+        for _ in 0..99 {
+            walks.device.next();
+            for (name, loaded) in names.iter().zip(&mut loaded) {
+                loaded.push(walks.of(name).unwrap().next());
+            }
+        }
+        assert_eq!(loaded[0], loaded[1]);
+        loaded[0].sort_unstable();
+        assert!(loaded[0].iter().copied().eq(0..99));
+        assert!(walks.of("third").is_err());
+    }
 }

@@ -10,9 +10,9 @@ use super::{Cell, OutputOptions, ServerOptions, TimeOptions};
 pub(super) const HELP: &str = "\
 How it is measured:
   Before each measurement the data file is evicted from the page cache. The servers' own caches
-  (--cache-size) hold a quarter of it at most. Cold clients load objects that are far apart, and
-  none of them twice, so every load reads from the device. Resident clients load the same 64
-  objects again and again.
+  (--cache-size) hold a quarter of it at most. Cold clients load objects that are far apart, none of
+  them twice in a measurement, and each server loads all others before it comes back to one. So
+  every load reads from the device. Resident clients load the same 64 objects again and again.
 
 How to read it:
   device       a single thread with direct reads of the same places: no server can be below it
