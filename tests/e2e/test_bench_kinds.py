@@ -184,6 +184,23 @@ def test_a_commit_that_is_not_what_was_acknowledged_is_noticed(binary, tmp_path)
     assert "are not what was stored" in done.stderr, done.stderr
 
 
+def test_packs_stand_beside_the_stock_packer_and_commits_meanwhile(bench, tmp_path):
+    results = bench(
+        "pack", "--objects=1000", "--garbage=300", "--object-bytes=200", "--rounds=1",
+        "--writers=2", "--seconds=0.5", "--zeo-python", sys.executable,
+    )  # fmt: skip
+    assert keys(results["Pack"]) == {("zodium", ""), ("stock", "")}
+    commits = results["CommitDuringPack"]
+    assert keys(commits, "when") == {
+        (server, "M5", when) for server in ("zodium", "zeo") for when in ("before", "during")
+    }
+    # The longest commit before a pack is chance: it has no ratio.
+    compared = {s["case"]["when"] for s in commits["samples"] if "stall_us_ratio" in s["values"]}
+    assert compared == {"during"}
+    versions = json.loads((tmp_path / "pack.json").read_text())["machine"]["versions"]
+    assert [version.split()[0] for version in versions] == ["zodium", "ZEO/py"]
+
+
 def test_the_link_layer_is_measured_variant_by_variant(bench):
     options = ("--block-bytes=16,5000", "--blocks=3,40", "--depths=1,250")
     measured = bench("messenger", *QUICK, *options)["Messenger"]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::interrupt::Interrupt;
-use crate::options::{DatasetOptions, ServerOptions};
+use crate::options::{DatasetOptions, ServerOptions, ZodiumOptions};
 use crate::programs::{self, absolute};
 use crate::server::{Data, Server, ServerCommand};
 
@@ -49,14 +49,16 @@ impl Comparison {
     /// Starts the servers that the options ask for.
     pub(crate) fn start(&mut self, options: &ServerOptions, data: Data<'_>) -> Result<()> {
         self.start_all(&commands(options)?, data)?;
-        self.note_versions(options)
+        self.note_versions(&options.program, options.zeo_python.as_deref())
     }
 
-    pub(crate) fn note_versions(&mut self, options: &ServerOptions) -> Result<()> {
-        self.versions.push(programs::zodium_version(&options.program)?);
-        if let Some(python) = &options.zeo_python {
-            self.versions.push(versions(python)?);
-        }
+    pub(crate) fn note_versions(
+        &mut self,
+        zodium: &ZodiumOptions,
+        zeo_python: Option<&Path>,
+    ) -> Result<()> {
+        self.versions.push(programs::zodium_version(zodium)?);
+        self.versions.extend(zeo_python.map(versions).transpose()?);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::syncfs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu::CpuTime;
@@ -330,7 +331,9 @@ impl Data<'_> {
             let [from, to] = [original, path].map(|path| format!("{}{suffix}", path.display()));
             std::fs::copy(from, to)?;
         }
-        Ok(())
+        // Written out now, so that no measurement includes it.
+        let folder = path.parent().unwrap_or(path);
+        Ok(syncfs(File::open(folder)?)?)
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn run(options: &CommitOptions) -> Result<()> {
             commands.iter().map(|command| command.clone().at(files.name())).collect();
         comparison.start_in(memory, &placed, Data::New)?;
     }
-    comparison.note_versions(&servers)?;
+    comparison.note_versions(&servers.program, servers.zeo_python.as_deref())?;
     machine.versions.clone_from(&comparison.versions);
 
     let bench = Bench { options, content: Arc::new(Content::new(options.object_bytes)) };

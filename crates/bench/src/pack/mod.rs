@@ -22,10 +22,12 @@ use crate::server::{Data, Server, ServerCommand};
 
 /// Measures and reports.
 pub(crate) fn run(options: &PackOptions) -> Result<()> {
-    let comparison = Comparison::prepare(options.folder.as_deref())?;
+    let mut comparison = Comparison::prepare(options.folder.as_deref())?;
     require_disk(comparison.folder())?;
-    let machine = Machine::here();
+    let mut machine = Machine::here();
     machine.warn();
+    comparison.note_versions(&options.program, options.zeo_python.as_deref())?;
+    machine.versions.clone_from(&comparison.versions);
     let folder = comparison.folder();
     let path = folder.join("Data.fs");
     let history = History::new(options);

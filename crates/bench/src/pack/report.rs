@@ -4,6 +4,9 @@ use super::packers::PackMetrics;
 use super::writers::{Commit, Stalls};
 use crate::result::{Latencies, Measurement, Sample, Shown};
 
+/// The longest commit during a pack, of which there are ratios. The longest before it is chance.
+const STALL: &str = "stall_us";
+
 /// The table of packs.
 pub(super) fn packs(title: String) -> Measurement {
     Measurement::new("Pack", title)
@@ -35,7 +38,7 @@ pub(super) fn stalls() -> Measurement {
         .latency("p50", "p50 us", Shown::Spread)
         .latency("p99", "p99 us", Shown::Spread)
         .latency("max", "longest us", Shown::Spread)
-        .ratio("max_us", "zodium", "longest: zodium / it")
+        .ratio(STALL, "zodium", "longest: zodium / it")
         .latencies()
 }
 
@@ -48,8 +51,37 @@ pub(super) fn stall(name: &str, round: usize, stalls: &Stalls) -> anyhow::Result
         let sample = sample.value("commits_per_second", commits.len() as f64 / seconds);
         anyhow::Ok(sample.percentiles("", &latencies).distribution(&latencies))
     };
-    Ok([
-        sample("before", stalls.before_seconds, &stalls.before)?,
-        sample("during", stalls.pack_seconds, &stalls.during)?,
-    ])
+    let before = sample("before", stalls.before_seconds, &stalls.before)?;
+    let during = sample("during", stalls.pack_seconds, &stalls.during)?;
+    let longest = during.values.get("max_us").copied().unwrap_or(f64::NAN);
+    Ok([before, during.value(STALL, longest)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn commits_before_a_pack_have_no_ratio() {
+        let mut measured = stalls();
+        for (name, millis) in [("zodium", 10), ("zeo", 40)] {
+            let commit =
+                |millis| Commit { began: Instant::now(), took: Duration::from_millis(millis) };
+            let [before, during] = [vec![commit(100)], vec![commit(1), commit(millis)]];
+            let stalls = Stalls { before, during, pack_seconds: 1.0, before_seconds: 1.0 };
+            measured.samples.extend(stall(name, 0, &stalls).unwrap());
+        }
+        let ratios = measured.groups().into_iter().filter_map(|group| {
+            let ratio = measured.ratio_of(&measured.ratios[0], &group)?;
+            Some((group[0].case["when"].clone(), ratio.median))
+        });
+        let ratios: Vec<_> = ratios.collect();
+        assert!(
+            matches!(&ratios[..], [(when, ratio)]
+            if when == "during" && (ratio - 0.25).abs() < 0.01),
+            "{ratios:?}"
+        );
+    }
 }

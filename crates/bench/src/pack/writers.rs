@@ -29,7 +29,7 @@ pub(super) struct Stalls {
 /// One commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Commit {
-    began: Instant,
+    pub(super) began: Instant,
     pub(super) took: Duration,
 }
 

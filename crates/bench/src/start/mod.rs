@@ -47,7 +47,7 @@ pub(crate) fn run(options: &StartOptions) -> Result<()> {
     }
     let mut machine = Machine::here();
     machine.warn();
-    comparison.note_versions(&options.servers)?;
+    comparison.note_versions(&options.servers.program, options.servers.zeo_python.as_deref())?;
     machine.versions.clone_from(&comparison.versions);
     let dataset = Arc::new(options.dataset().dataset());
     eprintln!("the file: {}", dataset.description());
