@@ -5,6 +5,7 @@ that no figure comes of wrong data.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -339,6 +340,19 @@ def test_the_machine_is_measured_with_advice(bench):
     advice = {note.split(" ")[0] for note in system["notes"]}
     assert {"Governor:", "Turbo:", "C-states:", "Waking", "A", "Steal:"} <= advice
     assert len(system["samples"]) >= 5
+
+
+@pytest.mark.parametrize("processor", sorted(os.sched_getaffinity(0)))
+def test_a_machine_of_one_processor_wakes_none(bench, processor):
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {processor})
+    try:
+        system = bench("system", "--samples=20")["System"]
+    finally:
+        os.sched_setaffinity(0, allowed)
+    names = [sample["case"]["what"] for sample in system["samples"]]
+    assert [name for name in names if "ping-pong" in name] == ["ping-pong, both on one core"]
+    assert any("may use one" in note for note in system["notes"])
 
 
 def test_the_page_shows_every_table_and_chart_in_a_browser(bench, tmp_path):

@@ -34,6 +34,7 @@ mod options;
 mod pack;
 mod page;
 mod probe;
+mod processors;
 mod programs;
 mod rcu;
 mod read_all;

@@ -32,9 +32,10 @@ pub(crate) fn run(options: &SystemOptions) -> Result<()> {
     let mut medians = Vec::new();
     for placement in Placement::ALL {
         comparison.interrupt.check()?;
-        let latencies = wake_up::measure(placement, options.samples)?;
-        medians.push(latencies.quantile_us(0.5));
-        take(placement.name(), &latencies);
+        if let Some(latencies) = wake_up::measure(placement, options.samples)? {
+            medians.push(latencies.quantile_us(0.5));
+            take(placement.name(), &latencies);
+        }
     }
     let mut disk = Disk::new(&comparison.folder().join("file")).context("cannot make a file")?;
     take("read 4 KiB, cached", &disk.read_cached(options.samples)?);
@@ -72,7 +73,9 @@ fn sample(what: &str, latencies: &Latencies) -> Sample {
 }
 
 fn wake_up_advice(medians: &[f64]) -> String {
-    let [same, other, polling] = [0, 1, 2].map(|n| medians.get(n).copied().unwrap_or(f64::NAN));
+    let [same, other, polling] = medians else {
+        return "Waking a sleeping core takes two; this process may use one.".to_owned();
+    };
     let wake_up = (other - polling) / 2.0;
     if wake_up < WAKE_UP_US {
         return format!("Waking a sleeping core takes about {wake_up:.0} us; fine.");

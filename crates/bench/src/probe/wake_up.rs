@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Result, anyhow};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::sampled;
+use crate::processors::{self, stay_on};
 use crate::result::Latencies;
 
 /// How the two threads run.
@@ -33,17 +33,22 @@ impl Placement {
     }
 }
 
-/// Measures round trips of a byte. The threads, and their core affinity, end with it.
-pub(super) fn measure(placement: Placement, count: u32) -> Result<Latencies> {
+/// Measures round trips of a byte; `None` if there are fewer cores than it needs. The threads, and
+/// their core affinity, end with it.
+pub(super) fn measure(placement: Placement, count: u32) -> Result<Option<Latencies>> {
+    let cores = processors::allowed()?;
+    let far_core = if placement == Placement::SameCore { cores.first() } else { cores.get(1) };
+    let (Some(near_core), Some(far_core)) = (cores.first().copied(), far_core.copied()) else {
+        return Ok(None);
+    };
     let (near, far) = UnixStream::pair()?;
     let is_polling = placement == Placement::Polling;
     near.set_nonblocking(is_polling)?;
     far.set_nonblocking(is_polling)?;
-    let place = usize::from(placement != Placement::SameCore);
     std::thread::scope(|scope| {
-        let echo = scope.spawn(move || echo(far, place));
+        let echo = scope.spawn(move || echo(far, far_core));
         let asked = scope.spawn(move || {
-            stay_on(0)?;
+            stay_on(None, near_core)?;
             let mut near = near;
             sampled(
                 count,
@@ -56,14 +61,15 @@ pub(super) fn measure(placement: Placement, count: u32) -> Result<Latencies> {
             )
         });
         let latencies = asked.join().map_err(|_| anyhow!("a thread panicked"))?;
+        // Its error comes first: the other end then finds the stream closed.
         echo.join().map_err(|_| anyhow!("a thread panicked"))??;
-        latencies
+        latencies.map(Some)
     })
 }
 
 /// Echoes until the other end is closed.
-fn echo(mut far: UnixStream, place: usize) -> io::Result<()> {
-    stay_on(place)?;
+fn echo(mut far: UnixStream, core: usize) -> Result<()> {
+    stay_on(None, core)?;
     while take(&mut far)? {
         far.write_all(&[2])?;
     }
@@ -79,12 +85,4 @@ fn take(stream: &mut UnixStream) -> io::Result<bool> {
             read => return read.map(|count| count > 0),
         }
     }
-}
-
-/// Pins the calling thread to a core; on a single-core machine all share it.
-fn stay_on(place: usize) -> io::Result<()> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut set = CpuSet::new();
-    set.set(place.min(processors - 1));
-    Ok(sched_setaffinity(None, &set)?)
 }

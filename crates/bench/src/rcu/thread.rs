@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use zodium_keyspace::{Place, Reader};
 
 use super::kinds::{Keys, TOGETHER, Wanted};
+use crate::processors;
 use crate::result::Latencies;
 
 /// Batches of operations between two looks at the time that is left. A batch is timed as a whole:
@@ -52,7 +52,7 @@ pub(super) fn key(number: u64) -> [u8; 16] {
 
 /// Runs the thread with this number.
 pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -> Result<Done> {
-    let pinned = if plan.is_pinned { stay_on(number) } else { Ok(()) };
+    let pinned = if plan.is_pinned { pin(number) } else { Ok(()) };
     let mut work = Work {
         keys,
         reader: keys.reader(),
@@ -64,7 +64,6 @@ pub(super) fn run(keys: &dyn Keys, plan: Plan, number: usize, start: &Barrier) -
         latencies: Latencies::new()?,
     };
     start.wait();
-    let pinned = pinned.context("cannot pin a thread to a processor");
     let warmed_up = pinned.and_then(|()| work.run_for(plan.duration / WARM_UP_SHARE));
     work.latencies = Latencies::new()?;
     // All count at the same time, and none waits for one that has failed.
@@ -166,12 +165,10 @@ impl Counters {
     }
 }
 
-/// Pins the calling thread to a processor.
-fn stay_on(number: usize) -> Result<()> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut set = CpuSet::new();
-    set.set(number % processors);
-    Ok(sched_setaffinity(None, &set)?)
+/// Pins the calling thread, the one with this number.
+fn pin(number: usize) -> Result<()> {
+    let allowed = processors::allowed()?;
+    processors::stay_on(None, allowed[number % allowed.len()])
 }
 
 #[cfg(test)]

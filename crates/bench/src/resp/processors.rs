@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::processors::{allowed, stay_on};
 use crate::server::Server;
 
 /// The processors of this thread before it was pinned, which it gets back.
@@ -19,12 +20,11 @@ impl Drop for Pinned {
 /// Pins all threads of a server to the first processor.
 pub(super) fn pin_server(server: &Server) -> Result<()> {
     let process = server.process_id().context("a server that runs elsewhere cannot be pinned")?;
-    let mut set = CpuSet::new();
-    set.set(allowed()?.0);
+    let first = *allowed()?.first().context("this process has no processor")?;
     for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let thread = task?.file_name().to_str().and_then(|name| name.parse().ok());
         let thread = thread.and_then(Pid::from_raw).context("not the number of a thread")?;
-        sched_setaffinity(Some(thread), &set).context("cannot pin the server to a processor")?;
+        stay_on(Some(thread), first).context("cannot pin the server")?;
     }
     Ok(())
 }
@@ -32,16 +32,7 @@ pub(super) fn pin_server(server: &Server) -> Result<()> {
 /// Pins this thread, and those that it starts, to the last processor.
 pub(super) fn pin_clients() -> Result<Pinned> {
     let before = sched_getaffinity(None)?;
-    let mut set = CpuSet::new();
-    set.set(allowed()?.1);
-    sched_setaffinity(None, &set).context("cannot pin the clients to a processor")?;
+    let last = allowed()?.pop().context("this process has no processor")?;
+    stay_on(None, last).context("cannot pin the clients")?;
     Ok(Pinned(before))
-}
-
-/// The first and the last processor that this process may use.
-fn allowed() -> Result<(usize, usize)> {
-    let set = sched_getaffinity(None)?;
-    let mut numbers = (0..CpuSet::MAX_CPU).filter(|number| set.is_set(*number));
-    let first = numbers.next().context("this process has no processor")?;
-    Ok((first, numbers.next_back().unwrap_or(first)))
 }
