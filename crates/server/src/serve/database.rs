@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use zodium_configuration::{ServerOptions, StorageOptions};
 use zodium_sql::{Location, MariaAddress, NewCluster, Partitions, SqlOptions, SqlStorage};
 
-use super::storages::NEW_OIDS_GAP;
+use super::new_oids::NEW_OIDS_GAP;
 
 /// The cluster of a database whose file has no name that is text.
 const CLUSTER: &str = "zodium";

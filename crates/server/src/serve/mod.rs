@@ -8,6 +8,7 @@ mod database;
 pub(crate) mod limits;
 pub(crate) mod listening;
 mod lock_watch;
+mod new_oids;
 mod options;
 mod overrides;
 mod packing;

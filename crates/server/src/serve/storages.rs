@@ -20,14 +20,10 @@ use zodium_tls::AllowList;
 use zodium_zeo_server::ServedStorage;
 
 use super::conflicts::ServerResolver;
+use super::new_oids::NEW_OIDS_GAP;
 use crate::monitoring::Clusters;
 use crate::progress::Progress;
 use crate::tools::is_sqlite;
-
-/// Gap between the largest oid in the file and the first new one. A stock client reserves 100 oids
-/// and keeps them over a restart of its server, so this is enough for 655 clients. Each start uses
-/// up a part of the 2^32 oids that are found fastest, which are enough for 65,536 starts.
-pub(super) const NEW_OIDS_GAP: u64 = 1 << 16;
 
 /// After this time a stop names the storages that it waits for.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
