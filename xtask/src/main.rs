@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod mutants;
+mod paths;
 mod repository;
 mod rules;
 mod source;

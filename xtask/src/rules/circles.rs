@@ -1,12 +1,11 @@
-//! `circles`: files of a crate import each other one way, but for the circles that are listed here.
+//! `circles`: files of a crate use each other one way, but for the circles that are listed here.
 //!
-//! Only imports that name a module count. A type that the crate exports again at its root, such as
-//! `crate::FileStorage`, is part of the crate's interface.
+//! Only paths that name a module count, in imports and elsewhere. A type that the crate exports
+//! again at its root, such as `crate::FileStorage`, is part of the crate's interface.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::UseTree;
-
+use crate::paths::{module_of, named_by};
 use crate::source::Source;
 use crate::violation::Violation;
 
@@ -34,7 +33,7 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
 }
 
 fn check_crate(root: &str, sources: &[&Source]) -> Vec<Violation> {
-    let module = |source: &Source| module_of(root, &source.path);
+    let module = |source: &Source| module_name(root, &source.path);
     let modules: BTreeSet<String> = sources.iter().map(|source| module(source)).collect();
     let mut imports = Imports::new();
     for source in sources {
@@ -65,59 +64,25 @@ fn is_allowed(circle: &BTreeSet<String>) -> bool {
     })
 }
 
-/// `crates/net/src/a/mod.rs` is `a`, `crates/net/src/a/b.rs` is `a::b`.
-fn module_of(root: &str, path: &str) -> String {
+/// `crates/net/src/a/mod.rs` is `a`, `crates/net/src/a/b.rs` is `a::b`, `crates/net/src/lib.rs` is
+/// nothing.
+fn module_name(root: &str, path: &str) -> String {
     let inside = path.strip_prefix(root).and_then(|path| path.strip_prefix("/src/"));
-    let inside = inside.unwrap_or(path).trim_end_matches(".rs");
-    inside.strip_suffix("/mod").unwrap_or(inside).replace('/', "::")
+    module_of(inside.unwrap_or(path)).join("::")
 }
 
-/// The modules that a file imports outside of its tests, but for those within its own.
+/// The modules that a file names outside of its tests, but for those within its own.
 fn imported_by(source: &Source, module: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
     let Ok(file) = syn::parse_file(&source.text) else { return BTreeSet::new() };
-    let mut paths = Vec::new();
-    for item in &file.items {
-        if let syn::Item::Use(item) = item
-            && !source.is_test_line(item.use_token.span.start().line)
-        {
-            add_paths(&item.tree, &mut Vec::new(), &mut paths);
-        }
-    }
-    let found = paths.iter().filter_map(|path| resolve(path, module, modules));
+    let own: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
+    let named = named_by(source, &file, &own);
+    let found = named.into_iter().filter_map(|named| resolve(named.parts, modules));
     let inside = format!("{module}::");
     found.filter(|found| found != module && !found.starts_with(&inside)).collect()
 }
 
-pub(super) fn add_paths(tree: &UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
-    match tree {
-        UseTree::Path(path) => {
-            before.push(path.ident.to_string());
-            add_paths(&path.tree, before, paths);
-            before.pop();
-        }
-        UseTree::Group(group) => {
-            group.items.iter().for_each(|tree| add_paths(tree, before, paths));
-        }
-        UseTree::Name(name) => paths.push([before.as_slice(), &[name.ident.to_string()]].concat()),
-        UseTree::Rename(name) => {
-            paths.push([before.as_slice(), &[name.ident.to_string()]].concat());
-        }
-        UseTree::Glob(_) => paths.push(before.clone()),
-    }
-}
-
 /// The longest part of a path that is a module of the crate.
-fn resolve(path: &[String], module: &str, modules: &BTreeSet<String>) -> Option<String> {
-    let (first, rest) = path.split_first()?;
-    let own: Vec<&str> = module.split("::").collect();
-    let start = match first.as_str() {
-        "crate" => &[][..],
-        "self" => &own[..],
-        "super" => &own[..own.len() - 1],
-        _ => return None,
-    };
-    let mut parts: Vec<&str> = start.to_vec();
-    parts.extend(rest.iter().map(String::as_str));
+fn resolve(mut parts: Vec<String>, modules: &BTreeSet<String>) -> Option<String> {
     while !parts.is_empty() {
         let name = parts.join("::");
         if modules.contains(&name) {
@@ -184,6 +149,17 @@ mod tests {
             ("crates/a/src/other.rs", "use crate::room::inner::Inner;\n"),
         ];
         assert_eq!(found(&files), ["crates/a/src/other.rs"]);
+    }
+
+    #[test]
+    fn paths_through_several_folders_and_within_code_count() {
+        let files = [
+            ("crates/a/src/room/inner.rs", "use super::super::other::Other;\n"),
+            ("crates/a/src/other.rs", "use crate::room::inner::Inner;\n"),
+            ("crates/b/src/one.rs", "fn f() {\n    crate::two::g()\n}\n"),
+            ("crates/b/src/two.rs", "use crate::one::f;\n"),
+        ];
+        assert_eq!(found(&files), ["crates/a/src/other.rs", "crates/b/src/one.rs"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use syn::{Item, Visibility};
 
-use super::circles::add_paths;
+use crate::paths::{Named, add_paths, module_of, named_by};
 use crate::source::Source;
 use crate::violation::Violation;
 
@@ -35,23 +35,36 @@ const ROOMS: [(&str, &[&str]); 1] = [(
     ],
 )];
 
-/// Imports the wrong way, and modules that a door shows.
+/// What is in no room: the library, which publishes names of all of them, and its errors, which all
+/// of them return.
+const ROOMLESS: [&str; 2] = ["lib", "error"];
+
+/// Paths that lead the wrong way, rooms that are not listed, and modules that a door shows.
 pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (folder, rooms) in ROOMS {
         let inside = |source: &&Source| source.path.starts_with(folder) && source.is_rust();
         let sources = sources.iter().filter(inside).filter(|source| !source.is_test);
         let files: Vec<_> = sources
-            .filter_map(|source| Some((source, syn::parse_file(&source.text).ok()?.items)))
+            .filter_map(|source| Some((source, syn::parse_file(&source.text).ok()?)))
             .collect();
         let library = files.iter().find(|(source, _)| source.path == format!("{folder}lib.rs"));
-        let published = library.map_or_else(BTreeMap::new, |(_, items)| rooms_of_names(items));
-        for (source, items) in &files {
+        let published = library.map_or_else(BTreeMap::new, |(_, file)| rooms_of_names(&file.items));
+        for (source, file) in &files {
             let path = source.path.strip_prefix(folder).unwrap_or_default();
             let room = path.split(['/', '.']).next().unwrap_or_default();
-            let Some(place) = rooms.iter().position(|known| *known == room) else { continue };
-            for (line, name) in imports(source, items) {
-                let imported = published.get(&name).unwrap_or(&name);
+            if ROOMLESS.contains(&room) {
+                continue;
+            }
+            let Some(place) = rooms.iter().position(|known| *known == room) else {
+                let advice = "a room without a place: say in xtask/src/rules/rooms.rs which rooms \
+                              come before it";
+                violations.push(source.violation(1, RULE, advice));
+                continue;
+            };
+            for Named { line, parts } in named_by(source, file, &module_of(path)) {
+                let Some(name) = parts.first() else { continue };
+                let imported = published.get(name).unwrap_or(name);
                 if rooms.iter().skip(place + 1).any(|later| later == imported) {
                     let advice = format!(
                         "`{room}` must not import `{imported}`, which comes after it. Move what \
@@ -61,7 +74,7 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
                 }
             }
             if path == format!("{room}/mod.rs") {
-                violations.extend(shown_modules(source, items));
+                violations.extend(shown_modules(source, &file.items));
             }
         }
     }
@@ -78,23 +91,6 @@ fn rooms_of_names(items: &[Item]) -> BTreeMap<String, String> {
     }
     let pairs = paths.iter().filter_map(|path| Some((path.last()?, path.first()?)));
     pairs.map(|(name, room)| (name.clone(), room.clone())).collect()
-}
-
-/// What a file imports from the root of its crate outside of its tests, with the lines.
-fn imports(source: &Source, items: &[Item]) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for item in items {
-        let Item::Use(item) = item else { continue };
-        let line = item.use_token.span.start().line;
-        if source.is_test_line(line) {
-            continue;
-        }
-        let mut paths = Vec::new();
-        add_paths(&item.tree, &mut Vec::new(), &mut paths);
-        let names = paths.into_iter().filter(|path| path.first().is_some_and(|at| at == "crate"));
-        found.extend(names.filter_map(|path| Some((line, path.into_iter().nth(1)?))));
-    }
-    found
 }
 
 fn shown_modules(source: &Source, items: &[Item]) -> Vec<Violation> {
@@ -134,6 +130,19 @@ mod tests {
             ("storage.rs", "use crate::pack::Pack;\nuse crate::seam::Seam;\n"),
         ];
         let wrong = [("read/load.rs", 2), ("read/log.rs", 3), ("storage.rs", 2)];
+        assert_eq!(found(&files), wrong.map(|(path, line)| (path.to_owned(), line)));
+    }
+
+    #[test]
+    fn any_path_counts_and_any_room_needs_a_place() {
+        let files = [
+            ("sync/mod.rs", "mod one;\nmod two;\n"),
+            ("sync/one.rs", "use super::super::pack::Pack;\n"),
+            ("sync/two.rs", "fn f() {\n    crate::pack::pack()\n}\n"),
+            ("newroom/mod.rs", "use std::fmt;\n"),
+            ("error.rs", "use crate::pack::Pack;\n"),
+        ];
+        let wrong = [("sync/one.rs", 1), ("sync/two.rs", 2), ("newroom/mod.rs", 1)];
         assert_eq!(found(&files), wrong.map(|(path, line)| (path.to_owned(), line)));
     }
 
