@@ -38,7 +38,7 @@ fn violations(repository: &Repository) -> Vec<Violation> {
     all.extend(rules::unsafe_code::check(crates, sources));
     all.extend(rules::documents::check(crates, sources));
     all.extend(rules::named_tests::check(sources));
-    all.extend(mutants::check(sources));
+    all.extend(mutants::check(crates, sources));
     for source in sources {
         all.extend(rules::header::check(source));
         all.extend(rules::layout::check(source));

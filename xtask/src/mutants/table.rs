@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Deserialize;
 
+use crate::repository::Crate;
 use crate::source::Source;
 use crate::violation::Violation;
 
@@ -94,14 +95,14 @@ pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<Mutation>> {
 }
 
 /// For `tidy`: entries that cannot be read, do not fit the sources, or name no test.
-pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
+pub(crate) fn check(crates: &[Crate], sources: &[Source]) -> Vec<Violation> {
     let mut names = HashSet::new();
     let tables = sources.iter().filter(|source| is_table(source));
     let found = tables.flat_map(|source| match toml::from_str::<Table>(&source.text) {
         Ok(table) => {
             let found = table.mutation.iter().flat_map(|mutation| {
                 let line = line_of(source, mutation);
-                let advice = advice(mutation, sources, names.insert(mutation.name.clone()));
+                let advice = advice(mutation, crates, sources, names.insert(mutation.name.clone()));
                 advice.into_iter().map(move |advice| source.violation(line, RULE, advice))
             });
             found.collect()
@@ -121,7 +122,7 @@ fn line_of(source: &Source, mutation: &Mutation) -> usize {
     lines.find(|(_, text)| *text == entry).map_or(1, |(line, _)| line)
 }
 
-fn advice(mutation: &Mutation, sources: &[Source], is_new: bool) -> Vec<String> {
+fn advice(mutation: &Mutation, crates: &[Crate], sources: &[Source], is_new: bool) -> Vec<String> {
     let mut advice = Vec::new();
     let name = &mutation.name;
     if !is_new {
@@ -134,32 +135,38 @@ fn advice(mutation: &Mutation, sources: &[Source], is_new: bool) -> Vec<String> 
     if mutation.tests.is_empty() || mutation.why.trim().is_empty() {
         advice.push(format!("{name}: say why it matters, and which tests must notice it"));
     }
-    let missing = mutation.tests.iter().filter_map(|command| missing_test(command, sources));
+    let commands = mutation.tests.iter();
+    let missing = commands.filter_map(|command| missing_test(command, crates, sources));
     advice.extend(missing.map(|missing| format!("{name}: {missing}")));
     advice
 }
 
 /// Whether a command names a file of tests, or a function in it, that is not there: it would run
 /// nothing.
-fn missing_test(command: &str, sources: &[Source]) -> Option<String> {
+fn missing_test(command: &str, crates: &[Crate], sources: &[Source]) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let after = |option| words.iter().position(|word| *word == option).map(|at| at + 1);
-    let package = after("-p").and_then(|at| words.get(at))?;
-    let crate_folder = format!("crates/{}/", package.strip_prefix("zodium-").unwrap_or("server"));
-    let (files, filter) = match after("--test") {
-        Some(at) => (format!("{crate_folder}tests/{}", words.get(at)?), words.get(at + 1)),
-        None => (format!("{crate_folder}src/"), words.get(after("--lib")?)),
+    let package = after("-p").and_then(|at| words.get(at));
+    let Some(member) = crates.iter().find(|member| Some(&&member.name[..]) == package) else {
+        return Some(format!("`cargo test {command}` names no crate with -p"));
     };
-    let mut files = sources.iter().filter(|source| source.path.starts_with(&files)).peekable();
+    let [own, tests] = ["src/", "tests/"].map(|part| format!("{}/{part}", member.folder));
+    let (places, filter) = match (after("--test"), after("--lib")) {
+        (Some(at), _) => (vec![format!("{tests}{}", words.get(at)?)], words.get(at + 1)),
+        (None, Some(at)) => (vec![own], words.get(at)),
+        (None, None) => (vec![own, tests.clone()], after("-p").and_then(|at| words.get(at + 1))),
+    };
+    let is_inside = |source: &&Source| places.iter().any(|place| source.path.starts_with(place));
+    let mut files = sources.iter().filter(is_inside).peekable();
     if files.peek().is_none() {
         return Some(format!("there are no tests for `cargo test {command}`"));
     }
     let wanted = filter.filter(|word| !word.starts_with('-'))?;
-    let is_there = files.any(|source| match after("--test") {
+    let is_there = files.any(|source| match source.path.starts_with(&tests) {
         // A filter is a part of a test's path.
-        Some(_) => test_paths(source).iter().any(|path| path.contains(wanted)),
+        true => test_paths(source).iter().any(|path| path.contains(wanted)),
         // Tests inside of sources are in modules of any name.
-        None => {
+        false => {
             wanted.split("::").all(|part| source.path.contains(part) || source.text.contains(part))
         }
     });
@@ -215,7 +222,8 @@ tests = ["-p zodium-a --test c even"]
             Source::of("crates/a/tests/c.rs", "fn even() {}\n"),
             Source::of("crates/a/tests/all/d.rs", "fn an_odd_one() {}\n"),
         ];
-        let found = check(&sources).into_iter();
+        let crates = [Crate::of("zodium-a", "a", &[])];
+        let found = check(&crates, &sources).into_iter();
         found.map(|violation| (violation.line, violation.advice)).collect()
     }
 
@@ -223,6 +231,10 @@ tests = ["-p zodium-a --test c even"]
     fn entries_that_do_not_fit_are_reported_at_their_line() {
         for tests in ["c even", "all", "all odd", "all d::", "all d::an_odd"] {
             let entry = ENTRY.replace("c even", tests);
+            assert_eq!(found(&entry, "fn f(n: u8) -> bool { n == 0 }\n"), [], "{tests}");
+        }
+        for tests in ["", " even", " an_odd", " d::", " --lib", " --lib n"] {
+            let entry = ENTRY.replace(" --test c even", tests);
             assert_eq!(found(&entry, "fn f(n: u8) -> bool { n == 0 }\n"), [], "{tests}");
         }
         let twice = format!("{ENTRY}\n{ENTRY}");
@@ -234,6 +246,12 @@ tests = ["-p zodium-a --test c even"]
             (&ENTRY.replace("odd numbers", " "), "const A: bool = 1 == 0;\n", "why it matters"),
             (&ENTRY.replace("--test c", "--test d"), "const A: bool = 1 == 0;\n", "no tests"),
             (&ENTRY.replace(" even", " odd"), "const A: bool = 1 == 0;\n", "run nothing"),
+            (
+                &ENTRY.replace("--test c even", "no_such"),
+                "const A: bool = 1 == 0;\n",
+                "run nothing",
+            ),
+            (&ENTRY.replace("zodium-a", "zodium-b"), "const A: bool = 1 == 0;\n", "no crate"),
             (&ENTRY.replace("c even", "all d::odd"), "const A: bool = 1 == 0;\n", "run nothing"),
             (&ENTRY.replace("== 1", "== 0"), "const A: bool = 1 == 0;\n", "is the text before"),
         ] {
