@@ -2,6 +2,9 @@
 //!
 //! The words are put together here so that this file does not break its own rule.
 
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::Visit;
+
 use super::word::has_word;
 use crate::source::Source;
 use crate::violation::Violation;
@@ -16,6 +19,9 @@ const CODE: [(&str, &str); 4] = [
     (concat!("#[ig", "nore"), "run the test always; a measurement is an example or a benchmark"),
 ];
 
+/// The attribute of a test that is not run, also where it holds on a condition only.
+const IGNORE: &str = concat!("ig", "nore");
+
 /// Lines with a mark of unfinished work.
 pub(crate) fn check(source: &Source) -> Vec<Violation> {
     let code = if source.is_rust() { &CODE[..] } else { &[] };
@@ -27,7 +33,44 @@ pub(crate) fn check(source: &Source) -> Vec<Violation> {
             source.violation(line, "leftovers", format!("{word}: {advice}"))
         })
     });
-    found.collect()
+    let conditional = ignored_on_a_condition(source).into_iter().map(|line| {
+        let (word, advice) = CODE[3];
+        source.violation(line, "leftovers", format!("{word} in cfg_attr: {advice}"))
+    });
+    found.chain(conditional).collect()
+}
+
+/// The lines of attributes by which tests are ignored on a condition.
+fn ignored_on_a_condition(source: &Source) -> Vec<usize> {
+    struct Finder(Vec<usize>);
+
+    impl<'ast> Visit<'ast> for Finder {
+        fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+            if let syn::Meta::List(list) = &attribute.meta
+                && list.path.is_ident("cfg_attr")
+                && has_identifier(list.tokens.clone(), IGNORE)
+            {
+                self.0.push(attribute.pound_token.spans[0].start().line);
+            }
+        }
+    }
+
+    // To parse takes longer than to look for the word.
+    if !source.is_rust() || !source.text.contains("cfg_attr") {
+        return Vec::new();
+    }
+    let Ok(file) = syn::parse_file(&source.text) else { return Vec::new() };
+    let mut finder = Finder(Vec::new());
+    finder.visit_file(&file);
+    finder.0
+}
+
+fn has_identifier(tokens: TokenStream, wanted: &str) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => name == wanted,
+        TokenTree::Group(group) => has_identifier(group.stream(), wanted),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }
 
 #[cfg(test)]
@@ -41,6 +84,18 @@ mod tests {
             let violations = check(&Source::of("a.rs", &text));
             assert_eq!((violations.len(), violations[0].line), (1, 3), "{word}");
         }
+    }
+
+    #[test]
+    fn tests_that_are_ignored_on_a_condition_are_found() {
+        let attribute =
+            |inner: &str| format!("//! A.\n\n#[test]\n#[cfg_attr({inner})]\nfn t() {{}}\n");
+        for inner in [format!("miri, {IGNORE}"), format!("all(), {IGNORE} = \"slow\"")] {
+            let violations = check(&Source::of("a.rs", &attribute(&inner)));
+            assert_eq!((violations.len(), violations[0].line), (1, 4), "{inner}");
+        }
+        let other = attribute(&format!("miri, doc = \"{IGNORE}\""));
+        assert_eq!(check(&Source::of("a.rs", &other)), []);
     }
 
     #[test]
