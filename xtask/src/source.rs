@@ -31,8 +31,9 @@ impl Source {
         Ok(Self { path: path.to_owned(), text, syntax, is_test })
     }
 
+    /// Without the ends of lines; a carriage return in front of one is a part of the line.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        (1..).zip(self.text.lines())
+        (1..).zip(self.text.split_terminator('\n'))
     }
 
     pub(crate) fn is_rust(&self) -> bool {

@@ -19,7 +19,8 @@ fn check_line(source: &Source, line: usize, text: &str) -> Vec<Violation> {
         let advice = format!("{columns} of them, {COLUMNS_MAX} is the limit: break the line");
         violations.push(source.violation(line, "columns", advice));
     }
-    if text.ends_with([' ', '\t', '\r']) {
+    let is_sample = source.path.contains("/samples/");
+    if text.ends_with([' ', '\t', '\r']) && !is_sample {
         violations.push(source.violation(line, "space", "white space at the end: cut it"));
     }
     if text.contains('\t') && !is_makefile {
@@ -57,8 +58,10 @@ mod tests {
 
     #[test]
     fn white_space_at_the_end_and_tabs_are_found_in_any_text() {
-        assert_eq!(rules("a.md", "a \nb\nc\r\r\n"), [(1, "space"), (3, "space")]);
+        assert_eq!(rules("a.md", "a \nb\nc\r\n"), [(1, "space"), (3, "space")]);
         assert_eq!(rules("a.py", "\ta\n"), [(1, "space")]);
+        // What other programs wrote stays as it is.
+        assert_eq!(rules("tests/samples/a.aof", "*2\r\n"), []);
         assert_eq!(rules("Makefile", "\ta\n"), []);
         assert_eq!(rules("tests/Makefile", "\ta\t\n"), [(1, "space")]);
     }
