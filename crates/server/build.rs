@@ -1,6 +1,8 @@
 //! Has the program know the commit that it is built from: `ZODIUM_VERSION` is the version, and
 //! behind it the commit in parentheses, if this is a checkout of its repository.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 use std::process::Command;
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use cargo_metadata::{DependencyKind, MetadataCommand, Package, TargetKind};
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use ignore::WalkBuilder;
 
 use crate::source::Source;
@@ -24,7 +24,7 @@ pub(crate) struct Crate {
     pub(crate) name: String,
     pub(crate) folder: String,
     pub(crate) manifest: String,
-    /// The files that the library and the programs begin with.
+    /// The files that the library, programs, tests, examples and build scripts begin with.
     pub(crate) roots: Vec<String>,
     pub(crate) dependencies: Vec<Dependency>,
 }
@@ -70,12 +70,7 @@ impl Repository {
 impl Crate {
     fn new(package: &Package, root: &Path) -> Self {
         let manifest = relative(package.manifest_path.as_std_path(), root);
-        let compiled =
-            [TargetKind::Lib, TargetKind::Bin, TargetKind::ProcMacro, TargetKind::CDyLib];
-        let roots = package
-            .targets
-            .iter()
-            .filter(|target| target.kind.iter().any(|kind| compiled.contains(kind)));
+        let roots = package.targets.iter();
         let dependencies =
             package.dependencies.iter().filter(|dependency| dependency.path.is_some());
         Self {

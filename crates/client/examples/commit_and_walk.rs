@@ -1,6 +1,8 @@
 //! Commits to a storage, loads everything back, and iterates over its transactions:
 //! `cargo run -p zodium-client --example commit_and_walk -- zeo://127.0.0.1:8100`
 
+#![forbid(unsafe_code)]
+
 use std::time::Instant;
 
 use zodium_client::{Client, ClientError, Options, TransactionOptions};

@@ -1,5 +1,6 @@
 //! A log keeps what it acknowledged, whatever the disk does.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::io::ErrorKind;

@@ -3,6 +3,7 @@
 //! Keys and chance differ from run to run. All bounds are six standard deviations or more from what
 //! is expected, so that no run fails by chance.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use bytes::Bytes;

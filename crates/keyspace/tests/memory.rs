@@ -1,5 +1,7 @@
 //! Bytes of keys and values: what is counted comes back to nothing.
 
+#![forbid(unsafe_code)]
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use zodium_keyspace::{

@@ -1,5 +1,6 @@
 //! The keyspace beside a map, and locks that no thread sees through.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::collections::HashMap;

@@ -1,5 +1,7 @@
 //! The storage in memory does what every storage must do.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use zodium_memorystorage::MemoryStorage;

@@ -1,5 +1,7 @@
 //! Round trips of random values, and random bytes that must do no harm.
 
+#![forbid(unsafe_code)]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use zodium_pickle::{

@@ -1,5 +1,6 @@
 //! What is written is read, also by what Valkey wrote; and damage is noticed.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Hostile records: nothing panics or grows, and a resolved record can be read.
 
+#![forbid(unsafe_code)]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;

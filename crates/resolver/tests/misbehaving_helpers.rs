@@ -1,6 +1,7 @@
 //! Misbehaving helpers: the conflict is not resolved, the call returns in time, and the next one
 //! gets another helper. Each helper here is a shell script in place of Python.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use std::fs;

@@ -1,5 +1,6 @@
 //! Requests are read as they were sent, however they are cut and whatever stands in them.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use proptest::prelude::*;

@@ -4,6 +4,7 @@
 //! `cargo run -p zodium-simulation -- --of resp --seed N --trace`.
 //! `make simulate` runs as many as there is time for.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use zodium_simulation::{Events, RespOptions, run_resp};

@@ -3,6 +3,7 @@
 //! `SOAK_SEED` is the first seed (1); `cargo run -p zodium-simulation -- --seed N --trace` replays
 //! one. `make simulate` runs as many as there is time for.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use zodium_simulation::{InjectedBug, Options, Report, Violation, run};

@@ -1,6 +1,7 @@
 //! What a session does between two messages: each test decides what happens next, where the
 //! simulation leaves it to chance.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use std::time::Duration;

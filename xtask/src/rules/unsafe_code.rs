@@ -9,15 +9,21 @@ const ALLOWED: [&str; 1] = ["zodium-readlocks"];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
-/// Libraries and programs that do not begin with the attribute.
+/// Libraries, programs, tests, examples and build scripts that do not begin with the attribute.
 pub(crate) fn check(crates: &[Crate], sources: &[Source]) -> Vec<Violation> {
     let strict = crates.iter().filter(|member| !ALLOWED.contains(&&member.name[..]));
     let roots = strict.flat_map(|member| &member.roots);
-    let root_sources = roots.filter_map(|root| sources.iter().find(|source| source.path == *root));
-    let lenient = root_sources.filter(|source| !source.text.lines().any(|line| line == FORBID));
+    let forbids = |root: &&String| {
+        let source = sources.iter().find(|source| source.path == **root);
+        source.is_some_and(|source| source.text.lines().any(|line| line == FORBID))
+    };
+    let lenient = roots.filter(|root| !forbids(root));
     lenient
-        .map(|source| {
-            source.violation(1, "unsafe-code", format!("write {FORBID} below the header"))
+        .map(|root| Violation {
+            path: root.clone(),
+            line: 1,
+            rule: "unsafe-code",
+            advice: format!("write {FORBID} below the header"),
         })
         .collect()
 }
@@ -41,5 +47,10 @@ mod tests {
         assert!(is_refused("//! Disk.\n"));
         assert!(is_refused("//! Disk.\n// #![forbid(unsafe_code)]\n"));
         assert!(is_refused("//! Disk.\n#![deny(unsafe_code)]\n"));
+    }
+
+    #[test]
+    fn a_root_that_is_no_source_is_refused() {
+        assert_eq!(check(&[Crate::of("zodium-disk", "disk", &[])], &[]).len(), 1);
     }
 }

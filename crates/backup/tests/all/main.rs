@@ -1,5 +1,6 @@
 //! Backups of storages in memory, to a place in memory.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod archives;

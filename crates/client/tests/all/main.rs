@@ -1,5 +1,6 @@
 //! Tests of the client from outside, in one program: it links once.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod addresses;

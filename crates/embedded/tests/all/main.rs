@@ -1,5 +1,6 @@
 //! The client over a storage in memory.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod losing;

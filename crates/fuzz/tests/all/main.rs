@@ -3,6 +3,7 @@
 //! `ZODIUM_TEST_FUZZ_SECONDS` makes it longer, `ZODIUM_SEED` selects the inputs. `make fuzz` looks
 //! for inputs that reach further code.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod changes;

@@ -1,5 +1,6 @@
 //! Masters with scripted storages, clients and admins, and with each other.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod backups;

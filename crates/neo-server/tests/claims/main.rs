@@ -1,6 +1,7 @@
 //! A client of a NEO cluster does what every storage must do, with one storage node and with
 //! replicas. All nodes are ours.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod cluster;

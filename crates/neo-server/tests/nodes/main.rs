@@ -1,5 +1,6 @@
 //! A node over a real database, without sockets: the test is its master, its clients, its peers.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod backups;

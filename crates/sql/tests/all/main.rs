@@ -1,5 +1,6 @@
 //! Tests of the storage in SQLite.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod claims;

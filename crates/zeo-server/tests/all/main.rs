@@ -4,6 +4,7 @@
 //! for each seed (2,000), and `ZODIUM_TEST_CALLS` that of calls (10,000). `make sessions` makes
 //! millions of them. A failure prints its seed.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod answers;
