@@ -2,6 +2,7 @@
 //!
 //! A list of every arrow, not only an order: a new arrow is a decision, and should be seen.
 
+use super::word::has_word;
 use crate::repository::{Crate, Dependency};
 use crate::source::Source;
 use crate::violation::Violation;
@@ -87,7 +88,6 @@ const MAY_USE: [(&str, &[&str]); 43] = [
     (
         "zodium-neo-server",
         &[
-            "zodium-types",
             "zodium-neo",
             "zodium-neo-storage",
             "zodium-neo-admin",
@@ -134,7 +134,6 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-types",
             "zodium-pickle",
             "zodium-disk",
-            "zodium-blobs",
             "zodium-storage",
             "zodium-tls",
             "zodium-transport",
@@ -166,7 +165,6 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-types",
             "zodium-pickle",
             "zodium-disk",
-            "zodium-blobs",
             "zodium-storage",
             "zodium-filestorage",
             "zodium-neo",
@@ -244,7 +242,6 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-types",
             "zodium-pickle",
             "zodium-disk",
-            "zodium-blobs",
             "zodium-storage",
             "zodium-filestorage",
             "zodium-net",
@@ -279,9 +276,51 @@ const MAY_USE: [(&str, &[&str]); 43] = [
     ("xtask", &[]),
 ];
 
-/// The arrows that are not in the list, and the crates that are not.
+/// The arrows that are not in the list, the crates that are not, and arrows that nothing uses.
 pub(crate) fn check(crates: &[Crate], sources: &[Source]) -> Vec<Violation> {
-    crates.iter().flat_map(|member| check_crate(member, sources)).collect()
+    let refused = crates.iter().flat_map(|member| check_crate(member, sources));
+    let unused = crates.iter().flat_map(|member| unused(member, sources));
+    refused.chain(unused).chain(crates.iter().flat_map(stale)).collect()
+}
+
+/// Dependencies of a manifest that no source of its crate names.
+fn unused(member: &Crate, sources: &[Source]) -> Vec<Violation> {
+    let manifest = sources.iter().find(|source| source.path == member.manifest);
+    let folder = format!("{}/", member.folder);
+    let own =
+        || sources.iter().filter(|source| source.is_rust() && source.path.starts_with(&folder));
+    let unused = member.dependencies.iter().filter(|dependency| {
+        let named = dependency.name.replace('-', "_");
+        !own().any(|source| source.lines().any(|(_, line)| has_word(line, &named)))
+    });
+    let violation = |name: &str| {
+        let manifest = manifest?;
+        let advice = format!("{} does not use {name}: cut it", member.name);
+        Some(manifest.violation(line_of(manifest, name).unwrap_or(1), RULE, advice))
+    };
+    unused.filter_map(|dependency| violation(&dependency.name)).collect()
+}
+
+/// Arrows of the list that a crate does not have.
+fn stale(member: &Crate) -> Vec<Violation> {
+    let listed =
+        MAY_USE.iter().find(|(name, _)| *name == member.name).map_or(&[][..], |(_, used)| used);
+    let has = |name: &str| {
+        let mut dependencies = member.dependencies.iter();
+        dependencies.any(|dependency| dependency.name == name && !dependency.is_for_tests)
+    };
+    let stale = listed.iter().filter(|name| !has(name));
+    let violation = |name: &&str| Violation {
+        path: member.manifest.clone(),
+        line: 1,
+        rule: RULE,
+        advice: format!(
+            "{} may use {name}, and does not: cut it from the list in \
+             xtask/src/rules/dependencies.rs",
+            member.name
+        ),
+    };
+    stale.map(violation).collect()
 }
 
 fn check_crate(member: &Crate, sources: &[Source]) -> Vec<Violation> {
@@ -322,7 +361,7 @@ mod tests {
     use super::*;
 
     fn refused(name: &str, dependencies: &[(&str, bool)]) -> usize {
-        check(&[Crate::of(name, "somewhere", dependencies)], &[]).len()
+        check_crate(&Crate::of(name, "somewhere", dependencies), &[]).len()
     }
 
     #[test]
@@ -403,8 +442,27 @@ mod tests {
     }
 
     #[test]
+    fn arrows_that_nothing_uses_are_found() {
+        let member = |names: &[(&str, bool)]| Crate::of("zodium-pickle", "pickle", names);
+        assert_eq!(stale(&member(&[("zodium-types", false)])), []);
+        assert_eq!(stale(&member(&[("zodium-types", true)])).len(), 1);
+        let sources = |code| {
+            let manifest = "[dependencies]\nzodium-types.workspace = true\n";
+            [
+                Source::of("crates/pickle/Cargo.toml", manifest),
+                Source::of("crates/pickle/tests/a.rs", code),
+                Source::of("crates/pickle-more/src/a.rs", "use zodium_types::Oid;\n"),
+            ]
+        };
+        let found = |code| unused(&member(&[("zodium-types", false)]), &sources(code));
+        assert_eq!(found("use zodium_types::Tid;\n"), []);
+        let violations = found("use zodium_types_of_another::Tid;\n");
+        assert_eq!((violations.len(), violations[0].line), (1, 2));
+    }
+
+    #[test]
     fn a_crate_that_is_not_listed_is_refused() {
-        let violations = check(&[Crate::of("zodium-unlisted", "unlisted", &[])], &[]);
+        let violations = check_crate(&Crate::of("zodium-unlisted", "unlisted", &[]), &[]);
         assert_eq!(violations[0].path, "crates/unlisted/Cargo.toml");
     }
 
@@ -412,7 +470,7 @@ mod tests {
     fn the_line_of_the_dependency_is_given() {
         let crates = [Crate::of("zodium-net", "net", &[("zodium-zeo", false)])];
         let text = "[dependencies]\nzodium-zeo-codec = \"1\"\nzodium-zeo.workspace = true\n";
-        let violations = check(&crates, &[Source::of("crates/net/Cargo.toml", text)]);
+        let violations = check_crate(&crates[0], &[Source::of("crates/net/Cargo.toml", text)]);
         assert_eq!(violations[0].line, 3);
     }
 }
