@@ -143,17 +143,27 @@ impl Read for ServerStorage {
 
     /// The protocol does not tell the status of a transaction, nor its length. Where a server
     /// refuses, for example because there are too many revisions, its log has them.
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
         if count == 0 {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let asked = i64::try_from(count).unwrap_or(i64::MAX);
         match self.client.call("history", &Value::tuple([oid.into(), asked.into()])) {
             Ok(Value::List(entries) | Value::Tuple(entries)) => {
-                entries.into_iter().map(history_entry).collect()
+                for entry in entries {
+                    if !accept(history_entry(entry)?) {
+                        break;
+                    }
+                }
+                Ok(())
             }
             Ok(_) => Err(StorageError::Other("a history that is no list".into())),
-            Err(error) if error.is_exception(NO_OBJECT) => Ok(Vec::new()),
+            Err(error) if error.is_exception(NO_OBJECT) => Ok(()),
             Err(error @ ClientError::Raised(_)) if !is_damage(&error) => {
                 Err(StorageError::Unsupported { what: error.to_string() })
             }

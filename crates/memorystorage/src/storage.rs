@@ -102,14 +102,20 @@ impl Read for MemoryStorage {
         Ok(Poll::Ready(self.state.read().current_serial(oid)))
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
         let state = self.state.read();
         let revisions = state.objects.get(&oid).into_iter().flatten().rev();
         let entry = |(tid, record): (&Tid, &Record)| {
             let transaction = state.transactions.get(tid)?.transaction();
             Some(HistoryEntry { size: own_bytes(*tid, record), transaction })
         };
-        Ok(revisions.filter_map(entry).take(count).collect())
+        let _ = revisions.filter_map(entry).take(count).all(accept);
+        Ok(())
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {

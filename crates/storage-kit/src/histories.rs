@@ -1,5 +1,6 @@
 //! The history of one object.
 
+use zodium_storage::HistoryEntry;
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use crate::Tester;
@@ -28,6 +29,18 @@ pub fn history_has_as_many_entries_as_asked(tester: &Tester) {
     assert_eq!(tids(tester, 1, 1), [all[8]]);
     assert_eq!(tids(tester, 1, 3), [all[8], all[7], all[6]]);
     assert_eq!(tids(tester, 1, usize::MAX).len(), 9);
+}
+
+/// A caller keeps no more of a long history than it has room for.
+pub fn history_ends_when_its_reader_has_enough(tester: &Tester) {
+    let all: Vec<Tid> = (0..9).map(|n| tester.store(1, &n.to_string())).collect();
+    let mut found = Vec::new();
+    let mut accept = |entry: HistoryEntry| {
+        found.push(entry.transaction.tid);
+        found.len() < 4
+    };
+    tester.storage.each_revision(Oid(1), usize::MAX, &mut accept).unwrap();
+    assert!(all[5..].iter().rev().eq(&found));
 }
 
 pub fn history_tells_users_and_descriptions(tester: &Tester) {

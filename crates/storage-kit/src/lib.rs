@@ -76,7 +76,8 @@ macro_rules! check_storage {
             histories: [
                 history_of_an_unknown_object_is_empty, history_is_newest_first,
                 history_has_as_many_entries_as_asked, history_tells_users_and_descriptions,
-                history_tells_sizes, history_shows_deletions, history_of_zero_entries_is_empty,
+                history_ends_when_its_reader_has_enough, history_tells_sizes,
+                history_shows_deletions, history_of_zero_entries_is_empty,
                 pointing_record_has_no_size_of_its_own,
             ];
             walks: [

@@ -111,8 +111,24 @@ pub trait Read: Send + Sync {
         }
     }
 
+    /// Passes the newest `count` revisions of `oid` to `accept`, newest first, until it returns
+    /// false; none for an unknown object. Blocking.
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError>;
+
     /// The newest `count` revisions of `oid`, newest first; empty for an unknown object. Blocking.
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError>;
+    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+        let mut entries = Vec::new();
+        self.each_revision(oid, count, &mut |entry| {
+            entries.push(entry);
+            true
+        })?;
+        Ok(entries)
+    }
 
     /// The current revision of the first object at or after `from` in oid order, and the oid of
     /// the one that follows it. Deleted objects are there too, without data. Blocking.

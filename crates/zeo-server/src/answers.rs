@@ -1,7 +1,7 @@
 //! Answers to reading requests, which also callers of the same process may ask for.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use zodium_engine::Database;
 use zodium_pickle::Value;
@@ -14,7 +14,7 @@ use crate::exception::{Exception, oid_value, text_value, tid_value};
 use crate::info;
 use crate::pack::{self, tid_of_time};
 use crate::undo_log::{
-    self, Entries, LISTED_MAX, Listed, Window, listed_extension, metadata_entries, too_many_listed,
+    self, Entries, LISTED_MAX, Listed, Window, listed_extension, metadata_entries,
 };
 
 /// Answers a call of a method that reads or packs, as a session does. Blocking.
@@ -35,7 +35,10 @@ pub fn answer(
         Method::GetInfo => Ok(info::info(storage)),
         Method::LoadSerial => load_serial(storage, arguments.oid()?, arguments.tid()?),
         Method::GetTid => current_tid(storage, arguments.oid()?),
-        Method::History => history(storage, encoding, arguments.oid()?, arguments.integer_or(1)?),
+        Method::History => {
+            let asked = (arguments.oid()?, arguments.integer_or(1)?);
+            history(storage, encoding, asked, &AtomicBool::new(false))
+        }
         Method::RecordIternext => next_object(storage, first_oid(&arguments.value())?),
         Method::UndoLog => {
             let window = Window::new(arguments.integer()?, arguments.integer()?);
@@ -72,27 +75,30 @@ pub(crate) fn current_tid(storage: &Database, oid: Oid) -> Result<Value<'static>
     serial.map(tid_value).ok_or_else(|| Exception::missing_key(oid))
 }
 
-/// The newest revisions of an object.
+/// The newest revisions of an object. A long history ends when the connection has ended.
 pub(crate) fn history(
     storage: &Database,
     encoding: Encoding,
-    oid: Oid,
-    count: i64,
+    (oid, count): (Oid, i64),
+    gone: &AtomicBool,
 ) -> Result<Value<'static>, Exception> {
     let count = usize::try_from(count).unwrap_or(0);
+    let (mut listed, mut is_known, mut refused) = (Listed::default(), false, None);
     // An unknown object is an error even if no entries are requested.
-    let entries = storage.reader().history(oid, count.clamp(1, LISTED_MAX + 1))?;
-    if entries.len() > LISTED_MAX {
-        return Err(too_many_listed(LISTED_MAX));
+    let most = count.clamp(1, LISTED_MAX + 1);
+    storage.reader().each_revision(oid, most, &mut |entry| {
+        is_known = true;
+        if count == 0 || gone.load(Ordering::Relaxed) {
+            return false;
+        }
+        refused = listed.push(history_entries(&entry, encoding)).err();
+        refused.is_none()
+    })?;
+    match refused {
+        Some(exception) => Err(exception),
+        None if is_known => Ok(listed.into_value()),
+        None => Err(Exception::missing_key(oid)),
     }
-    if entries.is_empty() {
-        return Err(Exception::missing_key(oid));
-    }
-    let mut listed = Listed::default();
-    for entry in entries.into_iter().take(count) {
-        listed.push(history_entries(&entry, encoding))?;
-    }
-    Ok(listed.into_value())
 }
 
 /// Where a step of a walk over all objects begins.

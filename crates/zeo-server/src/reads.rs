@@ -48,8 +48,8 @@ pub(crate) fn history(
     arguments: &mut Arguments<'_>,
 ) -> Result<Reply, Exception> {
     let (oid, count) = (arguments.oid()?, arguments.integer_or(1)?);
-    let encoding = peer.replies.encoding();
-    let answer = move |storage: &Database| answers::history(storage, encoding, oid, count);
+    let (encoding, gone) = (peer.replies.encoding(), peer.jobs.gone());
+    let answer = move |storage: &Database| answers::history(storage, encoding, (oid, count), &gone);
     Ok(match count <= SHORT_HISTORY_MAX {
         true => peer.ask(to, answer),
         false => peer.search(to, places, answer),

@@ -138,7 +138,7 @@ impl Listed {
     }
 }
 
-pub(crate) fn too_many_listed(most: usize) -> Exception {
+fn too_many_listed(most: usize) -> Exception {
     Exception::value_error(format!("ask for at most {most} at once"))
 }
 

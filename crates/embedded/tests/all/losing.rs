@@ -108,8 +108,13 @@ impl Read for LosingStorage {
         self.memory.poll_serial(oid, access)
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        self.memory.history(oid, count)
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
+        self.memory.each_revision(oid, count, accept)
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {

@@ -173,21 +173,39 @@ impl Reader {
 
     /// The newest `count` revisions of `oid`, newest first; empty for an unknown object.
     pub fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, FileStorageError> {
-        let log = self.log();
         let mut entries = Vec::new();
+        self.each_revision(oid, count, |entry| {
+            entries.push(entry);
+            true
+        })?;
+        Ok(entries)
+    }
+
+    /// Passes the newest `count` revisions of `oid` to `accept`, newest first, until it returns
+    /// false; none for an unknown object.
+    pub fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        mut accept: impl FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), FileStorageError> {
+        let log = self.log();
         let mut position = log.positions.position(oid).unwrap_or(0);
         // Made after the index lookup, so that the scan reaches as far as the position found there.
         let mut scan = step_scan(&log);
-        while position != 0 && entries.len() < count {
+        for _ in 0..count {
+            if position == 0 {
+                break;
+            }
             let Some(stored) = log.read_stored(position, oid, Reading::Blocking)? else { break };
             let header = stored.header;
-            entries.push(HistoryEntry {
-                size: header.data_length,
-                transaction: transaction_of(&mut scan, &log, position, &header)?,
-            });
+            let transaction = transaction_of(&mut scan, &log, position, &header)?;
+            if !accept(HistoryEntry { size: header.data_length, transaction }) {
+                break;
+            }
             position = header.previous;
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// The current revision of the first object at or after `from` in oid order, and the oid of the

@@ -66,8 +66,13 @@ impl Read for FileStorage {
         Ok(serial.map_or(Poll::Pending, Poll::Ready))
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        Ok(self.reader.history(oid, count)?)
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
+        Ok(self.reader.each_revision(oid, count, accept)?)
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {

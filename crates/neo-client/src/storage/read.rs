@@ -164,16 +164,23 @@ impl Read for NeoStorage {
         Ok(Poll::Ready(newest.first().map(|record| record.serial)))
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
         if !is_possible(oid) || count == 0 {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let entries = self.reads().history(oid, count)?.into_iter().map(|record| {
+        for record in self.reads().history(oid, count)? {
             let transaction = self.transaction(record.serial)?;
-            Ok(HistoryEntry { size: record.size, transaction })
-        });
-        entries.collect()
+            if !accept(HistoryEntry { size: record.size, transaction }) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {

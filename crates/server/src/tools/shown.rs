@@ -103,8 +103,13 @@ impl Read for Shown {
         self.storage.poll_serial(oid, access)
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        self.storage.history(oid, count)
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
+        self.storage.each_revision(oid, count, accept)
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {

@@ -181,17 +181,28 @@ impl Read for SqlStorage {
         Ok(Poll::Ready(serial))
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
         if !is_possible(oid) {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let partition = self.database.partitions().of_oid(oid);
         let (serials, packs) = self.pooled("read a history", |connection| {
             let serials = revisions::serials(connection, partition, oid, count)?;
             Ok((serials, Packs::read(connection)?))
         })?;
-        let entries = serials.into_iter().map(|serial| self.entry(oid, serial, &packs));
-        Ok(entries.filter_map(Result::transpose).collect::<Result<_, _>>()?)
+        for serial in serials {
+            if let Some(entry) = self.entry(oid, serial, &packs)?
+                && !accept(entry)
+            {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {

@@ -71,8 +71,13 @@ impl Read for Torn {
         self.objects.poll_serial(oid, access)
     }
 
-    fn history(&self, oid: Oid, count: usize) -> Result<Vec<HistoryEntry>, StorageError> {
-        self.objects.history(oid, count)
+    fn each_revision(
+        &self,
+        oid: Oid,
+        count: usize,
+        accept: &mut dyn FnMut(HistoryEntry) -> bool,
+    ) -> Result<(), StorageError> {
+        self.objects.each_revision(oid, count, accept)
     }
 
     fn next_object(&self, from: Oid) -> Result<Option<ObjectStep>, StorageError> {
