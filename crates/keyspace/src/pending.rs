@@ -20,7 +20,7 @@ pub struct Pending {
 }
 
 /// The pending entries of a group.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingEntries {
     entries: BTreeMap<StreamId, Pending>,
     /// The ids of `entries` by their consumer. Only [`PendingEntries::put`],

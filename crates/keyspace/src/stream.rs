@@ -19,7 +19,7 @@ pub struct StreamId {
 pub type Fields = Box<[Word]>;
 
 /// Entries in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
     entries: BTreeMap<StreamId, Fields>,
     /// The largest id that there ever was.
@@ -33,7 +33,7 @@ pub struct Stream {
 }
 
 /// A group of consumers. Each entry goes to one of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// The last entry that was delivered.
     pub last: StreamId,
@@ -46,7 +46,7 @@ pub struct Group {
 }
 
 /// A member of a group.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consumer {
     /// When it sent a command last, in milliseconds since 1970.
     pub seen_at: u64,

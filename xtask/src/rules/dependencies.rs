@@ -265,6 +265,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-neo",
             "zodium-neo-storage",
             "zodium-keylog",
+            "zodium-keyspace",
             "zodium-rdb",
             "zodium-resp",
             "zodium-client",
