@@ -143,7 +143,8 @@ macro_rules! check_storage {
                 pack_keeps_the_last_tid, pack_to_before_everything_frees_nothing,
                 pack_to_before_the_last_pack_frees_nothing,
                 cancelled_pack_changes_nothing, cursor_goes_on_over_a_pack,
-                revision_that_is_pointed_to_survives, pack_makes_old_answers_stale,
+                revision_that_is_pointed_to_survives,
+                back_pointers_lead_to_records_that_a_pack_has_left, pack_makes_old_answers_stale,
                 commits_go_on_after_a_pack, prepared_before_a_pack_is_committed_after_it,
                 pack_keeps_what_a_voted_undo_brings_back,
             ];

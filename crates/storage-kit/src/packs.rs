@@ -210,6 +210,24 @@ pub fn revision_that_is_pointed_to_survives(tester: &Tester) {
     assert_eq!(tester.load(1, Tid::MAX), Some(("first".to_owned(), same, None)));
 }
 
+pub fn back_pointers_lead_to_records_that_a_pack_has_left(tester: &Tester) {
+    let first = tester.store(1, "first");
+    tester.store(1, "second");
+    let same = tester.store_same(1, first);
+    let again = tester.store_same(1, same);
+    let has_data = |tid| tester.storage.load_serial(Oid(1), tid).unwrap().is_some();
+    for until in [same, again] {
+        pack(tester, until, false);
+        let record = tester.storage.record(Oid(1), until).unwrap().unwrap();
+        assert!(has_data(record.data_tid), "{record:?}");
+        for (_, records) in tester.transactions(None, None) {
+            let sources: Vec<Tid> = records.iter().filter_map(|record| record.data_tid).collect();
+            assert!(sources.into_iter().all(has_data), "{records:?}");
+        }
+    }
+    assert_eq!(tester.load(1, Tid::MAX), Some(("first".to_owned(), again, None)));
+}
+
 pub fn pack_makes_old_answers_stale(tester: &Tester) {
     tester.store(1, "first");
     let second = tester.store(1, "second");
