@@ -13,6 +13,7 @@ use crate::state::{Committed, Record, State};
 
 impl Pack for MemoryStorage {
     fn pack(&self, until: Tid, options: &PackOptions<'_>) -> Result<Option<Packed>, StorageError> {
+        self.check_writable()?;
         (options.progress)(PackStep::Marking, 0, self.state.read().objects.len() as u64);
         if options.cancelled.load(Ordering::Relaxed) {
             return Err(StorageError::PackCancelled("the pack was cancelled".into()));

@@ -57,6 +57,13 @@ impl MemoryStorage {
         let (state, followers) = (Arc::clone(&self.state), Arc::clone(&self.followers));
         MemoryStorage { state, followers, last_oid: Arc::clone(&self.last_oid), is_read_only: true }
     }
+
+    pub(crate) fn check_writable(&self) -> Result<(), StorageError> {
+        match self.is_read_only {
+            true => Err(StorageError::ReadOnly("the storage was opened for reading only".into())),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Read for MemoryStorage {
@@ -178,9 +185,7 @@ impl Write for MemoryStorage {
         transaction: NewTransaction,
         access: Access,
     ) -> Result<Poll<Prepared>, StorageError> {
-        if self.is_read_only {
-            return Err(StorageError::ReadOnly("the storage was opened for reading only".into()));
-        }
+        self.check_writable()?;
         let state = self.state.read();
         let NewTransaction { status, metadata, records } = transaction;
         let mut prepared = Vec::with_capacity(records.len());

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{Applier, LogItem, Read, Storage};
+use zodium_storage_kit::Tester;
+use zodium_storage_kit::read_only::writes_are_refused;
 use zodium_types::{Tid, TransactionStatus};
 
 fn open() -> Arc<dyn Storage> {
@@ -15,6 +17,17 @@ fn open() -> Arc<dyn Storage> {
 zodium_storage_kit::check_storage!(open, without: [
     ("pack_keeps_what_a_voted_undo_brings_back", "a pack sees committed transactions only"),
 ]);
+
+#[test]
+fn a_reader_refuses_writes() {
+    let storage = Arc::new(MemoryStorage::new());
+    let reader = storage.reader();
+    let tester = Tester::new(storage);
+    tester.store(1, "first");
+    tester.store(1, "second");
+    writes_are_refused(&reader);
+    assert_eq!(tester.transactions(None, None).len(), 2);
+}
 
 #[test]
 fn tids_of_a_broken_clock_are_in_the_whole_log() {

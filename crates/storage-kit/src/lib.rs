@@ -19,6 +19,7 @@ pub mod histories;
 pub mod loads;
 pub mod packs;
 pub mod random;
+pub mod read_only;
 pub mod resident;
 pub mod spools;
 mod tester;
