@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thiserror::Error;
-use zodium_neo::{ErrorCode, Partition, TooLong};
+use zodium_neo::{ErrorCode, OBJECT_BYTES_MAX, Partition, TooLong};
 use zodium_storage::StorageError;
 use zodium_tls::TlsError;
 use zodium_transport::Interrupted;
@@ -88,6 +88,14 @@ pub enum NeoError {
         peer: Arc<str>,
         /// What is wrong with them.
         what: &'static str,
+    },
+    /// An object that no client would decompress.
+    #[error("object {oid} has {bytes} bytes, at most {OBJECT_BYTES_MAX} can be read; split it")]
+    TooLarge {
+        /// The object.
+        oid: Oid,
+        /// Its bytes.
+        bytes: usize,
     },
     /// A message that no node would accept.
     #[error(transparent)]
@@ -178,6 +186,7 @@ impl From<NeoError> for StorageError {
             NeoError::Interrupted => StorageError::Interrupted,
             NeoError::Truncated { .. } => StorageError::Failed(error.into()),
             NeoError::Unsupported { what } => StorageError::Unsupported { what: what.to_owned() },
+            NeoError::TooLarge { .. } => StorageError::Unsupported { what: error.to_string() },
             NeoError::Url { .. } | NeoError::TooLong(_) => StorageError::Other(error.into()),
             _ => StorageError::Io(error.into()),
         }

@@ -11,7 +11,7 @@ use zodium_neo::messages::{
     AbortTransaction, AskBeginTransaction, AskCheckCurrentSerial, AskRelockObject, AskStoreObject,
     AskStoreTransaction, AskVoteTransaction, FailedVote, PackRequest,
 };
-use zodium_neo::{Checksum, Message, NodeId, Partition, StoredData};
+use zodium_neo::{Checksum, Message, NodeId, OBJECT_BYTES_MAX, Partition, StoredData};
 use zodium_storage::{
     NewBody, Prepared, SharedConflict, SharedTransaction, SharedWrite, StorageError,
 };
@@ -175,6 +175,9 @@ impl NeoTransaction {
             NewBody::SameAs(source) => (self.data_of(write.oid, *source)?, Some(*source)),
             NewBody::Deleted => (None, None),
         };
+        if let Some(bytes) = data.as_ref().map(Bytes::len).filter(|it| *it > OBJECT_BYTES_MAX) {
+            return Err(NeoError::TooLarge { oid: write.oid, bytes });
+        }
         let encode = match self.cluster.options.compress {
             true => StoredData::compress,
             false => StoredData::plain,

@@ -50,7 +50,7 @@ pub use packet::{Packet, encode};
 pub use partition_table::{PartitionTable, TableError};
 pub use refusals::Refusals;
 pub use scanner::{Frame, MESSAGE_BYTES_MAX, MESSAGE_VALUES_MAX, Scan, ScanError, Scanner};
-pub use stored_data::{DATA_BYTES_MAX, StoredData};
+pub use stored_data::{DATA_BYTES_MAX, OBJECT_BYTES_MAX, StoredData};
 pub use tid_time::tid_time;
 pub use values::{
     Address, CellState, Checksum, ClusterState, ErrorCode, Extra, NodeId, NodeState, NodeType,

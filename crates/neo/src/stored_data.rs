@@ -12,6 +12,9 @@ use crate::scanner::MESSAGE_BYTES_MAX;
 /// Most bytes of an object's data, as they are stored: every message that carries them has room for
 /// so many.
 pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 128;
+/// Most bytes of an object's data once they are decompressed. Without a limit a peer, or a row of a
+/// database, could make the reader allocate a thousand times its own bytes.
+pub const OBJECT_BYTES_MAX: usize = 1 << 30;
 
 /// `compression` of data that are stored as they are.
 const PLAIN: u8 = 0;
@@ -60,14 +63,19 @@ impl StoredData {
         }
         match self.compression {
             PLAIN => Ok(self.value),
-            ZLIB => {
-                let mut data = Vec::with_capacity(self.value.len() * 3);
-                let read = ZlibDecoder::new(&self.value[..]).read_to_end(&mut data);
-                read.map_err(|_| "cannot be decompressed")?;
-                Ok(data)
-            }
+            ZLIB => inflate(&self.value, OBJECT_BYTES_MAX),
             _ => Err("have an unknown compression"),
         }
+    }
+}
+
+fn inflate(compressed: &[u8], bytes_max: usize) -> Result<Vec<u8>, &'static str> {
+    let mut data = Vec::with_capacity(compressed.len().saturating_mul(3).min(bytes_max));
+    let mut decoder = ZlibDecoder::new(compressed).take(bytes_max as u64 + 1);
+    decoder.read_to_end(&mut data).map_err(|_| "cannot be decompressed")?;
+    match data.len() <= bytes_max {
+        true => Ok(data),
+        false => Err("are larger than 1 GiB when they are decompressed"),
     }
 }
 
@@ -89,6 +97,14 @@ mod tests {
         assert_eq!(stored.compression, 1);
         assert!(stored.value.len() < data.len());
         assert_eq!(stored.into_data(), Ok(data));
+    }
+
+    #[test]
+    fn no_more_is_decompressed_than_an_object_may_have() {
+        let stored = StoredData::compress(&[0; 100_000]);
+        assert_eq!(inflate(&stored.value, 100_000), Ok(vec![0; 100_000]));
+        let refused = inflate(&stored.value, 99_999);
+        assert_eq!(refused, Err("are larger than 1 GiB when they are decompressed"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! to it any more.
 
 use rustc_hash::FxHashSet;
-use zodium_neo::StoredData;
+use zodium_neo::{OBJECT_BYTES_MAX, StoredData};
 use zodium_types::Oid;
 
 use crate::connection::in_transaction;
@@ -14,8 +14,9 @@ use crate::place::Place;
 use crate::{SqlError, big};
 
 /// A row of SQLite, and so the data of an object, has at most so many bytes. On a server, data in
-/// pieces have no more.
+/// pieces have no more. Data have no more before they are compressed either.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1_000_000_000 - (1 << 16);
+const _: () = assert!(VALUE_BYTES_MAX <= OBJECT_BYTES_MAX as u64, "what is written can be read");
 /// Ids of the rows of a partition begin with the partition shifted by so many bits.
 const PARTITION_SHIFT: u32 = 48;
 

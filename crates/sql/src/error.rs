@@ -201,8 +201,7 @@ pub enum SqlError {
     },
     /// A record that is larger than a row can be.
     #[error(
-        "{path}: object {oid} has {bytes} bytes as stored, a row holds at most {bytes_max}; split \
-         the object",
+        "{path}: object {oid} has {bytes} bytes, a row holds at most {bytes_max}; split the object",
         path = path.display()
     )]
     TooLarge {
@@ -210,7 +209,7 @@ pub enum SqlError {
         path: PathBuf,
         /// The object.
         oid: Oid,
-        /// Its bytes as stored.
+        /// Its bytes.
         bytes: u64,
         /// The most that fits.
         bytes_max: u64,

@@ -151,30 +151,16 @@ impl SqlStorage {
         check_range(place, "an oid", oid.0)?;
         Ok(match body {
             NewBody::Data(data) => {
-                self.check_plain(oid, data.len() as u64)?;
-                let stored = self.stored(&data);
-                check_length(place, oid, stored.value.len() as u64)?;
-                Body::Data(stored)
+                check_length(place, oid, data.len() as u64)?;
+                Body::Data(self.stored(&data))
             }
             NewBody::Spooled(data) => {
-                self.check_plain(oid, data.length())?;
-                if check_length(place, oid, data.length()).is_err() {
-                    let stored = self.stored(&data.read()?);
-                    check_length(place, oid, stored.value.len() as u64)?;
-                }
+                check_length(place, oid, data.length())?;
                 Body::Spooled(data)
             }
             NewBody::Deleted => Body::Deleted,
             NewBody::SameAs(tid) => Body::Same(tid, self.hold_data(oid, tid)?),
         })
-    }
-
-    /// Refuses data that are too long for a row, unless compression may make them shorter.
-    fn check_plain(&self, oid: Oid, bytes: u64) -> Result<(), SqlError> {
-        match self.compress {
-            true => Ok(()),
-            false => check_length(&self.database.place, oid, bytes),
-        }
     }
 
     /// Refuses what a row of `trans` cannot hold on a server.
