@@ -46,7 +46,7 @@ RUFF_CACHE_DIR := target/ruff
 export RUFF_CACHE_DIR
 SAY := @printf '\n== %s\n'
 
-.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit browser e2e conformance fuzz sessions histories simulate deny coverage loom miri tsan shared-lines deep-queue bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
+.PHONY: help serve build programs install uninstall package packagetest wheel test tools format tidy prose python lint doc unit mariadb browser e2e conformance fuzz sessions histories simulate deny coverage loom miri tsan shared-lines deep-queue bench bench-clients shootout plone-speed galera tools-speed soak mutants objectstores neo-kills queue-kills clean
 
 help: ## Show what can be asked for
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -162,6 +162,16 @@ doc: ## Check that every link in the documentation leads somewhere
 unit: ## Run the Rust tests
 	$(SAY) 'Rust tests'
 	cargo test --workspace -q --no-fail-fast
+	@if command -v mariadb-install-db >/dev/null; then \
+	  $(MAKE) mariadb; \
+	else \
+	  echo 'not run: the tests on MariaDB, which is not installed (Debian: mariadb-server)'; \
+	fi
+
+# All of the workspace, so that nothing is built again.
+mariadb: ## Run the Rust tests on a MariaDB server, which they start
+	$(SAY) 'Rust tests on MariaDB'
+	cargo test --workspace -q --no-fail-fast --test all -- --ignored maria::
 
 # Set up anew whenever the requirements change.
 $(VENV)/ready: tests/requirements.txt tests/requirements-resp.txt

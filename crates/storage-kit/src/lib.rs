@@ -7,6 +7,9 @@
 //! A kind that cannot hold some claims names each with the reason:
 //! `check_storage!(open, without: LIST)`, where the list is a `&[(&str, &str)]`. Those must fail,
 //! so that the list stays true.
+//!
+//! A kind that needs what not every machine has makes all claims ignored tests:
+//! `check_storage!(open, ignored: "needs such a server")`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
@@ -48,9 +51,15 @@ macro_rules! check_storage {
         $crate::check_storage! { $open, without: [] }
     };
     ($open:ident, without: $without:expr) => {
+        $crate::check_storage! { $open, without: $without, attributes: [] }
+    };
+    ($open:ident, ignored: $reason:literal) => {
+        $crate::check_storage! { $open, without: [], attributes: [#[ignore = $reason]] }
+    };
+    ($open:ident, without: $without:expr, attributes: $attributes:tt) => {
         const WITHOUT: &[(&str, &str)] = &$without;
 
-        $crate::check_storage! { $open;
+        $crate::check_storage! { $open, $attributes;
             loads: [
                 empty_storage_has_no_object, missing_object_is_missing,
                 stored_object_is_loaded, loaded_revision_is_current,
@@ -152,16 +161,11 @@ macro_rules! check_storage {
             random: [random_transactions_are_read_as_a_map_says, random_packs_keep_what_is_seen];
         }
     };
-    ($open:ident; $($room:ident: [$($claim:ident),* $(,)?];)*) => {
+    ($open:ident, $attributes:tt; $($room:ident: [$($claim:ident),* $(,)?];)*) => {
         $(
             mod $room {
                 $(
-                    #[test]
-                    fn $claim() {
-                        $crate::check(stringify!($claim), super::WITHOUT, || {
-                            $crate::$room::$claim(&$crate::Tester::from(super::$open()));
-                        });
-                    }
+                    $crate::claim_test! { $open, $attributes, $room, $claim }
                 )*
             }
         )*
@@ -172,6 +176,21 @@ macro_rules! check_storage {
             for (name, _) in WITHOUT {
                 assert!(claims.contains(name), "there is no claim {name}");
             }
+        }
+    };
+}
+
+/// Makes the test of one claim.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! claim_test {
+    ($open:ident, [$($attribute:tt)*], $room:ident, $claim:ident) => {
+        #[test]
+        $($attribute)*
+        fn $claim() {
+            $crate::check(stringify!($claim), super::WITHOUT, || {
+                $crate::$room::$claim(&$crate::Tester::from(super::$open()));
+            });
         }
     };
 }

@@ -6,7 +6,7 @@ use zodium_storage::{Access, NewBody, NewTransaction, Read, StorageError, Write}
 use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
 use super::cutter::Cutter;
-use super::server::{Database, Server, is_installed};
+use super::server::{Database, Server};
 use crate::support;
 
 fn open(database: &Database) -> SqlStorage {
@@ -44,10 +44,8 @@ fn kill_connections(database: &Database) {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_transaction_goes_on_after_its_connection_is_lost() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     let storage = open(&database);
     let tid = write(&storage, 1, b"one", || kill_connections(&database));
@@ -68,10 +66,8 @@ fn behind_a_cutter() -> (Database, Cutter, SqlStorage) {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_commit_whose_answer_is_lost_has_happened_once() {
-    if !is_installed() {
-        return;
-    }
     let (database, cutter, storage) = behind_a_cutter();
     cutter.cut_after_commit();
     write(&storage, 2, b"two", || ());
@@ -83,10 +79,8 @@ fn a_commit_whose_answer_is_lost_has_happened_once() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_lost_session_that_the_server_takes_for_alive_locks_nothing() {
-    if !is_installed() {
-        return;
-    }
     let (database, cutter, storage) = behind_a_cutter();
     cutter.cut_half_before_commit();
     write(&storage, 2, b"two", || ());
@@ -95,10 +89,8 @@ fn a_lost_session_that_the_server_takes_for_alive_locks_nothing() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_process_whose_database_was_taken_over_writes_no_more() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     let storage = open(&database);
     support::commit(&storage, vec![support::data(1, "first")]);
@@ -115,10 +107,8 @@ fn a_process_whose_database_was_taken_over_writes_no_more() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_transaction_that_no_row_holds_is_refused_at_the_vote() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     let storage = open(&database);
     let delete = |oid| support::record(oid, NewBody::Deleted);
@@ -136,10 +126,8 @@ fn a_transaction_that_no_row_holds_is_refused_at_the_vote() {
 
 /// The server was away for so long that the commit was reported as failed.
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_commit_that_was_given_up_and_has_happened_is_taken_back() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     let storage = open(&database);
     support::commit(&storage, vec![support::data(1, "first")]);
@@ -174,10 +162,8 @@ fn a_commit_that_was_given_up_and_has_happened_is_taken_back() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn large_data_are_whole_although_a_pack_drops_them_meanwhile() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     let cutter = Cutter::start(database.socket());
     let storage = SqlStorage::open(&database.options_behind(&cutter.socket(), 1)).unwrap();

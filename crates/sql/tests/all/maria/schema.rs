@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use zodium_sql::{NodeDatabase, SqlError, SqlStorage};
 
-use super::server::{Database, Server, is_installed};
+use super::server::{Database, Server};
 use crate::support::{commit, current, data};
 
 /// All tables, in the order of their creation.
@@ -48,10 +48,8 @@ fn open(database: &Database) -> Result<SqlStorage, SqlError> {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_creation_that_was_interrupted_goes_on() {
-    if !is_installed() {
-        return;
-    }
     for created in 1..TABLES.len() {
         for has_version in [false, true] {
             let database = Server::start().database();
@@ -73,10 +71,8 @@ fn a_creation_that_was_interrupted_goes_on() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_migration_that_was_interrupted_goes_on() {
-    if !is_installed() {
-        return;
-    }
     let tid = "CASE state WHEN 0 THEN -1 WHEN 2 THEN -2 ELSE 1 - state END AS tid";
     let copy =
         format!("CREATE TABLE new_pt ({NEW_PT}) SELECT rid AS partition, nid, {tid} FROM pt");
@@ -107,10 +103,8 @@ fn a_migration_that_was_interrupted_goes_on() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn each_step_of_a_migration_notes_its_version() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     drop(open(&database).unwrap());
     run(&database, OLDER);
@@ -124,10 +118,8 @@ fn each_step_of_a_migration_notes_its_version() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn an_erasure_that_was_interrupted_goes_on() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     drop(open(&database).unwrap());
     run(&database, "DROP TABLE pt, pack, trans, obj");
@@ -138,10 +130,8 @@ fn an_erasure_that_was_interrupted_goes_on() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn tables_without_transactions_are_refused() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     drop(open(&database).unwrap());
     for engine in ["MyISAM", "Aria", "MEMORY"] {
@@ -154,10 +144,8 @@ fn tables_without_transactions_are_refused() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_database_of_another_application_is_not_called_one_of_sqlite() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     run(&database, "CREATE TABLE users (name TEXT)");
     let error = open(&database).unwrap_err();

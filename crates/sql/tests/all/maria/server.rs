@@ -36,15 +36,6 @@ pub(crate) struct Database {
     name: String,
 }
 
-/// Whether MariaDB is installed. Says so if it is not.
-pub(crate) fn is_installed() -> bool {
-    let found = Command::new("mariadb-install-db").arg("--help").output().is_ok();
-    if !found {
-        eprintln!("\n*** SKIPPED: MariaDB is not installed (mariadb-server) ***\n");
-    }
-    found
-}
-
 impl Server {
     /// The server of all tests of this process.
     pub(crate) fn start() -> &'static Server {
@@ -75,7 +66,7 @@ impl Server {
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .args([&user, &data])
             .output()
-            .unwrap();
+            .expect("mariadb-install-db can be run (Debian: mariadb-server)");
         assert!(installed.status.success(), "{installed:?}");
         let socket = folder.join("socket");
         let shell = Command::new("sh")

@@ -12,7 +12,7 @@ use zodium_sql::{Location, MariaAddress, SqlOptions, SqlStorage};
 use zodium_storage::{Access, Read};
 use zodium_types::{Oid, Tid};
 
-use super::server::{Database, Server, is_installed};
+use super::server::{Database, Server};
 use crate::support;
 
 const READERS: u32 = 8;
@@ -47,10 +47,8 @@ fn free_ports() -> [u16; 2] {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn loads_share_the_connections_that_a_user_may_have() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     create_user(&database, 3);
     let options = database.options_of("few", &database.socket(), 1);
@@ -60,10 +58,8 @@ fn loads_share_the_connections_that_a_user_may_have() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn loads_do_not_go_to_another_server_that_may_be_behind() {
-    if !is_installed() {
-        return;
-    }
     let [port, other_port] = free_ports();
     let (server, other) = (Server::listening(port), Server::listening(other_port));
     let (database, copy) = (server.database(), other.database());
@@ -132,10 +128,8 @@ impl Drop for Relay {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn loads_and_commits_go_to_another_host_when_theirs_is_gone() {
-    if !is_installed() {
-        return;
-    }
     let [port, _] = free_ports();
     let server = Server::listening(port);
     let database = server.database();
@@ -154,10 +148,8 @@ fn loads_and_commits_go_to_another_host_when_theirs_is_gone() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn a_load_without_an_idle_connection_waits_for_a_server_that_is_away() {
-    if !is_installed() {
-        return;
-    }
     let database = Server::start().database();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
@@ -186,10 +178,8 @@ fn owner(database: &Database) -> Option<String> {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn loads_go_to_another_server_only_while_it_has_all_commits() {
-    if !is_installed() {
-        return;
-    }
     let [port, other_port] = free_ports();
     let (server, other) = (Server::listening(port), Server::listening(other_port));
     let (database, copy) = (server.database(), other.database());
@@ -226,10 +216,8 @@ fn loads_go_to_another_server_only_while_it_has_all_commits() {
 }
 
 #[test]
+#[ignore = "needs MariaDB"]
 fn iterators_beside_a_pack_share_a_connection() {
-    if !is_installed() {
-        return;
-    }
     // Its user has another limit than those of other tests.
     let server = Server::new();
     let database = server.database();
