@@ -251,7 +251,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-client",
         ],
     ),
-    // Fuzzers feed everything that reads what others wrote.
+    // Fuzzers feed decoders of what others wrote, wherever these are.
     (
         "zodium-fuzz",
         &[
@@ -266,6 +266,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-neo-storage",
             "zodium-keylog",
             "zodium-keyspace",
+            "zodium-tools",
             "zodium-rdb",
             "zodium-resp",
             "zodium-client",

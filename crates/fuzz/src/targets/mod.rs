@@ -1,10 +1,15 @@
-//! All decoders of foreign input, with the claims that hold for any input.
+//! Decoders of foreign input, with the claims that hold for any input.
+//!
+//! Not among them: files of backups, the arguments of RESP commands, rows that another program wrote
+//! into a database, answers of helper processes, and HTTP. They have tests by example.
 
 mod blob_names;
 mod certificates;
 mod checksums;
 mod configuration;
 mod data_file;
+mod disassembly;
+mod dumps;
 mod frames;
 mod index;
 mod key_log;
@@ -18,6 +23,8 @@ mod rdb;
 mod resolution;
 mod resp;
 mod saved_cache;
+mod short_cuts;
+mod stored_data;
 mod values;
 
 use std::io;
@@ -67,6 +74,11 @@ pub static TARGETS: &[Target] = &[
     resp::REQUESTS,
     rdb::FILES,
     key_log::FILES,
+    short_cuts::LOAD_REPLIES,
+    short_cuts::BEGUN,
+    stored_data::STORED_DATA,
+    dumps::DUMPS,
+    disassembly::DISASSEMBLY,
 ];
 
 impl Target {

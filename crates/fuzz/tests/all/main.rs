@@ -1,4 +1,4 @@
-//! Runs every decoder for a second: no input makes it panic, hang, or take too much memory.
+//! Runs every target for a second: no input makes it panic, hang, or take too much memory.
 //!
 //! `ZODIUM_TEST_FUZZ_SECONDS` makes it longer, `ZODIUM_SEED` selects the inputs. `make fuzz` looks
 //! for inputs that reach further code.
@@ -94,4 +94,9 @@ targets! {
     no_request_of_resp_does_harm: "resp-requests",
     no_rdb_file_does_harm: "rdb-files",
     no_log_of_keys_does_harm: "key-logs",
+    the_short_cut_for_replies_to_loads_agrees_with_the_decoder: "load-replies",
+    the_begin_of_a_message_that_is_refused_does_no_harm: "begun-transactions",
+    no_stored_data_of_neo_do_harm: "neo-data",
+    no_dump_does_harm: "dumps",
+    no_listed_pickle_does_harm: "disassembly",
 }
