@@ -13,6 +13,8 @@ pub struct Input<R> {
     /// Number of bytes that were read.
     position: u64,
     sum: Option<Digest<'static, u64, Table<16>>>,
+    /// Bytes that further compressed strings may have.
+    decompressed_left: u64,
 }
 
 /// A length, or a mark of another encoding.
@@ -25,12 +27,19 @@ enum Length {
 impl<R: Read> Input<R> {
     /// Reads bytes without a sum of their own.
     pub fn new(source: R) -> Input<R> {
-        Input { source, position: 0, sum: None }
+        Input { source, position: 0, sum: None, decompressed_left: u64::MAX }
+    }
+
+    /// The same, refusing compressed strings that have more bytes than this, together. A byte of
+    /// them can stand for 88.
+    #[must_use]
+    pub fn decompressing(self, bytes_max: u64) -> Input<R> {
+        Input { decompressed_left: bytes_max, ..self }
     }
 
     /// Reads a file, whose sum stands at its end.
     pub(crate) fn summed(source: R) -> Input<R> {
-        Input { source, position: 0, sum: Some(sum::begin()) }
+        Input { sum: Some(sum::begin()), ..Input::new(source) }
     }
 
     /// Number of bytes that were read.
@@ -109,6 +118,9 @@ impl<R: Read> Input<R> {
             Length::Special(2) => number(i32::from_le_bytes(self.fixed()?).into()),
             Length::Special(3) => {
                 let (packed, whole) = (self.length()?, self.length()?);
+                let left = self.decompressed_left.checked_sub(whole);
+                let too_many = RdbError::Damaged("compressed strings of too many bytes");
+                self.decompressed_left = left.ok_or(too_many)?;
                 let packed = self.bytes(packed)?;
                 decompress(&packed, whole).ok_or(RdbError::Damaged("a compressed string"))
             }

@@ -2,8 +2,8 @@
 
 /// The bytes that were compressed; `None` if they are not `whole` many, or make no sense.
 pub(crate) fn decompress(packed: &[u8], whole: u64) -> Option<Vec<u8>> {
-    /// One byte stands for at most so many.
-    const GROWTH_MAX: u64 = 264;
+    /// One byte stands for at most so many: a copy of 264 has three.
+    const GROWTH_MAX: u64 = 88;
     if whole > GROWTH_MAX.saturating_mul(packed.len() as u64) {
         return None;
     }

@@ -42,6 +42,20 @@ fn read(bytes: &[u8]) -> Result<Value, RdbError> {
     Ok(value)
 }
 
+#[test]
+fn compressed_strings_have_no_more_bytes_than_are_allowed() {
+    // Twice `ab`, and 10 bytes from 2 back.
+    let string: &[u8] = b"\xc3\x06\x0c\x01ab\xe0\x01\x01";
+    let bytes = [b"\x02", string, string].concat();
+    let read = |bytes_max| {
+        let mut rest = &bytes[..];
+        read_value(1, &mut Input::new(&mut rest).decompressing(bytes_max)).map(|_| ())
+    };
+    assert!(read(24).is_ok());
+    let refused = read(23).unwrap_err();
+    assert_eq!(refused.to_string(), "damaged: compressed strings of too many bytes");
+}
+
 fn word() -> impl Strategy<Value = Word> {
     prop_oneof![vec(any::<u8>(), 0..70), vec(any::<u8>(), 16_380..16_390)]
         .prop_map(Vec::into_boxed_slice)

@@ -81,7 +81,9 @@ pub(super) fn restore(call: &mut Call) -> Outcome {
     let mut value = checked(payload).ok_or(WRONG_SUM)?;
     let (kind, rest) = value.split_first().ok_or(BAD_DATA)?;
     value = rest;
-    let read = read_value(*kind, &mut Input::new(&mut value)).map_err(|_| BAD_DATA)?;
+    let bytes_max = call.server.settings.bulk_bytes_max() as u64;
+    let mut input = Input::new(&mut value).decompressing(bytes_max);
+    let read = read_value(*kind, &mut input).map_err(|_| BAD_DATA)?;
     if !value.is_empty() {
         return Err(BAD_DATA);
     }
