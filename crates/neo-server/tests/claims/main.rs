@@ -10,7 +10,7 @@ use cluster::{Shape, open};
 use zodium_storage_kit::Tester;
 
 /// What a cluster does otherwise, with the reason.
-const OTHERWISE: [(&str, &str); 22] = [
+const OTHERWISE: [(&str, &str); 23] = [
     ("size_and_objects_grow", "a cluster does not tell its clients its size"),
     ("many_objects_are_counted", "the largest oid stands for the number of objects"),
     ("commits_from_many_threads_are_counted", "as above"),
@@ -32,6 +32,7 @@ const OTHERWISE: [(&str, &str); 22] = [
     ("pack_keeps_the_last_tid", "the order of a pack is a transaction"),
     ("packed_transactions_say_so", "storages pack records, and leave transactions as they are"),
     ("pack_drops_what_the_root_does_not_lead_to", "a pack collects no garbage"),
+    ("back_pointers_lead_to_records_that_a_pack_has_left", "storages name records that are gone"),
     ("cursor_goes_on_over_a_pack", "a cursor reads from storages, which have packed meanwhile"),
 ];
 
