@@ -1,6 +1,6 @@
 //! The keyspace: all stripes, and locking them.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +15,7 @@ use crate::stripe::{Database, Stripe, Tally};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::tie::Moments;
 use crate::uses::SharedUses;
+use crate::word_hasher::WordHasher;
 use crate::{
     EntryRef, Eviction, First, KeyChanges, NotEvicted, Place, Record, Removed, Stripes, Tie, Uses,
     Word, random_below,
@@ -34,7 +35,7 @@ pub struct Keyspace {
     /// Keys that may go when memory is full. Stripes are only tried while it is locked.
     pool: Mutex<Pool>,
     uses: SharedUses,
-    hasher: RandomState,
+    hasher: WordHasher,
     pub(crate) moments: Moments,
     pub(crate) changed: ChangedKeys,
 }
@@ -76,7 +77,7 @@ impl Default for Keyspace {
             tallies,
             pool: Mutex::default(),
             uses: SharedUses::default(),
-            hasher: RandomState::new(),
+            hasher: WordHasher::new(),
             moments: Moments::default(),
             changed: ChangedKeys::default(),
         }

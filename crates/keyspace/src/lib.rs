@@ -43,6 +43,7 @@ mod unsynced;
 mod uses;
 mod value;
 mod value_ref;
+mod word_hasher;
 
 pub use ahead::KEYS_AHEAD_MAX;
 pub use changed_keys::KeyChanges;
@@ -71,6 +72,7 @@ pub use tie::{Tie, WeakTie};
 pub use uses::Uses;
 pub use value::{Value, Word};
 pub use value_ref::{Text, ValueRef};
+pub use word_hasher::seed_key_hashes;
 pub use zodium_readlocks::Reader;
 
 use table::Table;

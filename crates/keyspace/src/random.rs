@@ -7,6 +7,11 @@ thread_local! {
     static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(1) | 1);
 }
 
+/// Begins this thread's numbers again.
+pub(crate) fn begin_random(seed: u64) {
+    STATE.set(seed | 1);
+}
+
 /// A number below `end`, each as likely as any other; 0 if `end` is 0.
 #[must_use]
 pub fn random_below(end: usize) -> usize {

@@ -1,10 +1,11 @@
 //! The values that a key can have.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
+use crate::word_hasher::WordHasher;
 use crate::{Hash, List, Set, SortedSet, Stream};
 
 /// A key, a member, a field, or an element of a list.
@@ -29,7 +30,7 @@ pub enum Value {
 }
 
 /// Hashes what is in collections. Its seed is secret, or clients could choose members that meet.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+static HASHER: LazyLock<WordHasher> = LazyLock::new(WordHasher::shared);
 
 pub(crate) fn hash_of(word: &[u8]) -> u64 {
     HASHER.hash_one(word)
