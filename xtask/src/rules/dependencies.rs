@@ -174,6 +174,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-net",
             "zodium-zeo",
             "zodium-zeo-server",
+            "zodium-keyspace",
             "zodium-resp-server",
         ],
     ),

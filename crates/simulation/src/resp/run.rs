@@ -31,6 +31,7 @@ pub fn run_resp(options: &RespOptions) -> Result<Events, Violation> {
         .start_paused(true)
         .build()
         .map_err(|error| violation(0, error.to_string()))?;
+    zodium_keyspace::seed_key_hashes(seed);
     LocalSet::new().block_on(&runtime, async {
         let mut world = World::new(Chance::new(seed), Trace::new(trace));
         for step in 0..steps {

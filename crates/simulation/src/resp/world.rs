@@ -115,7 +115,8 @@ impl World {
         let (arrived, now) = (peer.deliver(count), self.now());
         for request in arrived {
             let name = String::from_utf8_lossy(&request[0]).into_owned();
-            self.trace.event("request", &[client as u64, digest(&request), name.len() as u64]);
+            let words = digest(request.iter().map(|word| &word[..]));
+            self.trace.event("request", &[client as u64, words, name.len() as u64]);
             self.model.execute(client, request, now);
         }
     }
@@ -138,6 +139,9 @@ impl World {
                     shown(&received),
                     shown(&expected)
                 ));
+            }
+            if !received.is_empty() {
+                self.trace.event("answer", &[client as u64, digest([&received[..]])]);
             }
             if peer.pipe.is_over() {
                 return Err(format!("the server has ended the connection of client {client}"));
@@ -168,7 +172,21 @@ impl World {
                 self.settle().await?;
             }
         }
+        self.note_places().await;
         Ok(())
+    }
+
+    /// Notes the order of all keys: it tells in which places they are, which the seed decides too.
+    async fn note_places(&mut self) {
+        let mut fill = vec![b"MSET".to_vec()];
+        fill.extend((0..32).map(|word: u32| word.to_string().into_bytes()));
+        let peer = &mut self.peers[0];
+        peer.send(fill);
+        peer.send(vec![b"KEYS".to_vec(), b"*".to_vec()]);
+        peer.deliver(usize::MAX);
+        pass(STEP_MS).await;
+        let keys = self.peers[0].receive();
+        self.trace.event("keys", &[digest([&keys[..]])]);
     }
 }
 
@@ -177,9 +195,9 @@ async fn pass(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
 }
 
-fn digest(request: &request::Request) -> u64 {
+fn digest<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     let mut digest = crate::trace::Digest::default();
-    request.iter().for_each(|word| digest.add(word));
+    words.into_iter().for_each(|word| digest.add(word));
     digest.0
 }
 
