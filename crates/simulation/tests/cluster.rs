@@ -40,28 +40,6 @@ fn acknowledged_commits_are_on_every_readable_cell_whatever_happens() {
     assert!(usual.into_iter().chain(rare).chain(ways).all(|count| count > 0), "{total}");
 }
 
-/// Seeds that have found something, and their steps.
-const FOUND: [(u64, u64, &str); 10] = [
-    (20061, 3_000, "a storage is away while the others are truncated"),
-    (20312, 3_000, "a commit ends without a storage whose cells were taken away"),
-    (20327, 3_000, "a client stores for a transaction of an operation that has ended"),
-    (20474, 3_000, "a commit ends without a storage whose cells were taken away"),
-    (21115, 3_000, "a commit ends without a storage whose cells were taken away"),
-    (30034, 3_000, "a storage is away while the others are truncated"),
-    (1003081, 3_000, "a commit ends without a storage that came back meanwhile"),
-    (1001473, 3_000, "a commit is refused at its end, after votes on lost connections"),
-    (700654, 3_000, "a cell is taken away while a storage looks for cells to pack"),
-    (2000061, 4_000, "a storage that was told to truncate goes away, and comes back"),
-];
-
-#[test]
-fn what_seeds_have_found_is_mended() {
-    for (seed, steps, what) in FOUND {
-        let options = ClusterOptions { seed, steps, trace: false, bug: ClusterBug::None };
-        run_cluster(&options).unwrap_or_else(|violation| panic!("{what}: {violation}"));
-    }
-}
-
 #[test]
 fn a_seed_of_a_cluster_gives_the_same_run_again() {
     for seed in 1..4 {
