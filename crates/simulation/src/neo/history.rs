@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zodium_neo::TableId;
-use zodium_types::{Oid, Tid};
+use zodium_types::{Oid, Tid, TransactionMetadata};
 
 /// What a transaction does to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,16 @@ pub(super) struct Attempt {
     /// By object: the serial that it is based on, and the change.
     pub(super) objects: BTreeMap<Oid, (Tid, Change)>,
     pub(super) pack: Option<Pack>,
+}
+
+/// What the client says of a transaction: like no other.
+pub(super) fn metadata_of(ttid: Tid) -> TransactionMetadata {
+    let text = |what: &str| format!("{what} {ttid}").into_bytes();
+    TransactionMetadata {
+        user: text("user"),
+        description: text("description"),
+        extension: text("extension"),
+    }
 }
 
 /// An order to pack.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zodium_neo::{Partition, PartitionTable};
-use zodium_neo_storage::{Loaded, Reads, TransactionRecord, Writes};
+use zodium_neo_storage::{Loaded, PackRow, Reads, TransactionRecord, Writes};
 use zodium_sql::NodeDatabase;
 use zodium_types::{Oid, Tid};
 
-use super::history::{Change, History};
+use super::history::{Change, History, Pack, metadata_of};
 use super::world::World;
 
 /// More rows than any run has.
@@ -36,6 +36,7 @@ pub(super) fn judge(world: &World) -> Result<(), String> {
         let unfinished = check_unfinished(&process.database, table, &own, history);
         unfinished.map_err(|error| format!("{node}: {error}"))?;
         check_dropped(&process.database, table, &own)
+            .and_then(|()| check_orphans(&process.database))
             .map_err(|error| format!("{node}: {error}"))?;
     }
     Ok(())
@@ -88,8 +89,18 @@ fn compare_transaction(
     if found.ttid != committed.ttid || own != oids {
         return Err(format!("transaction {tid} is {found:?}"));
     }
-    if found.pack.is_some() != committed.attempt.pack.is_some() {
-        return Err(format!("transaction {tid} has the pack {:?}", found.pack));
+    let metadata = metadata_of(committed.ttid);
+    if found.metadata != metadata {
+        return Err(format!("transaction {tid} has {:?}, not {metadata:?}", found.metadata));
+    }
+    // All are approved.
+    let ordered = |pack: &Pack| {
+        let Pack { oids, until } = pack.clone();
+        PackRow { id: tid, approved: Some(true), oids, until }
+    };
+    let pack = committed.attempt.pack.as_ref().map(ordered);
+    if found.pack != pack {
+        return Err(format!("transaction {tid} has the pack {:?}, not {pack:?}", found.pack));
     }
     Ok(())
 }
@@ -159,8 +170,21 @@ fn check_dropped(
         if !left.is_empty() {
             return Err(format!("it has records of partition {partition}: {left:?}"));
         }
+        let left = read(database, |reads| text_of(reads.tids(partition, ALL, ROWS_MAX)))?;
+        if !left.is_empty() {
+            return Err(format!("it has transactions of partition {partition}: {left:?}"));
+        }
     }
     Ok(())
+}
+
+/// No data are left that no record has.
+fn check_orphans(database: &NodeDatabase) -> Result<(), String> {
+    let count = |writes: &mut dyn Writes| writes.prune_orphans(true);
+    match text_of(database.write(false, count))? {
+        0 => Ok(()),
+        count => Err(format!("it has data of {count} records that are gone")),
+    }
 }
 
 fn read<T>(

@@ -5,11 +5,11 @@ use zodium_neo::messages::{
     AskStoreTransaction, AskVoteTransaction, PackRequest,
 };
 use zodium_neo::{Checksum, ErrorCode, Message, NodeId, Packet};
-use zodium_types::{Oid, Tid};
+use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use super::{Client, Doing, checksum, end_of};
 use crate::neo::context::Context;
-use crate::neo::history::Change;
+use crate::neo::history::{Change, metadata_of};
 use crate::neo::net::WireId;
 
 /// A connection to a storage.
@@ -82,6 +82,7 @@ impl Client {
             Doing::Committing(commit) => Some(commit),
             _ => None,
         };
+        let metadata;
         let message: Message<'_> = match order {
             Order::Read { oid, before } => AskObject { oid, at: None, before: Some(before) }.into(),
             Order::Outcome(ttid) => AskFinalTID { ttid }.into(),
@@ -100,11 +101,14 @@ impl Client {
                 let pack = commit?.pack.as_ref();
                 let pack =
                     pack.map(|pack| PackRequest { oids: pack.oids.clone(), tid: pack.until });
+                let ttid = commit?.ttid()?;
+                metadata = metadata_of(ttid);
+                let TransactionMetadata { user, description, extension } = &metadata;
                 AskStoreTransaction {
-                    ttid: commit?.ttid()?,
-                    user: b"user",
-                    description: b"",
-                    extension: b"",
+                    ttid,
+                    user,
+                    description,
+                    extension,
                     oids: commit?.stored(),
                     pack,
                 }
@@ -152,7 +156,7 @@ impl Client {
         }
         let order = self.asked.remove(&(wire, id)).map(|(_, order)| order);
         if let Message::Error(error) = &message {
-            self.note_refusal(context, node, error.code, error.message);
+            self.note_refusal(context, (node, order), error.code, error.message);
         }
         let Some(order) = order else { return };
         match (order, message) {
@@ -173,18 +177,29 @@ impl Client {
         }
     }
 
-    /// Without faults no request is refused, but those that come before the storage is told.
-    fn note_refusal(&self, context: &mut Context, node: NodeId, code: ErrorCode, text: &str) {
+    /// Without faults no request is refused, but those that come before the storage is told. One
+    /// that has accepted the client is ready, unless its cell is taken away.
+    fn note_refusal(
+        &self,
+        context: &mut Context,
+        (node, order): (NodeId, Option<Order>),
+        code: ErrorCode,
+        text: &str,
+    ) {
         *context.refusals.entry(format!("{code}")).or_default() += 1;
-        let is_usual = matches!(
-            code,
-            ErrorCode::NotReady
-                | ErrorCode::NonReadableCell
-                | ErrorCode::OidNotFound
-                | ErrorCode::OidDoesNotExist
-        );
-        if !is_usual && context.plan.is_quiet() {
-            context.violate(format!("{node} refuses a client: {code}: {text}"));
+        let is_usual = match code {
+            ErrorCode::NotReady => match order {
+                Some(Order::Store { .. } | Order::Relock { .. }) => context.plan.moves > 0,
+                Some(_) => false,
+                None => true,
+            },
+            ErrorCode::NonReadableCell | ErrorCode::OidNotFound | ErrorCode::OidDoesNotExist => {
+                true
+            }
+            _ => !context.plan.is_quiet(),
+        };
+        if !is_usual {
+            context.violate(format!("{node} refuses {order:?} of a client: {code}: {text}"));
         }
     }
 }
