@@ -164,6 +164,14 @@ impl History {
         changes.next()
     }
 
+    /// The transaction that changes an object next after another one.
+    pub(super) fn next(&self, oid: Oid, serial: Tid) -> Option<Tid> {
+        let is_change = |(_, change): &(Tid, Change)| *change != Change::Check;
+        let mut later = self.committed.range(serial.next()..);
+        let next = later.find(|(_, one)| one.attempt.objects.get(&oid).is_some_and(is_change));
+        next.map(|(tid, _)| *tid)
+    }
+
     /// The serial of an object before a transaction; [`Tid::ZERO`] if it does not exist.
     pub(super) fn newest(&self, oid: Oid, before: Tid) -> Tid {
         self.record(oid, before).map_or(Tid::ZERO, |(tid, _)| tid)

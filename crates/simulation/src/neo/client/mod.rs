@@ -39,8 +39,10 @@ pub(super) struct Client {
 #[derive(Debug)]
 enum Doing {
     Nothing,
-    /// Reads an object.
-    Reading,
+    /// Reads an object, as a client that knows of this transaction.
+    Reading {
+        known: Tid,
+    },
     Committing(Box<Commit>),
     /// Asks what became of a transaction, when there is a master.
     Resolving(Tid),
@@ -174,7 +176,7 @@ impl Client {
         let open = match doing {
             Doing::Committing(commit) if commit.is_finishing() => commit.ttid(),
             Doing::Resolving(ttid) => Some(ttid),
-            Doing::Committing(_) | Doing::Reading | Doing::Nothing => None,
+            Doing::Committing(_) | Doing::Reading { .. } | Doing::Nothing => None,
         };
         for link in self.links.values() {
             if !context.net.forget_dial(link.wire) {

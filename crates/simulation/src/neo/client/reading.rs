@@ -9,12 +9,32 @@ use super::{Client, Doing, checksum};
 use crate::neo::context::Context;
 use crate::neo::history::Outcome;
 
+/// Whether `next` follows the revision of an object that a client has read. The storage may not
+/// have known one that is later than what the client knows; a truncation may have removed it since.
+fn is_next(context: &Context, oid: Oid, (serial, known): (Tid, Tid), next: Option<Tid>) -> bool {
+    let truth = context.history.next(oid, serial);
+    let is_later = |tid: Option<Tid>| tid.is_none_or(|tid| tid > known);
+    let may_be_cut = context.plan.truncations > 0 && is_later(next);
+    next == truth
+        || is_later(truth) && (next.is_none() || may_be_cut)
+        // A pack removes what is between.
+        || !context.history.is_kept(oid, serial)
+}
+
 impl Client {
     pub(super) fn begin_reading(&mut self, context: &mut Context) {
         let Some(last) = self.last_tid else { return };
         let oid = Oid(context.chance.number(1..=context.plan.objects));
-        let before = last.next();
-        self.doing = Doing::Reading;
+        // Some read an older state than they know.
+        let past = context.history.committed.range(..=last);
+        let before = match context.chance.permille(300) {
+            true => {
+                let past: Vec<Tid> = past.map(|(tid, _)| *tid).collect();
+                past.get(context.chance.place(past.len())).map_or(last, |tid| *tid).next()
+            }
+            false => last.next(),
+        };
+        self.doing = Doing::Reading { known: last };
         self.ask_another(context, Order::Read { oid, before });
     }
 
@@ -42,9 +62,7 @@ impl Client {
         (oid, before): (Oid, Tid),
         message: Message<'_>,
     ) {
-        if !matches!(self.doing, Doing::Reading) {
-            return;
-        }
+        let Doing::Reading { known } = self.doing else { return };
         let expected = context.history.record(oid, before);
         let expected = expected.map(|(serial, data)| (serial, data.map(<[u8]>::to_vec)));
         let wrong = match message {
@@ -54,8 +72,11 @@ impl Client {
                     context.violate(format!("{oid} comes with another sum"));
                 }
                 let data = (!is_deletion).then(|| answer.data.to_vec());
-                let found = Some((answer.serial, data));
-                (found != expected).then(|| format!("{found:?}"))
+                let (serial, next) = (answer.serial, answer.next_serial);
+                let found = Some((serial, data));
+                let is_next = is_next(context, oid, (serial, known), next);
+                let is_right = found == expected && is_next;
+                (!is_right).then(|| format!("{found:?}, followed by {next:?}"))
             }
             Message::Error(error) => match error.code {
                 ErrorCode::OidNotFound | ErrorCode::OidDoesNotExist => {
