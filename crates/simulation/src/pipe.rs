@@ -117,6 +117,12 @@ impl Pipe {
         closed && state.replies.is_empty()
     }
 
+    /// Whether the server has ended it, and nothing else.
+    pub(crate) fn is_ended_by_server(&self) -> bool {
+        let state = self.state.borrow();
+        state.server_closed && state.standing == Standing::Open
+    }
+
     /// Whether the client has closed its side.
     pub(crate) fn is_finished(&self) -> bool {
         self.state.borrow().standing == Standing::Finished

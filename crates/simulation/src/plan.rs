@@ -14,6 +14,11 @@ use crate::server::{Setting, open_options};
 
 /// Longest frame that a server accepts.
 const FRAME_BYTES_MAX: u32 = 1 << 24;
+/// The events of connections that the server ends.
+pub(crate) const EXPIRED: &str = "expired";
+pub(crate) const LEFT_BEHIND: &str = "left behind";
+/// Most bytes that wait for a client, if that is not what a run is about.
+const PUSH_BYTES_USUAL: usize = 16 << 20;
 
 /// A bug injected on purpose, to check that the simulation detects it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +103,7 @@ impl Plan {
             cold_every: sometimes(chance.number(2..=40)),
             window: or(chance.number(100..=4000), 1 << 20) as usize,
             output_bytes_high: or(chance.number(500..=8000), 1 << 20) as usize,
-            push_bytes_max: or(chance.number(2000..=8000), 16 << 20) as usize,
+            push_bytes_max: or(chance.number(300..=3000), PUSH_BYTES_USUAL as u64) as usize,
             invalidation_queue_size: or(chance.number(0..=10), 100) as usize,
             reads_log: chance.permille(500),
             transaction_timeout: chance
@@ -122,6 +127,18 @@ impl Plan {
                 pairs: chance.number(1..=2),
             },
             bug,
+        }
+    }
+
+    /// Why a server ends a connection: its client does not read, or its transaction expires.
+    ///
+    /// # Errors
+    /// When there is no reason.
+    pub(crate) fn reason_of_end(&self) -> Result<&'static str, String> {
+        match self.transaction_timeout {
+            _ if self.push_bytes_max < PUSH_BYTES_USUAL => Ok(LEFT_BEHIND),
+            Some(_) => Ok(EXPIRED),
+            None => Err("the server ends a connection without a reason".to_owned()),
         }
     }
 

@@ -192,7 +192,8 @@ impl World {
             return;
         };
         if pipe.is_over() {
-            self.event("lost", &[number as u64]);
+            let reason = client.reason_of_end(&self.plan, self.clock.monotonic());
+            self.check(reason.map(|reason| self.event(reason, &[number as u64])));
             client.disconnect(&mut with);
             return;
         }
@@ -219,11 +220,18 @@ impl World {
         self.check(outcome.map_err(|error| format!("client {number}: {error}")));
     }
 
-    /// Delivers the last bytes of a client that has closed its side.
+    /// Delivers the last bytes of a client that has closed its side; or the server has ended the
+    /// connection of one that has gone.
     fn deliver_last_words(&self) {
-        let left = self.silent.borrow();
-        if let Some(pipe) = left.get(self.chance.place(left.len())).filter(|p| p.is_finished()) {
+        let mut left = self.silent.borrow_mut();
+        let place = self.chance.place(left.len());
+        let Some(pipe) = left.get(place) else { return };
+        if pipe.is_finished() {
             pipe.deliver_requests(self.chance.size(self.plan.chunk_bytes) as usize);
+        } else if pipe.is_ended_by_server() {
+            let reason = self.plan.reason_of_end();
+            self.check(reason.map(|reason| self.event(reason, &[])));
+            left.swap_remove(place);
         }
     }
 
@@ -605,6 +613,7 @@ impl Borrowed<'_> {
             history: &mut self.history,
             counts: &mut self.counts,
             known: &mut self.known,
+            now: world.clock.monotonic(),
         }
     }
 }

@@ -4,10 +4,11 @@ use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::RemoteError;
 
+use super::refusal::{Conflict, check_refusal};
 use super::{Client, Doing, Outcome, Phase, Surroundings};
 use crate::plan::{InjectedBug, Objects};
 use crate::record::{Attempt, record};
-use crate::workload::Seen;
+use crate::workload::{Seen, Task};
 
 impl Client {
     pub(super) fn send_transaction(
@@ -26,6 +27,7 @@ impl Client {
             Value::None,
             " ".into(),
         ];
+        doing.begun = Some(with.now);
         self.tell("tpc_begin", &Value::tuple(begin), with)?;
         let tried = with.history.attempts.get(attempt.place()).ok_or("no such attempt")?;
         let (writes, current) = (tried.writes.clone(), tried.current.clone());
@@ -68,14 +70,16 @@ impl Client {
             Ok(found) => found,
             Err(error) => {
                 with.counts.refused += 1;
-                let is_usual = error.name.contains("Conflict") || with.plan.faults > 0;
+                check_refusal(&error, attempt, with)?;
                 // The server has ended the transaction; stock clients still send an abort.
-                let aborted = self.abort(doing, attempt, with);
-                return if is_usual { aborted } else { Err(format!("a vote fails: {error:?}")) };
+                return self.abort(doing, attempt, with);
             }
         };
         let found = found.as_sequence().ok_or("a vote is answered with no list")?;
-        let Some(conflict) = found.first() else {
+        let read = |value| Conflict::read(value).ok_or("a conflict of nothing");
+        let conflicts = found.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        conflicts.iter().try_for_each(|conflict| conflict.check(attempt, false, with))?;
+        let Some(&Conflict { oid, committed, .. }) = conflicts.first() else {
             if with.chance.permille(50) {
                 return self.abort(doing, attempt, with);
             }
@@ -86,12 +90,8 @@ impl Client {
             self.doing = Some(doing);
             return self.request(id, "tpc_finish", &Value::tuple([attempt.0.into()]), with);
         };
-        let oid = conflict.entry("oid").and_then(Value::as_oid).ok_or("a conflict of nothing")?;
-        let committed = conflict.entry("serials").and_then(Value::as_sequence);
-        let committed = committed.and_then(|serials| serials.first()?.as_tid());
-        let committed = committed.ok_or("a conflict without serials")?;
         with.counts.refused += 1;
-        if found.len() > 1 || !Objects::is_counter(oid) || with.chance.permille(200) {
+        if conflicts.len() > 1 || !Objects::is_counter(oid) || with.chance.permille(200) {
             return self.abort(doing, attempt, with);
         }
         doing.views.clear();
@@ -141,12 +141,16 @@ impl Client {
 
     pub(super) fn finished(
         &mut self,
+        task: Task,
         attempt: Attempt,
         result: Result<Value<'_>, RemoteError<'_>>,
         with: &mut Surroundings<'_>,
     ) -> Outcome {
         let tid = match result {
-            Ok(tid) => tid.as_tid().ok_or("a finish is answered with no tid")?,
+            Ok(tid) => {
+                let told = tid.as_tid();
+                told.ok_or_else(|| format!("a finish is answered with {tid:?}, which is no tid"))?
+            }
             Err(_) if with.plan.faults > 0 => {
                 with.counts.unknown += 1;
                 return Ok(());
@@ -164,7 +168,7 @@ impl Client {
             self.cache.insert(*oid, (tid, data.clone()));
         }
         self.hear(tid, with);
-        with.counts.commits += 1;
+        with.counts.add_commit(task);
         Ok(())
     }
 }

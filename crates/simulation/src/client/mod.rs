@@ -2,9 +2,12 @@
 //! at any moment. It checks everything it is told against the history.
 
 mod commit;
+mod ending;
+mod refusal;
 mod registration;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use zodium_pickle::Value;
@@ -35,6 +38,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) counts: &'a mut Counts,
     /// The newest transaction that any client has been told of.
     pub(crate) known: &'a mut Tid,
+    /// The monotonic clock.
+    pub(crate) now: Duration,
 }
 
 /// One client.
@@ -80,6 +85,8 @@ struct Doing {
     views: BTreeMap<Tid, Seen>,
     loads: Vec<(Oid, Tid)>,
     phase: Phase,
+    /// When its transaction was sent.
+    begun: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,8 +240,8 @@ impl Client {
             return Ok(());
         }
         let task = Task::choose(with.plan, with.chance);
-        let mut doing =
-            Doing { task, views: BTreeMap::new(), loads: Vec::new(), phase: Phase::Reading };
+        let (views, loads) = (BTreeMap::new(), Vec::new());
+        let mut doing = Doing { task, views, loads, phase: Phase::Reading, begun: None };
         if with.chance.permille(100) {
             let id = self.next_id();
             doing.phase = Phase::Syncing { id, floor: *with.known };
@@ -470,7 +477,7 @@ impl Client {
                 self.voted(doing, attempt, result, with)
             }
             Phase::Finishing { id: asked, attempt } if asked == id => {
-                self.finished(attempt, result, with)
+                self.finished(doing.task, attempt, result, with)
             }
             Phase::Aborting { id: asked } if asked == id => match result {
                 Ok(_) => Ok(()),
