@@ -158,25 +158,30 @@ fn come_to_rest(world: &Rc<World>) -> Result<(), String> {
     world.is_calm.set(true);
     world.event("calm", &[]);
     world.end_silence();
-    world.mend_disk();
     for step in 0..CALM_STEPS_MAX {
         if let Some(what) = world.violation() {
             return Err(what);
         }
-        if step % CALM_STEPS == 0 && is_at_rest(world) {
-            return Ok(());
+        if step % CALM_STEPS == 0 {
+            if is_at_rest(world) {
+                return Ok(());
+            }
+            world.mend_disk();
         }
         world.step();
     }
     let clients = world.clients.borrow();
     let stuck = clients.iter().filter(|client| !client.is_idle()).map(|c| c.describe());
-    Err(format!("a client waits for ever: {}", stuck.collect::<Vec<_>>().join("; ")))
+    let stuck = stuck.collect::<Vec<_>>().join("; ");
+    let file = if world.is_reopening() { "; the file is never reopened" } else { "" };
+    Err(format!("a client waits for ever: {stuck}{file}"))
 }
 
 fn is_at_rest(world: &World) -> bool {
     let last = world.history.borrow().last_tid();
     let clients = world.clients.borrow();
-    clients.iter().all(|client| client.is_idle() && client.told() == last)
+    let are_idle = clients.iter().all(|client| client.is_idle() && client.told() == last);
+    are_idle && !world.is_reopening()
 }
 
 fn look_at_everything(world: &Rc<World>) -> Result<(), String> {

@@ -3,6 +3,9 @@
 //! While the server is inside a disk call, the rest of the world can continue: the disk calls back
 //! here. So what other threads would do meanwhile happens on the same thread.
 
+mod calm;
+mod packing;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,6 +40,12 @@ const ABSENCE_STEPS_MAX: u64 = 4000;
 const OVERTAKEN_MAX: u64 = 20;
 /// Most client steps within one disk call.
 const INTERRUPTION_STEPS_MAX: u64 = 30;
+/// The same within a pack: enough for commits, which it then has to copy.
+const PACK_INTERRUPTION_STEPS_MAX: u64 = 500;
+/// Most milliseconds that pass at once.
+const PASS_MS_MAX: u64 = 1000;
+/// In the calm phase: transactions that clients have abandoned expire soon.
+const CALM_PASS_MS_MAX: u64 = 10_000;
 
 thread_local! {
     /// The run on this thread, for callbacks of the disk.
@@ -255,9 +264,13 @@ impl World {
         }
         self.arm(&server.disk);
         self.depth.set(self.depth.get() + 1);
+        let was_failed = server.storage.write_failure().is_some();
         let count = server.write();
         self.depth.set(self.depth.get() - 1);
         self.event("write", &[count as u64]);
+        if was_failed && server.storage.write_failure().is_none() {
+            self.event("reopened", &[server.file.size()]);
+        }
         self.absorb(&server);
     }
 
@@ -304,32 +317,6 @@ impl World {
         self.event("sleep", &[number as u64, until]);
     }
 
-    fn pack(&self) {
-        let Some(server) = self.server() else { return };
-        if self.chance.permille(500) {
-            self.stall(&server);
-        }
-        let back = Duration::from_millis(self.chance.number(0..=5000)).as_nanos() as u64;
-        let until = Tid::from_unix_nanos(self.clock.unix_nanos().saturating_sub(back));
-        self.event("pack", &[until.0]);
-        {
-            let mut history = self.history.borrow_mut();
-            history.packed = history.packed.max(until.min(history.last_tid()));
-        }
-        self.is_packing.set(true);
-        self.arm(&server.disk);
-        self.depth.set(self.depth.get() + 1);
-        let packed = server.storage.pack(until);
-        self.depth.set(self.depth.get() - 1);
-        self.is_packing.set(false);
-        let outcome = match packed {
-            Err(error) if self.plan.faults == 0 => Err(format!("a pack fails: {error}")),
-            _ => Ok(()),
-        };
-        self.check(outcome);
-        self.absorb(&server);
-    }
-
     /// Not during another disk call, which may hold locks that this needs.
     fn keep_checksums_up(&self) {
         let Some(server) = self.server() else { return };
@@ -353,7 +340,8 @@ impl World {
     }
 
     fn let_time_pass(&self) {
-        self.clock.advance(Duration::from_millis(self.chance.size(1000)));
+        let most = if self.is_calm.get() { CALM_PASS_MS_MAX } else { PASS_MS_MAX };
+        self.clock.advance(Duration::from_millis(self.chance.size(most)));
     }
 
     /// Injects a random fault.
@@ -377,17 +365,11 @@ impl World {
             self.restart_in_order();
         } else if let Some(server) = self.server()
             && server.storage.commit_status().failed
+            && !self.is_reopening()
             && self.chance.permille(100)
         {
             self.crash();
         }
-    }
-
-    /// Higher while the file is about to be reopened, so that both happen together.
-    fn pack_permille(&self) -> u64 {
-        let server = self.server();
-        let is_failed = server.is_some_and(|server| server.storage.write_failure().is_some());
-        if is_failed { 200 } else { 20 }
     }
 
     fn lose_connection(&self) {
@@ -467,9 +449,11 @@ impl World {
             return self.arm(&server.disk);
         }
         let depth = self.depth.replace(0);
-        for _ in 0..self.chance.size(INTERRUPTION_STEPS_MAX) {
+        let is_in_pack = self.is_packing.get() && depth == 1;
+        let most = if is_in_pack { PACK_INTERRUPTION_STEPS_MAX } else { INTERRUPTION_STEPS_MAX };
+        for _ in 0..self.chance.size(most) {
             match self.chance.number(0..=19) {
-                0 if self.is_packing.get() && depth == 1 => {
+                0 if is_in_pack => {
                     self.depth.set(depth);
                     self.write();
                     self.depth.set(0);
@@ -580,21 +564,6 @@ impl World {
         (told == known)
             .then_some(())
             .ok_or_else(|| format!("the file was opened at {told}, but ends with {known}"))
-    }
-
-    /// Repairs the disk; a server that has met the fault is restarted.
-    pub(crate) fn mend_disk(self: &Rc<Self>) {
-        let Some(server) = self.server() else { return };
-        server.disk.mend();
-        server.disk.files().set_capacity(u64::MAX / 2);
-        if server.storage.commit_status().failed {
-            self.restart_in_order();
-        }
-    }
-
-    /// Resets the connections that clients have abandoned.
-    pub(crate) fn end_silence(&self) {
-        self.silent.borrow_mut().drain(..).for_each(|pipe| pipe.reset(0));
     }
 }
 
