@@ -18,6 +18,11 @@ macro_rules! counters {
             pub(crate) fn add(&mut self, other: &$name) {
                 $(self.$counter += other.$counter;)+
             }
+
+            /// All counters with their names.
+            pub(crate) fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($counter), self.$counter)),+]
+            }
         }
     };
 }

@@ -8,7 +8,7 @@
 //! - `server`, `pipe`: the real server on simulated links; `client`, `workload`: its clients;
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
 //! - `history`, `log_reader`: the ground truth; `witness`: checks while commits are announced;
-//! - `fault_injector`: a faulty server, to test the checks;
+//! - `fault_injector`: a faulty server, to test the checks; `coverage`: what has to happen in runs;
 //! - `neo/`: a NEO cluster of real storage nodes, with a model master and model clients;
 //! - `resp/`: Redis clients of the RESP server, beside a model of its keyspace.
 //!
@@ -18,6 +18,7 @@
 
 mod client;
 mod counts;
+mod coverage;
 mod fault_injector;
 mod history;
 mod log_reader;
@@ -38,6 +39,6 @@ mod world;
 pub use counts::Counts;
 pub use neo::{ClusterBug, ClusterCounts, ClusterOptions, ClusterReport, run_cluster};
 pub use plan::InjectedBug;
-pub use resp::{RespOptions, run_resp};
+pub use resp::{RespOptions, lacking_of_resp, run_resp};
 pub use run::{Options, Report, Violation, run};
 pub use trace::Events;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use zodium_simulation::{
     ClusterBug, ClusterOptions, ClusterReport, Events, InjectedBug, Options, Report, RespOptions,
-    Violation, run, run_cluster, run_resp,
+    Violation, lacking_of_resp, run, run_cluster, run_resp,
 };
 
 /// Runs a server, or a NEO cluster, under simulated clients, networks, disks and clocks.
@@ -162,12 +162,17 @@ impl Progress {
         let Total { runs, violations, report, cluster, resp } = &*total;
         let (seed, steps) = (self.arguments.seed, self.arguments.steps);
         println!("{runs} runs of {steps} steps from seed {seed} in {:.1} s", took.as_secs_f64());
-        match self.arguments.of {
-            Subject::Zeo => println!("{report}"),
-            Subject::Neo => println!("{cluster}"),
-            Subject::Resp => println!("{resp}"),
-        }
+        let (told, lacking) = match self.arguments.of {
+            Subject::Zeo => (report.to_string(), report.lacking(*runs, steps)),
+            Subject::Neo => (cluster.to_string(), cluster.lacking(*runs, steps)),
+            Subject::Resp => (resp.to_string(), lacking_of_resp(resp, *runs, steps)),
+        };
+        println!("{told}");
         println!("{violations} violations");
-        if *violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        if *violations == 0 && !lacking.is_empty() {
+            println!("these runs show nothing: there was none, or too little, of {lacking:?}");
+        }
+        let is_good = *violations == 0 && lacking.is_empty();
+        if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

@@ -12,8 +12,9 @@ use zodium_storage::{Access, Applier, Load, LogItem, StorageError};
 use zodium_types::{Oid, Tid, TransactionStatus, fix_oid_hashes};
 
 use crate::counts::Counts;
+use crate::coverage::Coverage;
 use crate::history::{History, Tried, path};
-use crate::plan::{InjectedBug, Objects, Plan};
+use crate::plan::{EXPIRED, InjectedBug, LEFT_BEHIND, Objects, Plan};
 use crate::random::Chance;
 use crate::record::{Attempt, record};
 use crate::server::open_options;
@@ -24,6 +25,28 @@ use crate::world::World;
 const CALM_STEPS_MAX: u64 = 1_000_000;
 /// Steps between two checks whether all have finished.
 const CALM_STEPS: u64 = 500;
+
+/// What has to happen.
+const COVERAGE: Coverage = Coverage {
+    runs: 50,
+    steps: 20_000,
+    kinds: &[
+        "crash",
+        "disconnect",
+        EXPIRED,
+        LEFT_BEHIND,
+        "fault",
+        "reopened",
+        "clock",
+        "pack",
+        "pack that freed",
+        "restart",
+        "interruption",
+        "sleep",
+        "stall",
+    ],
+    least: 1,
+};
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +78,13 @@ impl Report {
         self.events.add(&other.events);
         self.transactions += other.transactions;
         self.counts.add(&other.counts);
+    }
+
+    /// What did not happen in this many runs of this many steps, and has to.
+    pub fn lacking(&self, runs: u64, steps: u64) -> Vec<&'static str> {
+        let always = [("reads", self.counts.reads), ("commits", self.counts.commits)];
+        let (happened, counts) = (&self.events.happened, self.counts.named());
+        COVERAGE.lacking((runs, steps), happened, &always, &counts)
     }
 }
 

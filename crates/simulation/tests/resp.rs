@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use zodium_simulation::{Events, RespOptions, run_resp};
+use zodium_simulation::{Events, RespOptions, lacking_of_resp, run_resp};
 
 const STEPS: u64 = 2_000;
 const SEEDS: u64 = 60;
@@ -29,11 +29,7 @@ fn clients_are_answered_as_by_one_that_executes_their_commands_one_by_one() {
         total.add(&run_seed(seed));
     }
     println!("{total}");
-    let usual = ["transaction", "transaction of changed keys", "wait", "served", "timed out"];
-    for what in usual.into_iter().chain(["gone", "message", "time"]) {
-        let count = total.happened.get(what).copied().unwrap_or(0);
-        assert!(count > 50, "there was too little of {what}: {total}");
-    }
+    assert_eq!(lacking_of_resp(&total, SEEDS, STEPS), [""; 0]);
 }
 
 #[test]

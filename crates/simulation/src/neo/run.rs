@@ -7,6 +7,7 @@ use super::ClusterCounts;
 use super::judge::judge;
 use super::plan::{ClusterBug, Plan};
 use super::world::World;
+use crate::coverage::Coverage;
 use crate::random::Chance;
 use crate::run::Violation;
 use crate::trace::Events;
@@ -15,6 +16,14 @@ use crate::trace::Events;
 const CALM_STEPS_MAX: u64 = 100_000;
 /// Steps between two looks whether it has.
 const CALM_STEPS: u64 = 50;
+
+/// What has to happen.
+const COVERAGE: Coverage = Coverage {
+    runs: 40,
+    steps: 4_000,
+    kinds: &["kill", "power cut", "master killed", "client killed", "cut", "move", "truncated"],
+    least: 1,
+};
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +60,15 @@ impl ClusterReport {
             *self.refusals.entry(what.clone()).or_default() += count;
         }
         self.counts.add(&other.counts);
+    }
+
+    /// What did not happen in this many runs of this many steps, and has to.
+    pub fn lacking(&self, runs: u64, steps: u64) -> Vec<&'static str> {
+        let ClusterCounts { reads, commits, held, .. } = self.counts;
+        let always = [("reads", reads), ("commits", commits)];
+        let mut counts = self.counts.named();
+        counts.push(("commits written at their vote", commits.saturating_sub(held)));
+        COVERAGE.lacking((runs, steps), &self.events.happened, &always, &counts)
     }
 }
 

@@ -15,4 +15,4 @@ mod request;
 mod run;
 mod world;
 
-pub use run::{RespOptions, run_resp};
+pub use run::{RespOptions, lacking_of_resp, run_resp};

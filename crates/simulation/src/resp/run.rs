@@ -3,9 +3,27 @@
 use tokio::task::LocalSet;
 
 use super::world::World;
+use crate::coverage::Coverage;
 use crate::random::Chance;
 use crate::run::Violation;
 use crate::trace::{Events, Trace};
+
+/// What has to happen.
+const COVERAGE: Coverage = Coverage {
+    runs: 60,
+    steps: 2_000,
+    kinds: &[
+        "transaction",
+        "transaction of changed keys",
+        "wait",
+        "served",
+        "timed out",
+        "gone",
+        "message",
+        "time",
+    ],
+    least: 50,
+};
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +34,12 @@ pub struct RespOptions {
     pub steps: u64,
     /// Whether to print each event.
     pub trace: bool,
+}
+
+/// What did not happen in this many runs of this many steps, and has to.
+pub fn lacking_of_resp(total: &Events, runs: u64, steps: u64) -> Vec<&'static str> {
+    let requests = total.happened.get("request").copied().unwrap_or(0);
+    COVERAGE.lacking((runs, steps), &total.happened, &[("requests", requests)], &[])
 }
 
 /// Runs one seed.
