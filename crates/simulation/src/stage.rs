@@ -37,6 +37,8 @@ pub struct StageOptions {
     pub blob_directory: Option<&'static str>,
     /// Quota of the data file.
     pub quota_bytes: Option<u64>,
+    /// After this time a vote without a finish expires, if at all.
+    pub transaction_timeout: Option<Duration>,
     /// Limits of links.
     pub limits: Limits,
     /// Most bytes in transit from the server.
@@ -46,7 +48,13 @@ pub struct StageOptions {
 impl Default for StageOptions {
     fn default() -> StageOptions {
         let limits = Limits { handshake_time_max: Duration::MAX, ..Limits::default() };
-        StageOptions { blob_directory: None, quota_bytes: None, limits, window: 1 << 24 }
+        StageOptions {
+            blob_directory: None,
+            quota_bytes: None,
+            transaction_timeout: None,
+            limits,
+            window: 1 << 24,
+        }
     }
 }
 
@@ -81,7 +89,8 @@ pub struct Speaker {
 impl Stage {
     /// Opens or creates `Data.fs` on a disk, and serves it.
     pub fn start(disk: &FaultyDisk, options: StageOptions) -> Result<Stage, StorageError> {
-        let StageOptions { blob_directory, quota_bytes, limits, window } = options;
+        let StageOptions { blob_directory, quota_bytes, transaction_timeout, limits, window } =
+            options;
         let setting = Setting {
             open: OpenOptions {
                 blob_directory: blob_directory.map(Into::into),
@@ -93,6 +102,7 @@ impl Stage {
                 pack_gc: false,
                 pack_keep_old: false,
                 reopening: None,
+                transaction_timeout,
                 ..StorageConfig::default()
             },
             zeo: Config {

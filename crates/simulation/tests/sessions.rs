@@ -146,6 +146,28 @@ fn a_vote_that_is_given_up_while_it_is_checked_frees_its_locks_at_once() {
     commit(&stage, &mut client, 2, &[(Oid(1), Tid::ZERO, b"free")]);
 }
 
+#[test]
+fn a_finish_that_comes_after_the_timeout_is_not_answered() {
+    let timeout = Duration::from_secs(10);
+    let options = StageOptions { transaction_timeout: Some(timeout), ..StageOptions::default() };
+    let stage = start(options);
+    let (mut client, mut other) = (speaker(&stage, 0), speaker(&stage, 1));
+    for (speaker, oid) in [(&mut client, Oid(1)), (&mut other, Oid(2))] {
+        speaker.store(1, &[(oid, Tid::ZERO, b"data")]).unwrap();
+        assert_passed(&vote(&stage, speaker, 1));
+    }
+    other.ask("tpc_finish", [1.into()]).unwrap();
+    stage.run(1);
+    stage.let_pass(2 * timeout);
+    let finish = client.ask("tpc_finish", [1.into()]).unwrap();
+    assert_eq!(stage.write(), 1);
+    // With the request the worker finds a commit, and before it the notice of the timeout.
+    stage.run(0);
+    assert_eq!(client.answer(&finish), None, "nothing was committed");
+    stage.settle();
+    assert!(client.is_over());
+}
+
 /// A client that disconnects while its transaction is in any state.
 #[test]
 fn a_client_that_is_gone_holds_nothing() {

@@ -102,12 +102,12 @@ impl SessionHandle {
 
 impl zodium_net::Session for SessionHandle {
     fn received(&mut self, bytes: &[u8]) -> Result<Consumed, CloseReason> {
-        self.session.catch_up();
+        self.session.catch_up()?;
         self.session.counted(|session| session.handle_frames(bytes))
     }
 
     fn received_large(&mut self, frame: Bytes) -> Result<(), CloseReason> {
-        self.session.catch_up();
+        self.session.catch_up()?;
         let payload = frame.slice(HEADER_LENGTH..);
         self.session.counted(|session| session.handle_frame(&payload, Some(&payload)))
     }
@@ -262,11 +262,13 @@ impl Session {
         self.parts.get().is_none_or(Parts::is_ready)
     }
 
-    /// Handles the notices of all commits that the client can know of.
-    fn catch_up(&self) {
+    /// Handles the notices of all commits that the client can know of. One of them may end the
+    /// link: the client's transaction has expired. Then no request is handled any more.
+    fn catch_up(&self) -> Result<(), CloseReason> {
         if let Some(parts) = self.parts.get() {
             parts.peer.subscriber.catch_up();
         }
+        if self.link.has_ended() { Err(CloseReason::Refused) } else { Ok(()) }
     }
 
     /// Longest frame accepted now: short before the greeting and before registration.
