@@ -18,6 +18,10 @@ const CODE: [(&str, &str); 4] = [
     (concat!("unimplemented", "!"), "write it, or return an error that says so"),
     (concat!("#[ig", "nore"), "run the test always; a measurement is an example or a benchmark"),
 ];
+/// What a test may say that needs a program which not every machine has: it is asked for where that
+/// is installed.
+const NEEDS: [&str; 2] =
+    [concat!("#[ig", "nore = \"needs "), concat!("#[ig", "nore = $", "reason]")];
 
 /// The attribute of a test that is not run, also where it holds on a condition only.
 const IGNORE: &str = concat!("ig", "nore");
@@ -28,7 +32,9 @@ pub(crate) fn check(source: &Source) -> Vec<Violation> {
     let notes = NOTES.iter().map(|note| (*note, "do it, or open an issue"));
     let banned: Vec<_> = notes.chain(code.iter().copied()).collect();
     let found = source.lines().flat_map(|(line, text)| {
-        let found = banned.iter().filter(move |(word, _)| has_word(text, word));
+        let is_need =
+            |word: &str| NEEDS.iter().any(|need| need.starts_with(word) && text.contains(need));
+        let found = banned.iter().filter(move |(word, _)| has_word(text, word) && !is_need(word));
         found.map(move |(word, advice)| {
             source.violation(line, "leftovers", format!("{word}: {advice}"))
         })
@@ -96,6 +102,13 @@ mod tests {
         }
         let other = attribute(&format!("miri, doc = \"{IGNORE}\""));
         assert_eq!(check(&Source::of("a.rs", &other)), []);
+    }
+
+    #[test]
+    fn tests_may_need_a_program() {
+        let text = format!("//! A file.\n{}a server\"]\nfn f() {{}}\n", NEEDS[0]);
+        assert_eq!(check(&Source::of("a.rs", &text)), []);
+        assert_eq!(check(&Source::of("a.rs", &text.replace("needs", "is slow, of"))).len(), 1);
     }
 
     #[test]
