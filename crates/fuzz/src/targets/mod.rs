@@ -1,7 +1,7 @@
 //! Decoders of foreign input, with the claims that hold for any input.
 //!
-//! Not among them: files of backups, the arguments of RESP commands, rows that another program wrote
-//! into a database, answers of helper processes, and HTTP. They have tests by example.
+//! Not among them: files of backups, the arguments of RESP commands, rows of databases that another
+//! program wrote, answers of helper processes, and HTTP. They have tests by example.
 
 mod blob_names;
 mod certificates;
