@@ -15,7 +15,7 @@ use crate::checksums::ChecksumMetrics;
 use crate::format::{DataFile, Magic};
 use crate::open::{self, NameLocks, OpenOptions, Recovered};
 use crate::pack::{PackState, Packer};
-use crate::read::{Ascent, LogFile, LogTail, Reader};
+use crate::read::{LogFile, LogTail, Reader};
 use crate::upkeep::{ScrubPlace, SideFiles, close_checksums, sync_checksums, verify_tail};
 use crate::write::{AppendState, Appended, Appender, Oids, PreparedTransaction};
 
@@ -61,7 +61,7 @@ impl FileStorage {
             last_tid,
             damages,
             is_index_unused,
-            order,
+            tids_go_back,
             ..
         } = recovered;
         let blobs = options.blob_directory.as_deref();
@@ -73,7 +73,7 @@ impl FileStorage {
             _ => None,
         };
         let oids = Oids::new(positions.largest_oid(), options.new_oids_gap);
-        let known = (end, Ascent::new(order, end, last_tid));
+        let known = (end, tids_go_back);
         let log = LogFile::new(&path, file, positions, options.cache_bytes, known, 0)
             .with_checksums(checksums);
         let file = Arc::new(DataFile { disk, path, named, read_only });

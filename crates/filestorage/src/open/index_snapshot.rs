@@ -125,7 +125,7 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageErro
     let sum = output.sum;
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
-    if log.ascent.goes_back() {
+    if log.tids_go_back {
         // The last transaction may not be the latest one, which only a scan finds.
         return Ok(());
     }

@@ -18,7 +18,7 @@ use super::set_aside::BrokenEnd;
 use super::torn::TornTransactionDetector;
 use crate::checksums::{Distrust, Opened, Passage};
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, Magic};
-use crate::read::{Positions, TidOrder};
+use crate::read::Positions;
 use crate::scan::{DataEntry, Part, Scan, Step, Tail, TransactionEntry};
 use crate::{ChecksumMode, FileStorageError, checksums};
 
@@ -38,7 +38,8 @@ pub(crate) struct Recovered {
     pub(crate) damages: Vec<Damage>,
     /// Whether there is an index file that was not used.
     pub(crate) is_index_unused: bool,
-    pub(crate) order: TidOrder,
+    /// Whether a transaction that was read stands behind a later one.
+    pub(crate) tids_go_back: bool,
 }
 
 pub(crate) fn recover(
@@ -60,7 +61,7 @@ pub(crate) fn recover(
             checksums: None,
             damages: Vec::new(),
             is_index_unused: false,
-            order: TidOrder::Ascends,
+            tids_go_back: false,
         });
     }
     let magic = read_magic(path, file.as_ref())?;
@@ -71,8 +72,8 @@ pub(crate) fn recover(
         checksums = None;
         read = read_log(disk, options, &file, length, None)?;
     }
-    let ReadLog { positions, built, damages, is_index_unused, order, .. } = read;
-    let Built { end, last_tid, .. } = built;
+    let ReadLog { positions, built, damages, is_index_unused, .. } = read;
+    let Built { end, last_tid, tids_go_back, .. } = built;
     let whole = if end < length { whole_transactions(path, &file, end, length) } else { 0 };
     if end < length && !options.read_only {
         let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
@@ -97,7 +98,7 @@ pub(crate) fn recover(
         checksums,
         damages,
         is_index_unused,
-        order,
+        tids_go_back,
     })
 }
 
@@ -107,7 +108,6 @@ struct ReadLog {
     built: Built,
     damages: Vec<Damage>,
     is_index_unused: bool,
-    order: TidOrder,
     /// Position at which the log turned out not to be the one that the checksums describe. It must
     /// then be read again without them.
     other_at: Option<u64>,
@@ -148,12 +148,7 @@ fn read_log(
         }
     }
     let Build { damages, other_at, .. } = build;
-    let order = match built.goes_back {
-        true => TidOrder::GoesBack,
-        false if start == MAGIC_BYTES => TidOrder::Ascends,
-        false => TidOrder::Unknown,
-    };
-    Ok(ReadLog { positions, built, damages, is_index_unused, order, other_at })
+    Ok(ReadLog { positions, built, damages, is_index_unused, other_at })
 }
 
 fn open_checksums(
@@ -228,7 +223,7 @@ struct Built {
     /// Start of the transactions, up to the end, whose tids are not later than those before.
     not_later: Option<u64>,
     /// Whether there are such transactions, at the end or before.
-    goes_back: bool,
+    tids_go_back: bool,
 }
 
 /// Adds transactions to the index.
@@ -257,7 +252,7 @@ impl Build<'_> {
         let mut scan = Scan::new(path, Arc::clone(file), length);
         let (mut position, mut not_later, mut records) = (start, None, Vec::new());
         let mut report_at = start + PROGRESS_STEP_BYTES;
-        let (mut looked_again, mut goes_back) = (None, false);
+        let (mut looked_again, mut tids_go_back) = (None, false);
         loop {
             let found = match self.transaction(&mut scan, position, last_tid) {
                 Ok(Step::End) => break,
@@ -275,7 +270,7 @@ impl Build<'_> {
                         positions.publish(oid, position);
                     }
                     if entry.tid() <= last_tid {
-                        goes_back = true;
+                        tids_go_back = true;
                         not_later.get_or_insert(position);
                     } else if let Some(position) = not_later.take() {
                         warn_not_later(path, position);
@@ -307,7 +302,7 @@ impl Build<'_> {
             break;
         }
         progress(position - start, length - start);
-        Ok(Built { end: position, last_tid, not_later, goes_back })
+        Ok(Built { end: position, last_tid, not_later, tids_go_back })
     }
 
     /// Whether a transaction at a position is whole by now.

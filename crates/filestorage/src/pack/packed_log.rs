@@ -217,7 +217,7 @@ impl PackedLog {
         let positions = std::mem::take(&mut self.positions);
         let (file, end) = (Arc::clone(self.output.file()), self.output.position());
         let generation = self.source.generation + 1;
-        let known = (end, self.source.ascent.of_copy());
+        let known = (end, self.source.tids_go_back);
         let log = LogFile::new(&self.source.path, file, positions, cache_bytes, known, generation);
         let sums = self.sums.take().map(|mut sums| {
             sums.write(end);

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zodium_disk::DiskFile;
 use zodium_types::{Oid, Tid};
 
-use super::ascent::Ascent;
 use super::log_bytes::{Body, LogBytes};
 use super::old_logs::PinnedLog;
 use super::positions::Positions;
@@ -56,11 +55,12 @@ impl LogFile {
         file: Arc<dyn DiskFile>,
         positions: Positions,
         cache_bytes: usize,
-        (end, ascent): (u64, Ascent),
+        (end, tids_go_back): (u64, bool),
         generation: u64,
     ) -> LogFile {
-        let (damages, ascent) = (Arc::new(Damages::new(path)), Arc::new(ascent));
-        let bytes = Arc::new(LogBytes::new(path.to_owned(), file, None, damages, (end, ascent)));
+        let damages = Arc::new(Damages::new(path));
+        let bytes =
+            Arc::new(LogBytes::new(path.to_owned(), file, None, damages, (end, tids_go_back)));
         LogFile {
             pinned: Arc::new(PinnedLog::new(&bytes)),
             bytes,
@@ -75,8 +75,8 @@ impl LogFile {
 
     /// The same log, whose reads are verified with checksums.
     pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
-        let LogBytes { path, file, damages, ascent, .. } = &*self.bytes;
-        let (path, file, end) = (path.clone(), Arc::clone(file), (self.end(), Arc::clone(ascent)));
+        let LogBytes { path, file, damages, tids_go_back, .. } = &*self.bytes;
+        let (path, file, end) = (path.clone(), Arc::clone(file), (self.end(), *tids_go_back));
         let damages = Arc::clone(checksums.as_ref().map_or(damages, |sums| sums.damages()));
         self.bytes = Arc::new(LogBytes::new(path, file, checksums, damages, end));
         self.pinned = Arc::new(PinnedLog::new(&self.bytes));

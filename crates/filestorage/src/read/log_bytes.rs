@@ -9,7 +9,6 @@ use bytes::Bytes;
 use zodium_disk::DiskFile;
 use zodium_types::Oid;
 
-use super::ascent::Ascent;
 use crate::FileStorageError;
 use crate::checksums::{Checksums, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
@@ -33,8 +32,9 @@ pub(crate) struct LogBytes {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) checksums: Option<Arc<Checksums>>,
     pub(crate) damages: Arc<Damages>,
-    /// What is known of the order of its tids.
-    pub(crate) ascent: Arc<Ascent>,
+    /// Whether the opening has seen a transaction that stands behind a later one. It sees what no
+    /// index covers.
+    pub(crate) tids_go_back: bool,
     /// End of the committed bytes. The log writer stores it with Release once they are durable;
     /// readers load it with Acquire and never read past it.
     end: AtomicU64,
@@ -47,9 +47,9 @@ impl LogBytes {
         file: Arc<dyn DiskFile>,
         checksums: Option<Arc<Checksums>>,
         damages: Arc<Damages>,
-        (end, ascent): (u64, Arc<Ascent>),
+        (end, tids_go_back): (u64, bool),
     ) -> LogBytes {
-        LogBytes { path, file, checksums, damages, ascent, end: AtomicU64::new(end) }
+        LogBytes { path, file, checksums, damages, tids_go_back, end: AtomicU64::new(end) }
     }
 
     /// Lets readers see the bytes up to `end`, which are durable.
@@ -67,7 +67,7 @@ impl LogBytes {
         Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes).committed(
             sums,
             &self.damages,
-            self.ascent.goes_back(),
+            self.tids_go_back,
         )
     }
 

@@ -1,7 +1,6 @@
 //! Reads what is committed: the log with the index into it and the cached records, loads, and
 //! iteration.
 
-mod ascent;
 mod blob_sample;
 mod cached;
 mod iterate;
@@ -22,7 +21,6 @@ mod sparse_tid_index;
 mod tid_search;
 mod undo;
 
-pub(crate) use ascent::{Ascent, TidOrder};
 pub use blob_sample::BlobSample;
 pub(crate) use iterate::step_scan;
 pub use iterate::{RecordIterator, TransactionIterator};
