@@ -1,8 +1,8 @@
 //! What is not as it should be, in sentences: what our master notes, and what the admin knows.
 //!
-//! A master of NEO/py notes nothing, and one that was restarted has forgotten the last table. So the
-//! admin itself remembers the table that the cluster ran with, and pings the primary master. Our
-//! master says which table that is: not the newest one that it tells, while no storage has that.
+//! A master of NEO/py notes nothing, and one that was restarted has forgotten the last table. So
+//! the admin itself remembers the table that the cluster ran with, and pings the primary master.
+//! Our master says which table that is: not the newest one that it tells, while no storage has it.
 
 use std::time::Duration;
 

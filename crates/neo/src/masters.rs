@@ -90,8 +90,9 @@ impl Masters {
         }
     }
 
-    /// How long to wait before the next master is dialled: `least`, and longer the more masters in a
-    /// row were not there, ended the connection, as with wrong certificates, or refused this node.
+    /// How long to wait before the next master is dialled: `least`, and longer the more masters in
+    /// a row were not there, ended the connection (as with wrong certificates), or refused this
+    /// node.
     pub fn pause(&self, least: Duration) -> Duration {
         let longer = least.saturating_mul(1 << self.failures.min(16));
         longer.min(PAUSE_MAX.max(least))

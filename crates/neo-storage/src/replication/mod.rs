@@ -79,8 +79,8 @@ struct Cell {
     /// All records were compared with those of a source that may have carried out packs up to this
     /// one.
     compared: Tid,
-    /// How often sources have refused to send the partition since it got further. Some refusals pass
-    /// by themselves, as that of a source whose own cell went out of date a moment ago.
+    /// How often sources have refused to send the partition since it got further. Some refusals
+    /// pass by themselves, as that of a source whose own cell went out of date a moment ago.
     refusals: u32,
 }
 

@@ -43,8 +43,8 @@ enum NeoCommand {
     /// Run a storage node, in a cluster of NEO/py or of ours
     ///
     /// The options are those of neostorage; docs/neo.md says what differs. The node runs in the
-    /// foreground until SIGTERM, or until the master stops it; SIGUSR2 reopens its log file and reads
-    /// its certificates again.
+    /// foreground until SIGTERM, or until the master stops it; SIGUSR2 reopens its log file and
+    /// reads its certificates again.
     ///
     /// Exit codes: 0 after SIGTERM and when the master stops it, 1 after an error, 2 for a wrong
     /// command line.
@@ -52,8 +52,8 @@ enum NeoCommand {
     /// Run a master of a cluster, beside others of ours or of NEO/py
     ///
     /// The options are those of neomaster; docs/neo.md says what differs. The master runs in the
-    /// foreground until SIGTERM, or until the cluster stops; SIGUSR2 reopens its log file and reads
-    /// its certificates again.
+    /// foreground until SIGTERM, or until the cluster stops; SIGUSR2 reopens its log file and
+    /// reads its certificates again.
     ///
     /// Exit codes: 0 after SIGTERM and when the cluster stops, 1 after an error, 2 for a wrong
     /// command line.
@@ -61,8 +61,8 @@ enum NeoCommand {
     /// Run the admin of a cluster, which `zodium neo ctl` and neoctl connect to
     ///
     /// The options are those of neoadmin; docs/neo.md says what differs. The admin runs in the
-    /// foreground until SIGTERM, or until the cluster stops; SIGUSR2 reopens its log file and reads
-    /// its certificates again.
+    /// foreground until SIGTERM, or until the cluster stops; SIGUSR2 reopens its log file and
+    /// reads its certificates again.
     ///
     /// Exit codes: 0 after SIGTERM and when the cluster stops, 1 after an error, 2 for a wrong
     /// command line.
