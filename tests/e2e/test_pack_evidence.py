@@ -213,7 +213,7 @@ def test_ours_keeps_what_the_stock_packer_keeps(tmp_path, seeded, scale):
 def test_memory_of_a_pack_is_16_bytes_an_object(tmp_path):
     """Beside the 8 of the index that every open file has."""
     small, large = 40_000, 480_000
-    # All runs need the same memory; a short one may be over before it is looked at.
+    # Each run needs the same memory. A short run may end before its memory is read.
     peaks = [peak_bytes(tmp_path, objects, runs) for objects, runs in ((small, 4), (large, 1))]
     bytes_each = (peaks[1] - peaks[0]) / (large - small)
     print(f"{bytes_each:.1f} bytes an object; {peaks[0] >> 20} MiB and {peaks[1] >> 20} MiB in all")

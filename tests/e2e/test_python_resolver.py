@@ -101,7 +101,7 @@ def increase(thing):
 
 
 def is_alive(pid):
-    """Whether a process runs: one that ended may be there until somebody waits for it."""
+    """Whether a process runs. One that has ended stays listed until its parent waits for it."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     return False
