@@ -264,7 +264,7 @@ def test_resp_servers_are_measured_side_by_side(bench, binary, monkeypatch):
 
 def test_idle_connections_are_watched(bench):
     measured = bench(
-        "idle", "--connections=0,20", "--heartbeats=0,1", "--seconds=1.2", "--warm-up=0.2",
+        "idle", "--connections=0,20", "--heartbeats=0,1", "--seconds=2.2", "--warm-up=0.2",
         "--rounds=1", "--objects=10", "--zeo-python", sys.executable,
     )["Idle"]  # fmt: skip
     cases = (("0", "0"), ("20", "0"), ("20", "1"))

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use rand::rngs::SmallRng;
@@ -56,10 +57,12 @@ pub(crate) struct Walk {
     taken: AtomicU64,
 }
 
-/// All relaxed: these are flags and sums; no other data depends on them.
 #[derive(Debug, Default)]
 struct Shared {
+    /// Set before `replies` is read, and read after it is raised, both in one order for all threads:
+    /// a reply that is counted after the flag was set also has its latency recorded.
     counting: AtomicBool,
+    /// Relaxed: no other data depends on it.
     stopping: AtomicBool,
     replies: AtomicU64,
 }
@@ -70,6 +73,8 @@ struct Thread {
     random: SmallRng,
     scratch: Scratch,
     latency: Latencies,
+    /// How long the requests waited that one read answered.
+    waits: Vec<Duration>,
     shared: Arc<Shared>,
 }
 
@@ -95,6 +100,7 @@ impl Generator {
                 random: SmallRng::seed_from_u64(load.seed + number as u64),
                 scratch: Scratch::new(),
                 latency: Latencies::new()?,
+                waits: Vec::new(),
                 shared: Arc::clone(&shared),
             };
             let builder = std::thread::Builder::new().name(format!("load-{number}"));
@@ -105,7 +111,7 @@ impl Generator {
 
     /// Number of replies so far.
     pub(crate) fn replies(&self) -> u64 {
-        self.shared.replies.load(Ordering::Relaxed)
+        self.shared.replies.load(Ordering::SeqCst)
     }
 
     /// Whether the load has ended by itself, which only an error causes.
@@ -113,9 +119,10 @@ impl Generator {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Starts or stops recording latencies.
+    /// Starts or stops recording latencies. Each reply that [`Generator::replies`] counts between the
+    /// two has its latency recorded.
     pub(crate) fn count_latencies(&self, counting: bool) {
-        self.shared.counting.store(counting, Ordering::Relaxed);
+        self.shared.counting.store(counting, Ordering::SeqCst);
     }
 
     /// Waits for pending requests; returns the latencies in nanoseconds, or the error.
@@ -215,15 +222,14 @@ impl Thread {
 
     /// Handles the replies on a connection, and sends as many new requests.
     fn take_turn(&mut self, index: usize) -> Result<()> {
-        let counting = self.shared.counting.load(Ordering::Relaxed);
         let connection = self.connections.get_mut(index).context("an event of no connection")?;
-        let latency = &mut self.latency;
-        let replies = connection.receive(&mut self.scratch, |waited| {
-            if counting {
-                latency.record(waited);
-            }
-        })?;
-        self.shared.replies.fetch_add(replies as u64, Ordering::Relaxed);
+        let waits = &mut self.waits;
+        waits.clear();
+        let replies = connection.receive(&mut self.scratch, |waited| waits.push(waited))?;
+        self.shared.replies.fetch_add(replies as u64, Ordering::SeqCst);
+        if self.shared.counting.load(Ordering::SeqCst) {
+            waits.iter().for_each(|waited| self.latency.record(*waited));
+        }
         if self.is_stopping() { Ok(()) } else { self.ask(index, replies) }
     }
 
