@@ -308,6 +308,8 @@ mod tests {
         let record = b"cm\nC\n.X\x05\0\0\0a\xed\xa0\x80b.";
         let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
         let call = state.as_object().unwrap();
+        let lines = b"cm\nC\n.Va\\ud800b\n.";
+        assert_eq!(decode_record_to_show(lines, &Limits::OBJECTS).unwrap().1, state);
         assert_eq!(call.class().map(ToString::to_string).as_deref(), Some("codecs.decode"));
         let arguments = ["utf-8".into(), "surrogatepass".into()];
         let bytes = Value::from(b"a\xed\xa0\x80b");

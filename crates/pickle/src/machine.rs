@@ -10,7 +10,9 @@ use crate::memo::Memo;
 use crate::node::{Node, NodeId, ObjectNode};
 use crate::operation::{Operation, Reader};
 use crate::purpose::Purpose;
-use crate::text::{has_surrogates, parse_decimal, parse_float, unescape_unicode, unquote};
+use crate::text::{
+    has_surrogates, parse_decimal, parse_float, unescape_unicode, unescape_utf8, unquote,
+};
 use crate::tree::Tree;
 use crate::{Construction, Global, Limits, Objects, PickleError, Value};
 
@@ -140,10 +142,10 @@ impl<'a> Machine<'a> {
                 self.push_persistent()
             }
             Operation::Extension | Operation::NewWithKeywords => Err(self.reader.unsupported()),
-            Operation::Text(bytes) if self.purpose == Purpose::Show && has_surrogates(bytes) => {
-                self.push_surrogates(bytes)
-            }
             _ => {
+                if let Some(bytes) = self.surrogates_of(&operation) {
+                    return self.push_surrogates(bytes);
+                }
                 let leaf = self.leaf(operation)?;
                 match self.purpose == Purpose::Extension && self.reader.read_python2_text() {
                     true => self.push_leaf(ascii_as_text(leaf)),
@@ -383,11 +385,24 @@ impl<'a> Machine<'a> {
         self.push_instance(class, arguments)
     }
 
+    /// A text with surrogates that is to be shown, as UTF-8.
+    fn surrogates_of(&self, operation: &Operation<'a>) -> Option<Cow<'a, [u8]>> {
+        if self.purpose != Purpose::Show {
+            return None;
+        }
+        let text = match operation {
+            Operation::Text(bytes) => Cow::Borrowed(*bytes),
+            Operation::EscapedText(line) => Cow::Owned(unescape_utf8(line)?),
+            _ => return None,
+        };
+        has_surrogates(&text).then_some(text)
+    }
+
     /// Pushes a text with surrogates, which no Rust text has, as the call that makes it in Python.
-    fn push_surrogates(&mut self, bytes: &'a [u8]) -> Result<(), PickleError> {
+    fn push_surrogates(&mut self, bytes: Cow<'a, [u8]>) -> Result<(), PickleError> {
         self.push_global(b"codecs", b"decode")?;
         let function = self.pop()?;
-        self.push_leaf(Value::Bytes(Cow::Borrowed(bytes)))?;
+        self.push_leaf(Value::Bytes(bytes))?;
         for argument in ["utf-8", "surrogatepass"] {
             self.push_leaf(Value::from(argument))?;
         }

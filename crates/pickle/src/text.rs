@@ -116,24 +116,42 @@ pub(crate) fn unescape_unicode(line: &[u8]) -> Option<Cow<'_, str>> {
     if line.is_ascii() && !line.contains(&b'\\') {
         return std::str::from_utf8(line).ok().map(Cow::Borrowed);
     }
-    let mut out = String::with_capacity(line.len());
-    let mut high_surrogate = None;
+    String::from_utf8(unescape_utf8(line)?).ok().map(Cow::Owned)
+}
+
+/// As [`unescape_unicode`], as UTF-8. Surrogates that are no pair are in it as Python writes them.
+pub(crate) fn unescape_utf8(line: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(line.len());
+    let mut high_surrogate: Option<u32> = None;
     let mut rest = line;
     while !rest.is_empty() {
         let (code, tail) = take_code_point(rest)?;
         rest = tail;
-        match (high_surrogate.take(), code) {
-            (None, 0xd800..=0xdbff) => high_surrogate = Some(code),
-            (None, _) => out.push(char::from_u32(code)?),
+        let code = match (high_surrogate.take(), code) {
             // Python 2 on a narrow build writes characters beyond U+FFFF as surrogate pairs.
-            (Some(high), 0xdc00..=0xdfff) => {
-                let combined = 0x1_0000 + ((high - 0xd800) << 10) + (code - 0xdc00);
-                out.push(char::from_u32(combined)?);
+            (Some(high), 0xdc00..=0xdfff) => 0x1_0000 + ((high - 0xd800) << 10) + (code - 0xdc00),
+            (high, _) => {
+                high.into_iter().for_each(|high| push_surrogate(high, &mut out));
+                code
             }
-            (Some(_), _) => return None,
+        };
+        match char::from_u32(code) {
+            Some(character) => {
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            None => match code {
+                0xd800..=0xdbff => high_surrogate = Some(code),
+                0xdc00..=0xdfff => push_surrogate(code, &mut out),
+                _ => return None,
+            },
         }
     }
-    high_surrogate.is_none().then_some(Cow::Owned(out))
+    high_surrogate.into_iter().for_each(|high| push_surrogate(high, &mut out));
+    Some(out)
+}
+
+fn push_surrogate(code: u32, out: &mut Vec<u8>) {
+    out.extend([0xed, 0x80 | (code >> 6 & 0x3f) as u8, 0x80 | (code & 0x3f) as u8]);
 }
 
 /// Whether bytes are UTF-8 with surrogates, as Python writes a text that has some.
@@ -240,5 +258,20 @@ mod tests {
         assert_eq!(unescape_unicode(b"\\ud83d"), None);
         assert_eq!(unescape_unicode(b"\\ud83dx"), None);
         assert_eq!(unescape_unicode(b"\\u+123"), None);
+    }
+
+    #[test]
+    fn unicode_lines_with_lone_surrogates_are_as_python_writes_them() {
+        for (line, bytes) in [
+            (&b"a\\ud83db"[..], &b"a\xed\xa0\xbdb"[..]),
+            (b"\\ude00\\ud83d", b"\xed\xb8\x80\xed\xa0\xbd"),
+            (b"\\ud83d\\ud83d\\ude00", b"\xed\xa0\xbd\xf0\x9f\x98\x80"),
+        ] {
+            let text = unescape_utf8(line).unwrap();
+            assert_eq!(text, bytes);
+            assert!(has_surrogates(&text));
+            assert_eq!(unescape_unicode(line), None);
+        }
+        assert_eq!(unescape_utf8(b"\\U00110000"), None);
     }
 }
