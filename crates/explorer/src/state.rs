@@ -19,8 +19,6 @@ use crate::words;
 
 /// Longest text that is shown, in characters.
 const TEXT_CHARACTERS: usize = 2000;
-/// Is shown where an object is within itself.
-const CYCLE: &str = "(an object that this is part of)";
 /// Most bytes of a value that are shown.
 const BYTES_MAX: usize = 400;
 /// More values than any page shows. All are decoded, which takes 64 MiB at most.
@@ -63,8 +61,10 @@ fn leaf(value: &Value<'_>) -> Option<(String, &'static str)> {
         Value::List(items) if items.is_empty() => ("[]".to_owned(), "constant"),
         Value::Tuple(items) if items.is_empty() => ("()".to_owned(), "constant"),
         Value::Dict(entries) if entries.is_empty() => ("{}".to_owned(), "constant"),
-        Value::Object(object) if object.is_cycle() => (CYCLE.to_owned(), "constant"),
-        Value::Object(object) => (surrogates_text(object)?, "text"),
+        Value::Object(object) => match object.cycle_levels() {
+            Some(levels) => (cycle_text(levels), "constant"),
+            None => (surrogates_text(object)?, "text"),
+        },
         _ => return None,
     })
 }
@@ -75,6 +75,14 @@ fn shortened(text: &str) -> Cow<'_, str> {
             format!("{}\u{2026} ({} characters)", &text[..end], text.chars().count()).into()
         }
         None => text.into(),
+    }
+}
+
+/// Is shown where an object is within itself, with so many others between.
+fn cycle_text(levels: usize) -> String {
+    match levels {
+        0 => "(an object that this is part of)".to_owned(),
+        _ => format!("(an object that this is part of, {levels} further out)"),
     }
 }
 
@@ -169,7 +177,18 @@ mod tests {
         let record = b"cm\nC\n.}q\x01(X\x02\0\0\0meh\x01X\x01\0\0\0tX\x05\0\0\0'\xed\xa0\x80\\u.";
         let decoded = decode(record).unwrap();
         let (lines, _) = lines_of("m.C", &decoded);
-        assert_eq!(lines, [&format!("'me': {CYCLE}"), "'t': \"'\\ud800\\\\\""]);
+        assert_eq!(lines, [&format!("'me': {}", cycle_text(0)), "'t': \"'\\ud800\\\\\""]);
+    }
+
+    #[test]
+    fn cycles_to_different_objects_differ() {
+        // A list in a dict in a list, which contains one of these.
+        let nearest = decode(b"cm\nC\n.]q\x01}X\x01\0\0\0a]q\x02h\x02asa.").unwrap();
+        let outermost = decode(b"cm\nC\n.]q\x01}X\x01\0\0\0a]q\x02h\x01asa.").unwrap();
+        assert!(nearest != outermost);
+        let shown = |decoded| lines_of("m.C", decoded).0.join("\n");
+        assert!(shown(&nearest).contains(&cycle_text(0)), "{}", shown(&nearest));
+        assert!(shown(&outermost).contains(&cycle_text(2)), "{}", shown(&outermost));
     }
 
     #[test]

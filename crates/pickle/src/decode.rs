@@ -77,8 +77,8 @@ pub fn decode_record<'a>(
 
 /// Decodes a data record to be looked at: as [`decode_record`], but also records whose values lose
 /// information. An object that two others share is in both of them. One that is within itself ends
-/// there with an [object that stands for it](crate::Object::is_cycle). A text with surrogates is
-/// the call of `codecs.decode` that makes it.
+/// there with an [object that stands for it](crate::Object::cycle_levels). A text with surrogates
+/// is the call of `codecs.decode` that makes it.
 pub fn decode_record_to_show<'a>(
     record: &'a [u8],
     limits: &Limits,
@@ -290,16 +290,17 @@ mod tests {
         let record = b"cm\nC\n.]q\x05(h\x05}X\x01\0\0\0ah\x05sh\x05e.";
         let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
         let Value::List(items) = state else { panic!("{state:?}") };
-        let is_cycle = |value: &Value<'_>| value.as_object().is_some_and(Object::is_cycle);
-        assert!(is_cycle(&items[0]) && is_cycle(&items[2]), "{items:?}");
-        assert!(items[1].entry("a").is_some_and(is_cycle), "{items:?}");
+        let levels = |value: &Value<'_>| value.as_object().and_then(Object::cycle_levels);
+        assert_eq!([levels(&items[0]), levels(&items[2])], [Some(0); 2], "{items:?}");
+        assert_eq!(items[1].entry("a").map(levels), Some(Some(1)), "{items:?}");
+        assert_ne!(items[0], *items[1].entry("a").unwrap());
         // An instance whose state has it, and which two lists share.
         let record = b"cm\nC\n.cm\nD\n)\x81q\x01}X\x01\0\0\0ah\x01sb]h\x01a\x86.";
         let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
         let shared = state.as_sequence().unwrap();
         assert_eq!(shared[1], Value::list([shared[0].clone()]));
         let state = shared[0].as_object().unwrap().state.as_ref().unwrap();
-        assert!(state.entry("a").is_some_and(is_cycle));
+        assert_eq!(state.entry("a").map(levels), Some(Some(1)));
         assert!(decode_record(record, &Limits::OBJECTS).is_err());
     }
 
@@ -307,9 +308,9 @@ mod tests {
     fn a_text_with_surrogates_is_shown_as_the_call_that_makes_it() {
         let record = b"cm\nC\n.X\x05\0\0\0a\xed\xa0\x80b.";
         let (_, state) = decode_record_to_show(record, &Limits::OBJECTS).unwrap();
-        let call = state.as_object().unwrap();
         let lines = b"cm\nC\n.Va\\ud800b\n.";
         assert_eq!(decode_record_to_show(lines, &Limits::OBJECTS).unwrap().1, state);
+        let call = state.as_object().unwrap();
         assert_eq!(call.class().map(ToString::to_string).as_deref(), Some("codecs.decode"));
         let arguments = ["utf-8".into(), "surrogatepass".into()];
         let bytes = Value::from(b"a\xed\xa0\x80b");

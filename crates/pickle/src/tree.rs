@@ -57,9 +57,9 @@ impl<'n, 'a> Tree<'n, 'a> {
         }
         self.note_made(id)?;
         if let Some(open) = &mut self.open {
-            if open.contains(&id) {
+            if let Some(levels) = open.iter().rev().position(|container| *container == id) {
                 self.spend(CYCLE_VALUES)?;
-                return Ok(Value::Object(Box::new(Object::cycle())));
+                return Ok(Value::Object(Box::new(Object::cycle(levels))));
             }
             open.push(id);
         }

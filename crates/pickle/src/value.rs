@@ -346,13 +346,13 @@ impl Object<'_> {
         }
     }
 
-    /// What stands where an object is within itself, in a record that is decoded to be shown. No
-    /// pickle that can be loaded calls `None`.
-    pub(crate) fn cycle() -> Object<'static> {
+    /// What stands where an object is within itself, in a record that is decoded to be shown, with
+    /// so many other objects between. No pickle that can be loaded calls `None`.
+    pub(crate) fn cycle(levels: usize) -> Object<'static> {
         Object {
             construction: Construction::Call,
             callable: Value::None,
-            arguments: Value::Tuple(Vec::new()),
+            arguments: Value::tuple((levels > 0).then_some(Value::Int(levels as i128))),
             items: Vec::new(),
             entries: Vec::new(),
             state: None,
@@ -362,6 +362,15 @@ impl Object<'_> {
     /// Whether it stands for an object that it is within.
     pub fn is_cycle(&self) -> bool {
         self.callable.is_none()
+    }
+
+    /// The number of lists, dicts and instances between it and the object that it stands for, which
+    /// it is within; `None` if it stands for none.
+    pub fn cycle_levels(&self) -> Option<usize> {
+        match (self.is_cycle(), self.arguments.as_sequence()) {
+            (true, Some([Value::Int(levels)])) => usize::try_from(*levels).ok(),
+            (is_cycle, _) => is_cycle.then_some(0),
+        }
     }
 
     /// The class or function, if it is given by name.
