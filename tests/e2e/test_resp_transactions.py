@@ -247,6 +247,11 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
         lambda key: client.set(key, "2", nx=True, ex=100),
         lambda key: client.pipeline().set(key, "2", xx=True).execute(),
         lambda key: client.execute_command("SET", key, "2", "IFEQ", "1"),
+        lambda key: client.zadd(key, {"member": 1}, nx=True),
+        lambda key: client.pipeline().zadd(key, {"member": 1}, gt=True, ch=True).execute(),
+        lambda key: client.copy(key, "other"),
+        lambda key: client.move(key, 1),
+        lambda key: client.smove(key, "other", "member"),
     ):
         with pytest.raises(TypeError, match="would be lost"):
             taken("list")
@@ -257,9 +262,12 @@ def test_commands_of_a_client_wait_for_the_current_transaction(served, database)
     assert client.execute_command(b"LLEN", "list") == 1
     # A key and a value of that name are no option.
     client.set("GET", "NX")
+    client.zadd("scores", {"NX": 1, "CH": 2})
+    client.zadd("scores", {"NX": 3}, gt=True)
     zodium.redis.join(client).set("key", "2", nx=True).set("new", "2", nx=True)
     transaction.commit()
     assert keys.lrange("list", 0, -1) == ["a"] and keys.get("GET") == "NX"
+    assert keys.zrange("scores", 0, -1, withscores=True) == [("CH", 2), ("NX", 3)]
     assert keys.mget("key", "new") == ["1", "2"]
     connection.close()
 
@@ -292,7 +300,8 @@ def test_each_command_of_the_server_waits_or_does_not(served):
     assert reading - others - SCRIPTS == AT_ONCE
     answers = re.compile("POP|LMOVE|GET|CLAIM|READ")
     assert set(filter(answers.search, flags.keys() - reading)) == TAKING
-    assert {name for name in flags if name.endswith("NX")} == CONDITIONAL
+    conditional = {name for name in flags if name.endswith("NX")}
+    assert conditional | {"COPY", "MOVE", "SMOVE"} == CONDITIONAL
 
 
 @pytest.fixture

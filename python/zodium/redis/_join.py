@@ -8,6 +8,7 @@ storage's, and only checks that the claim has happened.
 
 import codecs
 import contextlib
+import itertools
 import logging
 import secrets
 import socket
@@ -42,9 +43,12 @@ NAMES = """
 """
 TAKING = frozenset(NAMES.split())
 # Commands that only their answer tells to have changed anything, as a lock or a mark needs it.
-CONDITIONAL = frozenset(["HSETNX", "MSETNX", "RENAMENX", "SETNX"])
+CONDITIONAL = frozenset(["COPY", "HSETNX", "MOVE", "MSETNX", "RENAMENX", "SETNX", "SMOVE"])
 # Options that have SET answer what it has found.
 ANSWERING = frozenset(["GET", "IFEQ", "NX", "XX"])
+# Options of ZADD, and those that have it answer which members it has added or changed.
+ZADD_OPTIONS = frozenset(["CH", "GT", "INCR", "LT", "NX", "XX"])
+ZADD_ANSWERING = frozenset(["CH", "NX"])
 # No commit takes them: the server cannot know beforehand what they write.
 SCRIPTS = frozenset(["EVAL", "EVALSHA"])
 
@@ -144,6 +148,10 @@ def needs_answer(args):
     if name == "SET":
         # Its options come after the key and the value.
         return not ANSWERING.isdisjoint(map(word, args[3:]))
+    if name == "ZADD":
+        # Its options come before the first score.
+        options = itertools.takewhile(ZADD_OPTIONS.__contains__, map(word, args[2:]))
+        return not ZADD_ANSWERING.isdisjoint(options)
     return name in TAKING or name in CONDITIONAL
 
 
