@@ -1,7 +1,7 @@
 //! A command on its way: its arguments, what it may touch, and its answer.
 
 use zodium_keyspace::{Hold, Kind, Removed, Score};
-use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_hexadecimal, parse_integer};
+use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_integer};
 use zodium_types::Tid;
 
 use crate::durability::Instead;
@@ -153,11 +153,6 @@ pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
 /// A double among the arguments.
 pub(crate) fn double(word: &[u8]) -> Result<Score, Fail> {
     parse_double(word).ok_or(NO_FLOAT)
-}
-
-/// A double as C reads it: it may be hexadecimal, as increments and times to wait may.
-pub(crate) fn c_double(word: &[u8]) -> Option<f64> {
-    parse_hexadecimal(word).or_else(|| parse_double(word))
 }
 
 /// A count of at least one.

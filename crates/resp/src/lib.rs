@@ -7,6 +7,7 @@
 
 mod arguments;
 mod error;
+mod hexadecimal;
 mod inline;
 mod limits;
 mod number;
@@ -17,8 +18,6 @@ pub use arguments::{Arguments, OwnedRequest};
 pub use error::FrameError;
 pub use inline::split_line;
 pub use limits::RequestLimits;
-pub use number::{
-    add_decimals, format_double, parse_double, parse_hexadecimal, parse_integer, trim_decimal,
-};
+pub use number::{add_decimals, format_double, parse_double, parse_integer, trim_decimal};
 pub use reader::{RequestReader, Step};
 pub use write::Version;

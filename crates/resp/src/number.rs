@@ -1,5 +1,7 @@
 //! Numbers in requests and answers: what counts as one, and how one is written.
 
+use super::hexadecimal;
+
 /// Fractional digits of a sum of decimals.
 const DECIMALS: usize = 17;
 /// Exponents at which a double is still written without one.
@@ -30,7 +32,8 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     Some(number)
 }
 
-/// A double, as scores and increments are given; `inf` and `-inf` included, `nan` not.
+/// A double as C reads it, as scores and increments are given: in decimal or hexadecimal digits, or
+/// `inf` and `-inf`, but not `nan`.
 #[must_use]
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -46,18 +49,8 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
         return None;
     }
     // A number that is too large is infinite in Rust, and an error in C.
-    let size: f64 = size.parse().ok().filter(|size: &f64| size.is_finite())?;
-    Some(if is_negative { -size } else { size })
-}
-
-/// An integer in hexadecimal digits behind `0x`, as increments may be given too.
-#[must_use]
-pub fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (is_negative, size) = text.strip_prefix('-').map_or((false, text), |size| (true, size));
-    let digits = size.strip_prefix("0x").or_else(|| size.strip_prefix("0X"))?;
-    let has_sign = digits.starts_with('+');
-    let size = u64::from_str_radix(digits, 16).ok().filter(|_| !has_sign)? as f64;
+    let decimal = size.parse().ok().filter(|size: &f64| size.is_finite());
+    let size = decimal.or_else(|| hexadecimal::parse(size))?;
     Some(if is_negative { -size } else { size })
 }
 
@@ -160,23 +153,17 @@ mod tests {
 
     #[test]
     fn doubles_are_read_as_scores_are() {
-        for (text, number) in
-            [("1.5", 1.5), ("-.5", -0.5), ("1e3", 1000.0), ("+inf", f64::INFINITY)]
-        {
+        for (text, number) in [
+            ("1.5", 1.5),
+            ("-.5", -0.5),
+            ("1e3", 1000.0),
+            ("+inf", f64::INFINITY),
+            ("-0x1F", -31.0),
+        ] {
             assert_eq!(parse_double(text.as_bytes()), Some(number));
         }
-        for wrong in ["", "nan", " 1", "1 ", "e1", "--1", "1.5a", "1e400", "0x10"] {
+        for wrong in ["", "nan", " 1", "1 ", "e1", "--1", "1.5a", "1e400", "--0x1", "0x"] {
             assert_eq!(parse_double(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn increments_may_be_hexadecimal() {
-        for (text, number) in [("0x10", 16.0), ("-0x1F", -31.0), ("0Xa", 10.0)] {
-            assert_eq!(parse_hexadecimal(text.as_bytes()), Some(number));
-        }
-        for wrong in ["", "10", "0x", "0x+1", "--0x1", "0xg", " 0x1"] {
-            assert_eq!(parse_hexadecimal(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Numbers in strings: `INCR` and the like.
 
-use zodium_resp::{add_decimals, format_double, parse_integer};
+use zodium_resp::{add_decimals, format_double, parse_double, parse_integer};
 
 use super::strings::read;
-use crate::call::{Call, c_double};
+use crate::call::Call;
 use crate::events::Class;
 use crate::fail::{Fail, NAN, NO_FLOAT, NO_INTEGER, OVERFLOW, Outcome};
 
@@ -54,7 +54,7 @@ pub(super) fn sum(one: &[u8], other: &[u8]) -> Result<String, Fail> {
     if let Some(sum) = add_decimals(one, other) {
         return Ok(sum);
     }
-    let number = |text: &[u8]| c_double(text).ok_or(NO_FLOAT);
+    let number = |text: &[u8]| parse_double(text).ok_or(NO_FLOAT);
     let sum = number(one)? + number(other)?;
     if !sum.is_finite() {
         return Err(NAN);

@@ -1,16 +1,16 @@
 //! Lists: moving elements, popping from the first of several lists, and waiting for elements.
 
 use zodium_keyspace::{List, Word};
+use zodium_resp::parse_double;
 
 use super::lists::{End, take};
-use crate::call::{Call, Options, c_double, is, positive};
+use crate::call::{Call, Options, is, positive};
 use crate::events::Class;
 use crate::fail::{Fail, Outcome, SYNTAX};
 
 /// A time to wait, in seconds; 0 for ever.
 pub(super) fn timeout(word: &[u8]) -> Result<f64, Fail> {
-    // NaN is no number.
-    let seconds = c_double(word).filter(|seconds| !seconds.is_nan());
+    let seconds = parse_double(word);
     let seconds = seconds.ok_or(Fail::fixed("ERR timeout is not a float or out of range"))?;
     if seconds < 0.0 {
         return Err(Fail::fixed("ERR timeout is negative"));

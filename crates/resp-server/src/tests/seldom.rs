@@ -272,6 +272,20 @@ ZRANGE z 1 3 BYSCORE BYSCORE
     -ERR syntax error
 ZRANGE z 0 1 LIMIT 0 1
     -ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX
+ZADD hex 0x10 a -0x1.8p1 b
+    :2
+ZADD hex 0x a
+    -ERR value is not a valid float
+ZINCRBY hex 0x.8 a
+    $4 16.5
+ZRANGEBYSCORE hex (-0x3 0x20 WITHSCORES
+    *2 $1 a $4 16.5
+ZUNIONSTORE d 1 hex WEIGHTS 0x2
+    :2
+ZSCORE d b
+    $2 -6
+HINCRBYFLOAT hf f 0x10
+    $2 16
 ZRANGEBYSCORE z (1 (3 WITHSCORES
     *2 $1 b $1 2
 ZRANGEBYSCORE z 1 3 LIMIT 0 -1
