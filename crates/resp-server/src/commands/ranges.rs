@@ -41,18 +41,26 @@ impl RangeOptions {
     }
 }
 
-/// Reads the options from a place on. `given` are those that the name of the command
-/// implies; without them these may be among the words.
-fn range_options(
-    call: &Call,
-    place: usize,
-    given: Option<RangeOptions>,
-) -> Result<RangeOptions, Fail> {
-    let has_all = given.is_none();
-    let mut found = given.unwrap_or_default();
+/// The options that a command takes.
+enum Taken {
+    /// Those of `ZRANGE`.
+    All,
+    /// Those of `ZRANGESTORE`: scores are stored in any case.
+    AllButScores,
+    /// `LIMIT` and `WITHSCORES`, beside those that the name of the command implies.
+    Beside(RangeOptions),
+}
+
+/// Reads the options from a place on.
+fn range_options(call: &Call, place: usize, taken: Taken) -> Result<RangeOptions, Fail> {
+    let takes_scores = !matches!(taken, Taken::AllButScores);
+    let (has_all, mut found) = match taken {
+        Taken::All | Taken::AllButScores => (true, RangeOptions::default()),
+        Taken::Beside(implied) => (false, implied),
+    };
     let mut options = Options::from(call.arguments, place);
     while let Some(word) = options.next() {
-        if is(word, "withscores") {
+        if takes_scores && is(word, "withscores") {
             found.with_scores = true;
         } else if is(word, "limit") {
             found.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
@@ -69,15 +77,11 @@ fn range_options(
     Ok(found)
 }
 
-/// The range of a command whose bounds are at a place. `given` are the options that its name
-/// implies; without them they are among its words.
-fn query<'a>(
-    call: &Call<'a, '_>,
-    place: usize,
-    given: Option<RangeOptions>,
-) -> Result<Query<'a>, Fail> {
-    let options = range_options(call, place + 2, given)?;
-    if options.limit.is_some() && options.is_by_rank() {
+/// The range of a command whose bounds are at a place.
+fn query<'a>(call: &Call<'a, '_>, place: usize, taken: Taken) -> Result<Query<'a>, Fail> {
+    let options = range_options(call, place + 2, taken)?;
+    // A limit to all counts for none, as Valkey reads it.
+    if options.limit.is_some_and(|(_, count)| count != -1) && options.is_by_rank() {
         return Err(Fail::fixed(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         ));
@@ -155,15 +159,12 @@ fn answer(call: &mut Call, query: &Query) -> Outcome {
 }
 
 pub(super) fn zrange(call: &mut Call) -> Outcome {
-    answer_range(call, None)
+    answer_range(call, Taken::All)
 }
 
 pub(super) fn zrangestore(call: &mut Call) -> Outcome {
     let target = call.word(1);
-    let query = query(call, 3, None)?;
-    if query.with_scores {
-        return Err(SYNTAX);
-    }
+    let query = query(call, 3, Taken::AllButScores)?;
     let mut found = SortedSet::default();
     if let Some(set) = call.hold.read::<SortedSet>(call.word(2))? {
         for (member, score) in query.members(set) {
@@ -187,29 +188,29 @@ pub(super) fn store(call: &mut Call, target: &[u8], set: SortedSet, event: &str)
 }
 
 pub(super) fn zrevrange(call: &mut Call) -> Outcome {
-    answer_range(call, Some(RangeOptions { is_reverse: true, ..RangeOptions::default() }))
+    answer_range(call, Taken::Beside(RangeOptions { is_reverse: true, ..RangeOptions::default() }))
 }
 
 pub(super) fn zrangebyscore(call: &mut Call) -> Outcome {
-    answer_range(call, Some(RangeOptions { by_score: true, ..RangeOptions::default() }))
+    answer_range(call, Taken::Beside(RangeOptions { by_score: true, ..RangeOptions::default() }))
 }
 
 pub(super) fn zrevrangebyscore(call: &mut Call) -> Outcome {
     let given = RangeOptions { by_score: true, is_reverse: true, ..RangeOptions::default() };
-    answer_range(call, Some(given))
+    answer_range(call, Taken::Beside(given))
 }
 
 pub(super) fn zrangebylex(call: &mut Call) -> Outcome {
-    answer_range(call, Some(RangeOptions { by_member: true, ..RangeOptions::default() }))
+    answer_range(call, Taken::Beside(RangeOptions { by_member: true, ..RangeOptions::default() }))
 }
 
 pub(super) fn zrevrangebylex(call: &mut Call) -> Outcome {
     let given = RangeOptions { by_member: true, is_reverse: true, ..RangeOptions::default() };
-    answer_range(call, Some(given))
+    answer_range(call, Taken::Beside(given))
 }
 
-fn answer_range(call: &mut Call, given: Option<RangeOptions>) -> Outcome {
-    let query = query(call, 2, given)?;
+fn answer_range(call: &mut Call, taken: Taken) -> Outcome {
+    let query = query(call, 2, taken)?;
     answer(call, &query)
 }
 

@@ -272,6 +272,16 @@ ZRANGE z 1 3 BYSCORE BYSCORE
     -ERR syntax error
 ZRANGE z 0 1 LIMIT 0 1
     -ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX
+ZRANGE z 0 1 LIMIT 5 -1
+    *2 $1 a $1 b
+ZRANGE z 0 1 LIMIT 0 -2
+    -ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX
+ZRANGESTORE d z 0 1 LIMIT 5 -1
+    :2
+ZRANGESTORE d z (x y BYSCORE WITHSCORES
+    -ERR syntax error
+ZRANGESTORE d z - + BYLEX WITHSCORES
+    -ERR syntax error
 ZADD hex 0x10 a -0x1.8p1 b
     :2
 ZADD hex 0x a
