@@ -45,8 +45,14 @@ pub(super) fn slowlog_help(call: &mut Call) -> Outcome {
     Ok(())
 }
 
+pub(super) fn latency_graph(call: &mut Call) -> Outcome {
+    let event = String::from_utf8_lossy(call.word(2));
+    Err(Fail::text(format!("ERR No samples available for event '{event}'")))
+}
+
 pub(super) fn latency_help(call: &mut Call) -> Outcome {
     let subcommands = [
+        ("GRAPH <event>", "Return a graph of time-latency samples: there are none."),
         ("HISTORY <event>", "Return time-latency samples: none."),
         ("LATEST", "Return the latest latency samples: none."),
         ("RESET [<event> ...]", "Reset latency data: there is nothing to do."),

@@ -442,6 +442,7 @@ const OF_SLOWLOG: &[Row] = &[
 ];
 
 const OF_LATENCY: &[Row] = &[
+    row("graph", 3, OPERATES, None, Data(diagnostics::latency_graph)),
     row("history", 3, OPERATES, None, Data(diagnostics::empty)),
     row("latest", 2, OPERATES, None, Data(diagnostics::empty)),
     row("reset", -2, OPERATES, None, Data(diagnostics::zero)),

@@ -410,6 +410,8 @@ LATENCY LATEST
     *0
 LATENCY RESET a b
     :0
+LATENCY GRAPH nosuch
+    -ERR No samples available for event 'nosuch'
 COMMAND DOCS nosuch
     *0
 COMMAND LIST FILTERBY PATTERN hgetal*
