@@ -171,13 +171,24 @@ impl Link {
     /// As [`Link::note_push`], for a message whose bytes the links of all its receivers share. It
     /// counts as half of [`Limits::push_bytes_max`] at most, so one message never ends a link,
     /// however large it is: the peer cannot read it before it is sent.
-    pub fn note_shared_push(&self, bytes: usize) {
-        self.note_push(bytes.min(self.state.limits.push_bytes_max / 2));
+    ///
+    /// A message may be sent in several forms, which share most of its bytes. `before` are those
+    /// that were counted for forms before this one, for which `bytes` are what it adds. Returns the
+    /// bytes that are counted.
+    pub fn note_shared_push(&self, bytes: usize, before: usize) -> usize {
+        let bytes = bytes.min(self.state.limits.push_bytes_max / 2);
+        self.note_part(bytes, before);
+        bytes
     }
 
     /// Counts bytes of a pushed message in the output, and ends the link above
     /// [`Limits::push_bytes_max`]. Nothing is sent from then on.
     pub fn note_push(&self, bytes: usize) {
+        self.note_part(bytes, 0);
+    }
+
+    /// Counts bytes of a message, of which `before` were counted already.
+    fn note_part(&self, bytes: usize, before: usize) {
         if self.state.is_cut.get() {
             self.output().clear();
             return;
@@ -186,7 +197,7 @@ impl Link {
         let total = (self.state.push_bytes.get() + bytes).min(self.queued().len());
         self.state.push_bytes.set(total);
         // A peer that reads all the time leaves nothing before a message, however large that is.
-        let waited = total.saturating_sub(bytes);
+        let waited = total.saturating_sub(bytes + before);
         if waited > self.push_bytes_max() || total > self.state.limits.push_bytes_max {
             tracing::warn!(
                 peer = self.peer(),

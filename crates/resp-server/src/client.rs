@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub(crate) queue: RefCell<Option<Queue>>,
     pub(crate) watch: RefCell<Option<Watch>>,
     pub(crate) subscriptions: RefCell<Subscriptions>,
+    /// The number of the last commit that it was told of, and its bytes that its link has counted.
+    pub(crate) told: Cell<(u64, usize)>,
     /// What it waits for. Meanwhile no commands are taken.
     pub(crate) wait: RefCell<Option<Wait>>,
     /// A job reads an object for it. Meanwhile no commands are taken.
@@ -174,6 +176,7 @@ impl Client {
             queue: RefCell::default(),
             watch: RefCell::default(),
             subscriptions: RefCell::default(),
+            told: Cell::default(),
             wait: RefCell::default(),
             is_loading: Cell::default(),
             log_position: Cell::default(),

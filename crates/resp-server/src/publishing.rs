@@ -1,6 +1,7 @@
 //! Channels: subscriptions, and publishing to them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -19,6 +20,8 @@ use crate::glob;
 pub(crate) struct Publishing {
     subscribers: RwLock<Subscribers>,
     events: Events,
+    /// Number of messages of storages that had subscribers. It orders nothing.
+    told: AtomicU64,
 }
 
 /// Channels or patterns.
@@ -50,6 +53,8 @@ pub(crate) struct Publication {
     /// The pattern that the channel fits; `None` for subscribers of the channel.
     pattern: Option<Word>,
     payload: Bytes,
+    /// Its number among those of storages, from 1. A client gets it once for each pattern that fits.
+    number: u64,
     /// The storage that it comes from, which not every client may use.
     storage: Option<usize>,
 }
@@ -167,9 +172,11 @@ impl Publishing {
             return 0;
         }
         let payload = Bytes::from(payload());
+        let number = storage.map_or(0, |_| self.told.fetch_add(1, Ordering::Relaxed) + 1);
         let send = |(pattern, receivers): (Option<Word>, &Vec<Subscriber>)| {
             let (channel, payload) = (channel.into(), payload.clone());
-            send_to(clients, receivers, Publication { channel, pattern, payload, storage })
+            let publication = Publication { channel, pattern, payload, number, storage };
+            send_to(clients, receivers, publication)
         };
         all.map(send).sum()
     }
@@ -220,10 +227,20 @@ impl Publication {
             reply.shared(&self.payload);
         });
         match self.storage {
-            // What a commit has written is sent whole, however much that is.
-            Some(_) => client.link.note_shared_push(bytes),
+            Some(_) => self.note_told(client, bytes),
             None => client.link.note_push(bytes),
         }
         client.link.wake();
+    }
+
+    /// Counts the bytes of a commit. What it has written is sent whole, however much that is, and
+    /// counts once for all patterns of the client that it fits.
+    fn note_told(&self, client: &Client, bytes: usize) {
+        let (bytes, before) = match client.told.get() {
+            (number, before) if number == self.number => (bytes - self.payload.len(), before),
+            _ => (bytes, 0),
+        };
+        let counted = client.link.note_shared_push(bytes, before);
+        client.told.set((self.number, before + counted));
     }
 }

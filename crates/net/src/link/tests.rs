@@ -288,7 +288,7 @@ fn a_shared_message_above_the_limit_is_sent_and_few_of_them_wait() {
         settle().await;
         let push = |bytes| {
             running.link.output().push(Bytes::from(vec![b'!'; bytes]));
-            running.link.note_shared_push(bytes);
+            running.link.note_shared_push(bytes, 0);
             running.link.wake();
         };
         push(120_000);

@@ -264,6 +264,23 @@ fn commands_of_a_transaction_that_is_committed_in_part_take_effect() {
     });
 }
 
+/// It is told of a commit once for each pattern that fits.
+#[test]
+fn a_subscriber_of_several_patterns_gets_a_commit_of_a_million_objects() {
+    let (patterns, storages) = (["zodb:*", "zodb:m*", "*main", "z*n"], Two::default());
+    Keys::new().run(&storages, async |server, peer| {
+        peer.ask("SUBSCRIBE zodb:main").await;
+        peer.ask(&format!("PSUBSCRIBE {}", patterns.join(" "))).await;
+        let oids: Vec<Oid> = (1..=1_000_000).map(Oid).collect();
+        server.committed(0, &[Commit { tid: Tid(1), oids: &oids, number: 1 }]);
+        server.committed(0, &[Commit { tid: Tid(2), oids: &oids[..1], number: 2 }]);
+        let told = peer.read().await;
+        let ends = |payload: &str| told.matches(payload).count();
+        assert_eq!(ends(" $17000016 0000000000000001 "), 1 + patterns.len());
+        assert_eq!(ends(" $33 0000000000000002 0000000000000001"), 1 + patterns.len());
+    });
+}
+
 #[test]
 fn a_subscriber_gets_a_commit_of_a_million_objects() {
     let storages = Two::default();
