@@ -54,8 +54,8 @@ impl NodeTls {
         Ok(())
     }
 
-    /// The side of the node that is dialled.
-    pub(crate) fn accepting(&self) -> Arc<ServerTls> {
+    /// The side of the node that is dialled, which knows when the certificate expires.
+    pub fn accepting(&self) -> Arc<ServerTls> {
         Arc::clone(&self.accepting)
     }
 

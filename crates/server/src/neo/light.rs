@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 use tracing::info;
 use zodium_configuration::{Configuration, Warning};
-use zodium_neo_server::{LightWatch, ServeLight};
+use zodium_neo_server::{LightWatch, NodeTls, ServeLight};
 
 use super::check;
 use super::light_kind::LightKind;
@@ -22,13 +22,15 @@ pub(super) fn run<K: LightKind>(options: &NodeArguments<K>) -> Result<()> {
     check(&configuration)?;
     let (logs, messages) = logging::start_for(&configuration, &warnings)?;
     panics::end_the_process();
-    let watch = LightWatch::default();
-    let monitored: MonitoredLight<K> = MonitoredLight::new(watch.clone(), cluster);
     let run = || {
         let runtime = runtime(&logs)?;
+        let tls = K::common(&table).tls()?;
+        let watch = LightWatch::default();
+        let own = tls.as_ref().map(|tls| tls.accepting());
+        let monitored: MonitoredLight<K> = MonitoredLight::new(watch.clone(), cluster, own);
         let monitor = configuration.monitor.as_ref();
         let _monitor = monitoring::start(monitor, Arc::new(monitored), messages)?;
-        serve::<K>(runtime, prepare::<K>(&table, watch)?)
+        serve::<K>(runtime, prepare::<K>(&table, watch, tls)?)
     };
     let ended = run();
     logs.note_end(&ended);
@@ -46,13 +48,13 @@ pub(super) fn configuration<K: LightKind>(
     }
 }
 
-/// Reads certificates and the list of masters, and binds the address.
+/// Reads the list of masters, and binds the address.
 fn prepare<K: LightKind>(
     table: &K::Table,
     watch: LightWatch<K::Status>,
+    tls: Option<Arc<NodeTls>>,
 ) -> Result<ServeLight<K::Settings, K::Status>> {
     let common = K::common(table);
-    let tls = common.tls()?;
     let bind = common.bind()?;
     let masters = common.masters(K::MAY_BE_ALONE.then(|| bind.into()))?;
     let (listener, address) = listen(bind, tls.is_some())?;

@@ -1,26 +1,34 @@
 //! What a node without a database says of itself, in the monitor's types.
 
 use std::iter;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use zodium_monitor::{Health, Phase, Promise, Snapshot, Source, StorageHealth, StorageState};
 use zodium_neo::NodeId;
 use zodium_neo_server::LightWatch;
+use zodium_tls::ServerTls;
 
 use super::light_kind::LightKind;
-use crate::monitored_process::{network_of, server_of, unix_seconds};
+use crate::monitored_process::{network_of, server_of, unix_seconds, with_certificate};
 
 /// The source of the monitor's data.
 pub(super) struct MonitoredLight<K: LightKind> {
     started: f64,
     watch: LightWatch<K::Status>,
     cluster: String,
+    /// The certificate of the node.
+    tls: Option<Arc<ServerTls>>,
 }
 
 impl<K: LightKind> MonitoredLight<K> {
-    pub(super) fn new(watch: LightWatch<K::Status>, cluster: &str) -> MonitoredLight<K> {
+    pub(super) fn new(
+        watch: LightWatch<K::Status>,
+        cluster: &str,
+        tls: Option<Arc<ServerTls>>,
+    ) -> MonitoredLight<K> {
         let started = unix_seconds(SystemTime::now());
-        MonitoredLight { started, watch, cluster: cluster.to_owned() }
+        MonitoredLight { started, watch, cluster: cluster.to_owned(), tls }
     }
 }
 
@@ -35,6 +43,7 @@ impl<K: LightKind> Source for MonitoredLight<K> {
         let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
         let mut notes = notes(K::storages_down(&status), K::storages_starting(&status));
         notes.extend_from_slice(K::notes(&status));
+        notes.extend(self.tls.iter().filter_map(|tls| tls.note()));
         Health { phase: Phase::Serving, storages: vec![storage], keys_failure: None, notes }
     }
 
@@ -42,7 +51,7 @@ impl<K: LightKind> Source for MonitoredLight<K> {
         Box::pin(async {
             let cluster = K::cluster(&self.cluster, &self.watch.status());
             Snapshot {
-                server: server_of(self.started, 1, 0),
+                server: with_certificate(server_of(self.started, 1, 0), self.tls.as_deref()),
                 cluster,
                 network: network_of(iter::once(self.watch.links())),
                 ..Snapshot::default()

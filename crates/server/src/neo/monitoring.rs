@@ -15,9 +15,11 @@ use zodium_monitor::{
 };
 use zodium_neo_server::{NodeReport, NodeWatch};
 use zodium_neo_storage::{CellStatus, Counts, Missing, State, Status};
+use zodium_sql::Location;
+use zodium_tls::ServerTls;
 use zodium_types::Tid;
 
-use crate::monitored_process::{network_of, server_of, unix_seconds};
+use crate::monitored_process::{network_of, server_of, unix_seconds, with_certificate};
 
 /// How long the node may take to describe itself.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -28,18 +30,26 @@ pub(super) struct MonitoredNode {
     watch: NodeWatch,
     cluster: String,
     database: PathBuf,
+    /// The certificate of the node.
+    tls: Option<Arc<ServerTls>>,
     /// Whether the database is open, and the node runs. It orders nothing else.
     is_serving: AtomicBool,
 }
 
 impl MonitoredNode {
     /// For a node whose database is not open yet.
-    pub(super) fn new(watch: NodeWatch, cluster: &str, database: &Path) -> Arc<MonitoredNode> {
+    pub(super) fn new(
+        watch: NodeWatch,
+        cluster: &str,
+        location: &Location,
+        tls: Option<Arc<ServerTls>>,
+    ) -> Arc<MonitoredNode> {
         Arc::new(MonitoredNode {
             started: unix_seconds(SystemTime::now()),
             watch,
             cluster: cluster.to_owned(),
-            database: database.to_owned(),
+            database: location.to_string().into(),
+            tls,
             is_serving: AtomicBool::new(false),
         })
     }
@@ -52,26 +62,22 @@ impl MonitoredNode {
 
 impl Source for MonitoredNode {
     fn health(&self) -> Health {
+        let mut notes: Vec<String> = self.tls.iter().filter_map(|tls| tls.note()).collect();
         if !self.is_serving.load(Ordering::Relaxed) {
-            return Health {
-                phase: Phase::Opening,
-                storages: Vec::new(),
-                keys_failure: None,
-                notes: Vec::new(),
-            };
+            let (phase, storages) = (Phase::Opening, Vec::new());
+            return Health { phase, storages, keys_failure: None, notes };
         }
         let brief = self.watch.brief();
         let (state, failure) = match brief.state {
             State::Operating => (StorageState::Writable, None),
             state => (StorageState::Waiting, Some(words(state).to_owned())),
         };
-        let notes = brief.has_corrupted_cells.then(|| {
-            "cells of this node are marked as corrupted: a check found that they differ from other \
-             replicas; drop the node and let a new one replicate"
-                .to_owned()
-        });
+        if brief.has_corrupted_cells {
+            let note = "cells of this node are marked as corrupted: a check found that they differ \
+                from other replicas; drop the node and let a new one replicate";
+            notes.push(note.to_owned());
+        }
         let storage = StorageHealth { name: self.cluster.clone(), state, damaged: 0, failure };
-        let notes = notes.into_iter().collect();
         Health { phase: Phase::Serving, storages: vec![storage], keys_failure: None, notes }
     }
 
@@ -80,6 +86,7 @@ impl Source for MonitoredNode {
             let report = timeout(PATIENCE, self.watch.report()).await.ok().flatten();
             let (is_silent, report) = (report.is_none(), report.unwrap_or_default());
             let server = server_of(self.started, 1, is_silent.into());
+            let server = with_certificate(server, self.tls.as_deref());
             let network = self.network(&report);
             let node = Some(self.node(report.status));
             Snapshot { server, network, node, ..Snapshot::default() }

@@ -20,6 +20,7 @@ use zodium_neo_server::{MastersTold, NodeTls};
 
 use super::{addresses, master_list};
 use crate::logging::Destinations;
+use crate::serve::tls::warn_daily;
 use crate::setting_arguments::{Selection, SettingArguments};
 use crate::supervisor;
 
@@ -208,8 +209,12 @@ impl Reload {
         Ok(Reload { signal: signal(SignalKind::user_defined2())?, logs: logs.clone() })
     }
 
-    /// Does so at each signal, also for one that came meanwhile.
+    /// Does so at each signal, also for one that came meanwhile. Warns of the end of the
+    /// certificate too, each day.
     pub(super) async fn run(mut self, tls: Option<Arc<NodeTls>>) {
+        if let Some(tls) = &tls {
+            tokio::spawn(warn_daily(tls.accepting()));
+        }
         while self.signal.recv().await.is_some() {
             supervisor::reloading();
             self.logs.reload();

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use tracing::info;
 use zodium_configuration::{NodeAdapter, NodeOptions, NodeWait};
 use zodium_neo::{NodeId, NodeType};
-use zodium_neo_server::{Ended, NodeWatch, ServeNode, Watched, serve};
+use zodium_neo_server::{Ended, NodeTls, NodeWatch, ServeNode, Watched, serve};
 use zodium_neo_storage::{Saved, Settings, TRANSACTION_BYTES_MAX};
 use zodium_sql::{
     Location, MariaAddress, MariaEngine, NodeDatabase, NodeOptions as NodeDatabaseOptions,
@@ -45,12 +45,13 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
     panics::end_the_process();
     let run = || {
         let runtime = runtime(&logs)?;
+        let tls = Storage::common(&node).tls()?;
         let (watch, watched) = NodeWatch::new();
-        let database = location.to_string();
-        let monitored = MonitoredNode::new(watch.clone(), &node.cluster, database.as_ref());
+        let own = tls.as_ref().map(|tls| tls.accepting());
+        let monitored = MonitoredNode::new(watch.clone(), &node.cluster, &location, own);
         let monitor = configuration.monitor.as_ref();
         let _monitor = monitoring::start(monitor, Arc::clone(&monitored) as _, messages)?;
-        let (serve_node, database) = prepare(options, &node, &location, watched)?;
+        let (serve_node, database) = prepare(options, &node, &location, (watched, tls))?;
         monitored.serves();
         run_node(runtime, serve_node, database, watch)
     };
@@ -64,10 +65,9 @@ fn prepare(
     options: &StorageOptions,
     node: &NodeOptions,
     location: &Location,
-    watched: Watched,
+    (watched, tls): (Watched, Option<Arc<NodeTls>>),
 ) -> Result<(ServeNode, Arc<NodeDatabase>)> {
     let common = Storage::common(node);
-    let tls = common.tls()?;
     let masters = common.masters(None)?;
     let bind = common.bind()?;
     let (database, saved) = open(node, location)?;

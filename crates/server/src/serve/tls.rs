@@ -32,7 +32,8 @@ pub(crate) fn load(options: Option<&TlsOptions>) -> Result<Option<Arc<ServerTls>
     Ok(Some(tls))
 }
 
-async fn warn_daily(tls: Arc<ServerTls>) {
+/// Warns each day while the certificate is about to expire.
+pub(crate) async fn warn_daily(tls: Arc<ServerTls>) {
     loop {
         tokio::time::sleep(WARNING_INTERVAL).await;
         tls.warn_of_expiry();
