@@ -502,6 +502,11 @@ def test_a_host_without_an_address_is_named_by_the_check(tmp_path, binary):
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{path}: `address`: the host zeo.invalid is not found" in done.stderr
+    assert "as a systemd socket unit listens" in done.stderr
+    # As in a script that becomes the server, which takes the sockets instead.
+    with_sockets = {**os.environ, "LISTEN_FDS": "1"}
+    socket = subprocess.run(words, capture_output=True, text=True, timeout=60, env=with_sockets)
+    assert socket.returncode == 0, socket.stderr
     elsewhere = subprocess.run([*words, "--no-lookup"], capture_output=True, text=True, timeout=60)
     assert elsewhere.returncode == 0, elsewhere.stderr
 

@@ -88,7 +88,8 @@ fn check(file: &Path, no_lookup: bool) -> Result<ExitCode> {
         complain!("{}: {error:#}", file.display());
         return Ok(ExitCode::FAILURE);
     }
-    if !no_lookup && are_problems(file, &host_names::problems(&configuration)) {
+    let has_sockets = host_names::are_sockets_given();
+    if !no_lookup && are_problems(file, &host_names::problems(&configuration, has_sockets)) {
         return Ok(ExitCode::FAILURE);
     }
     if let Some((node, _)) = node {

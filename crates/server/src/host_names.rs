@@ -1,6 +1,7 @@
 //! Looks up the host names of a configuration, as a start would: a server cannot listen on a name
 //! that has no address, and reaches no cluster by it.
 
+use std::env;
 use std::net::ToSocketAddrs;
 use std::thread;
 
@@ -9,12 +10,20 @@ use zodium_neo_client::Options;
 use zodium_sql::MariaAddress;
 use zodium_types::Address;
 
+/// The setting that sockets of a service manager replace.
+const ADDRESS: &str = "`address`";
 /// Most names that are looked up at a time.
 const LOOKUPS_MAX: usize = 16;
 
-/// The names that have no address, each with its setting.
-pub(crate) fn problems(configuration: &Configuration) -> Vec<Problem> {
-    let named = named_hosts(configuration);
+/// Whether a service manager has sockets for this process, or for the one that its script becomes.
+pub(crate) fn are_sockets_given() -> bool {
+    env::var_os("LISTEN_FDS").is_some()
+}
+
+/// The names that have no address, each with its setting. With sockets of a service manager the
+/// server does not look at `address`.
+pub(crate) fn problems(configuration: &Configuration, has_sockets: bool) -> Vec<Problem> {
+    let named = named_hosts(configuration, has_sockets);
     let each = named.len().div_ceil(LOOKUPS_MAX).max(1);
     // Each may take as long as the resolver waits for its servers.
     thread::scope(|scope| {
@@ -30,17 +39,21 @@ pub(crate) fn problems(configuration: &Configuration) -> Vec<Problem> {
 fn problem(setting: &str, host: &str) -> Option<Problem> {
     // Any port will do.
     let error = (host, 0).to_socket_addrs().err()?;
+    let unused = match setting {
+        ADDRESS => ", or one whose `address` is not used, as a systemd socket unit listens",
+        _ => "",
+    };
     Some(Problem {
         message: format!("{setting}: the host {host} is not found ({error})"),
-        advice:
+        advice: format!(
             "correct the name, or let this machine know it; --no-lookup checks a configuration \
-                 for another machine"
-                .to_owned(),
+             for another machine{unused}"
+        ),
     })
 }
 
 /// The hosts of all settings that have any, each with its setting. URLs have been checked.
-fn named_hosts(configuration: &Configuration) -> Vec<(String, String)> {
+fn named_hosts(configuration: &Configuration, has_sockets: bool) -> Vec<(String, String)> {
     let server = &configuration.server;
     let of = |setting: &str, addresses: &[Address]| {
         let hosts = addresses.iter().filter_map(|address| match address {
@@ -51,7 +64,10 @@ fn named_hosts(configuration: &Configuration) -> Vec<(String, String)> {
         });
         hosts.collect::<Vec<_>>()
     };
-    let mut named = of("`address`", &server.addresses);
+    let mut named = Vec::new();
+    if !has_sockets {
+        named.extend(of(ADDRESS, &server.addresses));
+    }
     named.extend(of("`resp-address`", &server.resp_addresses));
     if let Some(monitor) = &configuration.monitor {
         named.extend(of("`address` of [monitor]", std::slice::from_ref(&monitor.address)));
@@ -93,7 +109,10 @@ mod tests {
             ..Configuration::default()
         };
         let named = |message: &str| message.split(" is not").next().unwrap().to_owned();
-        let told = problems(&configuration).into_iter().map(|problem| named(&problem.message));
+        let told = |has_sockets| -> Vec<String> {
+            let problems = problems(&configuration, has_sockets);
+            problems.iter().map(|problem| named(&problem.message)).collect()
+        };
         let expected = [
             "`address`: the host zeo.invalid",
             "`resp-address`: the host resp.invalid",
@@ -101,6 +120,7 @@ mod tests {
             "the URL of storage one: the host masters.invalid",
             "the URL of storage two: the host sql.invalid",
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(told(false), expected);
+        assert_eq!(told(true), expected[1..]);
     }
 }
