@@ -81,7 +81,7 @@ impl Comparison {
             let label = command.label();
             let is_new = self.servers.iter().all(|server| server.label() != label);
             ensure!(is_new, "two servers have the same name: {label}");
-            self.servers.push(Server::start(command, data, &folder)?);
+            self.servers.push(Server::start(command, data, &folder, &self.interrupt)?);
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Comparison {
     pub(crate) fn start_aside(&self, command: &ServerCommand) -> Result<Server> {
         let folder = tempfile::Builder::new().prefix("aside-").tempdir_in(self.folder.path())?;
         // Its folder is removed with all others.
-        Server::start(command, Data::New, &folder.keep())
+        Server::start(command, Data::New, &folder.keep(), &self.interrupt)
     }
 
     /// Measures all cases, round by round. Within a round the servers take turns. Each round begins

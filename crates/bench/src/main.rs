@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod child;
 mod client;
 mod cold;
 mod commit;

@@ -12,6 +12,7 @@ use rustix::fs::syncfs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu::CpuTime;
+use crate::interrupt::Interrupt;
 use crate::options::{DatasetOptions, Peer, PeerSource};
 use crate::wire::Protocol;
 
@@ -219,7 +220,12 @@ impl ServerCommand {
 impl Server {
     /// Starts a server in a folder of its own within `folder`, and waits until it accepts
     /// connections.
-    pub(crate) fn start(command: &ServerCommand, data: Data<'_>, folder: &Path) -> Result<Server> {
+    pub(crate) fn start(
+        command: &ServerCommand,
+        data: Data<'_>,
+        folder: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Server> {
         let name = command.label();
         if let Some(address) = command.running {
             return Ok(Server::of(command, address, None, None));
@@ -228,7 +234,7 @@ impl Server {
         std::fs::create_dir(&folder)?;
         data.provide(&folder.join(DATA)).with_context(|| format!("cannot give {name} its file"))?;
         let mut server = Server::launch(command, &folder)?;
-        server.wait_until_ready(POLL, START_PATIENCE)?;
+        server.wait_until_ready(POLL, START_PATIENCE, interrupt)?;
         Ok(server)
     }
 
@@ -302,7 +308,12 @@ impl Server {
     }
 
     /// Tries to connect every `poll` until it accepts connections.
-    pub(crate) fn wait_until_ready(&mut self, poll: Duration, patience: Duration) -> Result<()> {
+    pub(crate) fn wait_until_ready(
+        &mut self,
+        poll: Duration,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let deadline = Instant::now() + patience;
         loop {
             if TcpStream::connect(self.address).is_ok() {
@@ -318,7 +329,7 @@ impl Server {
                 let (name, address, words) = (&self.name, self.address, self.last_words());
                 bail!("{name} does not listen on {address} after {seconds} s; {words}");
             }
-            sleep(poll);
+            interrupt.sleep(poll)?;
         }
     }
 }
@@ -400,7 +411,8 @@ mod tests {
         for name in ["Data.fs", "Data.fs.index"] {
             std::fs::write(folder.path().join(name), "data").unwrap();
         }
-        let server = Server::start(&peer(command), Data::Copied(&data), folder.path());
+        let interrupt = Interrupt::listen().unwrap();
+        let server = Server::start(&peer(command), Data::Copied(&data), folder.path(), &interrupt);
         (folder, server)
     }
 

@@ -141,7 +141,8 @@ impl Bench<'_> {
             _ => None,
         };
         let address = proxy.as_ref().map_or(server.address, |proxy| proxy.address);
-        let lines = program.run(&self.job(program, address, case)).with_context(|| {
+        let job = self.job(program, address, case);
+        let lines = program.run(&job, &comparison.interrupt).with_context(|| {
             let (client, server) = (program.name, server.label());
             format!("the client {client} failed to {:?} from {server}", case.0)
         })?;

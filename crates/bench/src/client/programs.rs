@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use super::job::{Job, Line};
+use crate::child;
+use crate::interrupt::Interrupt;
 use crate::programs::{absolute, own};
 
 /// The driver of both Python clients.
@@ -65,13 +67,10 @@ pub(super) fn versions(python: &Path) -> Result<String> {
 
 impl Program {
     /// Runs a case in a new process.
-    pub(super) fn run(&self, job: &Job) -> Result<Vec<Line>> {
-        let output = Command::new(&self.program)
-            .args(self.arguments)
-            .arg(serde_json::to_string(job)?)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("cannot start {}", self.program.display()))?;
+    pub(super) fn run(&self, job: &Job, interrupt: &Interrupt) -> Result<Vec<Line>> {
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments).arg(serde_json::to_string(job)?);
+        let output = child::output(&mut command, interrupt)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "it ended with {}: {}", output.status, said.trim());
         let told = String::from_utf8(output.stdout)?;

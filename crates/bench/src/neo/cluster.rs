@@ -18,6 +18,7 @@ use super::CLUSTER;
 use super::ids::Ids;
 use super::program::Program;
 use super::socket::Socket;
+use crate::interrupt::Interrupt;
 use crate::server::{Data, Server};
 
 /// How long a storage node may take to dial its master.
@@ -28,6 +29,7 @@ const POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct Cluster<'a> {
     program: &'a Program,
+    interrupt: &'a Interrupt,
     folder: PathBuf,
     partitions: u32,
     listener: TcpListener,
@@ -51,13 +53,14 @@ impl<'a> Cluster<'a> {
         program: &'a Program,
         storages: usize,
         partitions: u32,
-        folder: &Path,
+        (folder, interrupt): (&Path, &'a Interrupt),
     ) -> Result<Cluster<'a>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let folder = tempfile::Builder::new().prefix("cluster-").tempdir_in(folder)?.keep();
         let mut cluster = Cluster {
             program,
+            interrupt,
             folder,
             partitions,
             listener,
@@ -107,7 +110,7 @@ impl<'a> Cluster<'a> {
         let command = self.program.command(self.listener.local_addr()?, number);
         let folder = self.folder.join(number.to_string());
         std::fs::create_dir(&folder)?;
-        let server = Server::start(&command, Data::New, &folder)?;
+        let server = Server::start(&command, Data::New, &folder, self.interrupt)?;
         let socket = self.identify(id).with_context(|| server.last_words())?;
         let id_timestamp = Some(self.time());
         self.nodes.push(NodeInformation {
@@ -151,7 +154,7 @@ impl<'a> Cluster<'a> {
                     if Instant::now() > deadline {
                         bail!("the storage node has not dialled its master");
                     }
-                    std::thread::sleep(POLL);
+                    self.interrupt.sleep(POLL)?;
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -56,8 +56,10 @@ impl NeoBench<'_> {
     /// Starts a cluster of each program.
     fn clusters(&self, storages: usize) -> Result<Vec<Cluster<'_>>> {
         let start = |program| {
-            self.comparison.interrupt.check()?;
-            Cluster::start(program, storages, self.options.partitions, self.comparison.folder())
+            let Comparison { interrupt, .. } = &self.comparison;
+            interrupt.check()?;
+            let place = (self.comparison.folder(), interrupt);
+            Cluster::start(program, storages, self.options.partitions, place)
         };
         self.programs.iter().map(start).collect()
     }

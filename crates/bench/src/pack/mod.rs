@@ -60,8 +60,8 @@ pub(crate) fn run(options: &PackOptions) -> Result<()> {
         for place in 0..servers.len() {
             let command = &servers[(place + round) % servers.len()];
             comparison.interrupt.check()?;
-            let server = Server::start(command, Data::Copied(&path), folder)?;
             let interrupt = &comparison.interrupt;
+            let server = Server::start(command, Data::Copied(&path), folder, interrupt)?;
             let stalled = writers::measure(&server, options, &history, interrupt);
             let stalled = stalled.with_context(|| server.last_words())?;
             eprintln!("round {}: {} packed under load", round + 1, server.name);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::child::wait_for;
 use crate::interrupt::Interrupt;
 
 /// Interval between looks at a process's memory.
@@ -80,7 +81,10 @@ impl Packer {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
-        let peak_bytes = wait_for(&mut child, interrupt)?;
+        let mut peak_bytes = 0;
+        wait_for(&mut child, interrupt, LOOK_INTERVAL, |child| {
+            peak_bytes = peak_bytes.max(peak_of(child));
+        })?;
         let elapsed = started.elapsed().as_secs_f64();
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -93,22 +97,12 @@ impl Packer {
     }
 }
 
-/// Waits for the process, or kills it after a signal. Returns its peak memory, as far as it was
-/// seen in time.
-fn wait_for(child: &mut Child, interrupt: &Interrupt) -> Result<u64> {
-    let mut peak = 0;
-    while child.try_wait()?.is_none() {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
-        let status = status.unwrap_or_default();
-        let kilobytes = status.lines().find_map(|line| {
-            line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-        });
-        peak = peak.max(kilobytes.unwrap_or(0) * 1024);
-        if let Err(error) = interrupt.sleep(LOOK_INTERVAL) {
-            child.kill()?;
-            child.wait()?;
-            return Err(error);
-        }
-    }
-    Ok(peak)
+/// The peak memory of a process so far, in bytes; 0 if it has ended.
+fn peak_of(child: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+    let status = status.unwrap_or_default();
+    let kilobytes = status.lines().find_map(|line| {
+        line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    kilobytes.unwrap_or(0) * 1024
 }

@@ -12,6 +12,7 @@ use self::python::Python;
 use crate::comparison::{Comparison, floor};
 use crate::connection::{Connection, Scratch};
 use crate::dataset::Dataset;
+use crate::interrupt::Interrupt;
 use crate::load::load_all;
 use crate::machine::Machine;
 use crate::options::{Checksum, ReadAllOptions};
@@ -57,7 +58,12 @@ pub(crate) fn run(options: &ReadAllOptions) -> Result<()> {
                 Ok(())
             })?;
             if let Some(python) = &python {
-                let sample = reading.in_python(python, checksum, &expected, round)?;
+                let sample = reading.in_python(
+                    python,
+                    checksum,
+                    &expected,
+                    (round, &comparison.interrupt),
+                )?;
                 sample.into_iter().for_each(|sample| output.take(&mut measured, sample));
             }
             if checksum != Checksum::None {
@@ -170,10 +176,10 @@ impl ReadAll<'_> {
         python: &Python,
         checksum: Checksum,
         expected: &str,
-        round: usize,
+        (round, interrupt): (usize, &Interrupt),
     ) -> Result<Option<Sample>> {
         let (seconds, objects) = (self.options.time.seconds, self.dataset.len());
-        let read = python.read(checksum, objects, seconds)?;
+        let read = python.read(checksum, objects, seconds, interrupt)?;
         let sample = read.map(|read| {
             ensure!(read.sum == expected, "FileStorage gives other data: {}", read.sum);
             let each = |seconds: f64| seconds * 1e6 / read.objects;

@@ -1,12 +1,14 @@
 //! A FileStorage within Python: the baseline without any server.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde::Deserialize;
 
+use crate::child;
+use crate::interrupt::Interrupt;
 use crate::options::Checksum;
 
 const SCRIPT: &str = "\
@@ -62,17 +64,18 @@ impl Python {
         checksum: Checksum,
         objects: u64,
         enough: Duration,
+        interrupt: &Interrupt,
     ) -> Result<Option<Read>> {
         if checksum == Checksum::Crc32c {
             return Ok(None);
         }
-        let output = Command::new(&self.program)
-            .args(["-c", SCRIPT])
-            .arg(&self.path)
-            .args([checksum.name(), &objects.to_string(), &enough.as_secs_f64().to_string()])
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        let mut command = Command::new(&self.program);
+        command.args(["-c", SCRIPT]).arg(&self.path).args([
+            checksum.name(),
+            &objects.to_string(),
+            &enough.as_secs_f64().to_string(),
+        ]);
+        let output = child::output(&mut command, interrupt)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "FileStorage in Python failed: {}", said.trim());
         Ok(Some(serde_json::from_slice(&output.stdout)?))

@@ -159,7 +159,7 @@ impl Starts<'_> {
         files::bring(&folder, case.source)?;
         let began = Instant::now();
         let mut server = Server::launch(command, &folder)?;
-        server.wait_until_ready(POLL, PATIENCE)?;
+        server.wait_until_ready(POLL, PATIENCE, &self.comparison.interrupt)?;
         let mut connection = Connection::open(server.address, server.protocol, dataset)?;
         connection.ask(Oid(dataset.len() - 1))?;
         connection.send()?;
