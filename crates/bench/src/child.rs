@@ -40,7 +40,7 @@ pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> Result<Out
     let mut child = child.with_context(|| format!("cannot start {}", name.display()))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
-        // Both at once: a program waits when nobody reads one of its pipes.
+        // Both at once: a program whose pipe is full waits until it is read.
         let stdout = scope.spawn(|| read(stdout));
         let stderr = scope.spawn(|| read(stderr));
         wait_for(&mut child, interrupt, LOOK_INTERVAL, |_| ())?;

@@ -53,7 +53,7 @@ pub(crate) struct Publication {
     /// The pattern that the channel fits; `None` for subscribers of the channel.
     pattern: Option<Word>,
     payload: Bytes,
-    /// Its number among those of storages, from 1. A client gets it once for each pattern that fits.
+    /// Its number among those of storages, from 1. A client gets it for each pattern that it fits.
     number: u64,
     /// The storage that it comes from, which not every client may use.
     storage: Option<usize>,
