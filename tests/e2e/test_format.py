@@ -117,7 +117,7 @@ def test_the_index_has_a_line_with_its_checksum(path, start_server, connect):
     index = beside(path, ".index").read_bytes()
     *_, (_, last, _, _) = own_files.transactions_of(path.read_bytes())
     line = own_files.index_line(beside(path, ".index.crc32c"))
-    assert line == IndexLine(crc32c(index), len(index), last)
+    assert line == IndexLine(crc32c(index), len(index), last, None)
 
 
 def test_the_marker_names_the_session(path, start_server, connect, binary):

@@ -14,14 +14,15 @@ RUN_SECONDS = 60
 TIDS = [p64((1 << 56) + (number << 32)) for number in (1, 3, 5, 7, 2, 4, 6, 8)]
 
 
-def write(path, tids):
-    """Each transaction writes the same objects."""
+def write(path, tids, first=0):
+    """Each transaction writes the same objects, the first one the value `first`."""
     storage = FileStorage(str(path))
     for number, tid in enumerate(tids):
+        value = number or first
         transaction = TransactionMetaData()
         storage.tpc_begin(transaction, tid, " ")
         for oid in range(2):
-            storage.restore(p64(oid), tid, zodb_pickle(MinPO(number)), "", None, transaction)
+            storage.restore(p64(oid), tid, zodb_pickle(MinPO(value)), "", None, transaction)
         storage.tpc_vote(transaction)
         storage.tpc_finish(transaction)
     storage.close()
@@ -44,6 +45,21 @@ def test_a_file_whose_last_transaction_is_not_the_latest_is_not_read_in_part(
         assert code == 2 and f"{TIDS[4].hex()} stands behind" in said
     code, said, _ = run("info", path)
     assert code == 0 and f"last_tid={TIDS[3].hex()}" in said
+
+
+def test_a_large_file_is_not_read_in_part_because_of_its_index(run, tmp_path, start_server):
+    latest = p64((1 << 56) + (1 << 48))
+    behind = [p64((1 << 56) + (number << 32)) for number in range(2, 1100)]
+    # More than is scanned because an index cannot be trusted, and than is looked at.
+    path = write(tmp_path / "Data.fs", [TIDS[0], latest, *behind], "x" * (33 << 20))
+    path.with_name("Data.fs.index").unlink()
+    for _ in range(2):
+        start_server(path).stop()
+        code, said, _ = run("info", path)
+        assert code == 0 and f"last_tid={latest.hex()}" in said
+    for arguments in [("backup", path, tmp_path / "backups"), ("copy", path, tmp_path / "copy.fs")]:
+        code, _, said = run(*arguments)
+        assert code == 2 and f"{behind[0].hex()} stands behind" in said
 
 
 def test_a_backup_that_could_not_be_restored_is_refused(run, path, tmp_path):

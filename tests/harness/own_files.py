@@ -148,13 +148,17 @@ class IndexLine(NamedTuple):
     sum: int
     length: int
     tid: int
+    # Where a transaction stands behind a later one.
+    latest: Optional[int]
 
 
 def index_line(path):
     (text, end) = path.read_text("ascii").split("\n")
-    crc, length, tid = text.split(" ")
-    assert end == "" and (len(crc), len(tid)) == (8, 16) and text == text.lower()
-    return IndexLine(int(crc, 16), int(length), int(tid, 16))
+    crc, length, tid, latest, line_crc = text.split(" ")
+    assert end == "" and (len(crc), len(tid), len(line_crc)) == (8, 16, 8) and text == text.lower()
+    assert int(line_crc, 16) == crc32c(text[: -len(line_crc)].encode())
+    latest = None if latest == "ascending" else int(latest, 16)
+    return IndexLine(int(crc, 16), int(length), int(tid, 16), latest)
 
 
 class BlobSum(NamedTuple):

@@ -53,17 +53,8 @@ impl FileStorage {
             file.status().map_err(|error| FileStorageError::io(&path, "look at", error))?;
         let recovered = open::recover(disk.as_ref(), options, file)?;
         let checksums = recovered.start_checksums(disk.as_ref(), options);
-        let Recovered {
-            file,
-            magic,
-            positions,
-            end,
-            last_tid,
-            damages,
-            is_index_unused,
-            tids_go_back,
-            ..
-        } = recovered;
+        let Recovered { file, magic, positions, end, tids, damages, is_index_unused, .. } =
+            recovered;
         let blobs = options.blob_directory.as_deref();
         let blobs = blobs
             .map(|path| BlobDirectory::open(Arc::clone(&disk), path, read_only))
@@ -73,11 +64,10 @@ impl FileStorage {
             _ => None,
         };
         let oids = Oids::new(positions.largest_oid(), options.new_oids_gap);
-        let known = (end, tids_go_back);
-        let log = LogFile::new(&path, file, positions, options.cache_bytes, known, 0)
+        let log = LogFile::new(&path, file, positions, options.cache_bytes, (end, tids), 0)
             .with_checksums(checksums);
         let file = Arc::new(DataFile { disk, path, named, read_only });
-        let state = AppendState::new(status.identity, end, last_tid);
+        let state = AppendState::new(status.identity, end, tids.latest);
         let (cache_bytes, checksum_mode) = (options.cache_bytes, options.checksums);
         let storage = FileStorage {
             reader: Reader::new(log),
@@ -155,7 +145,8 @@ impl FileStorage {
     /// Follows what other programs append to the file from now on.
     pub fn follow(&self) -> Result<LogTail, FileStorageError> {
         let log = self.reader.log();
-        LogTail::new(Arc::clone(&self.file), Arc::clone(&log.file), log.end(), self.last_tid())
+        let (end, tids) = log.settled();
+        LogTail::new(Arc::clone(&self.file), Arc::clone(&log.file), end, tids)
     }
 
     /// Takes in what other programs have appended to a file that is open for reading only. `false`
@@ -172,7 +163,7 @@ impl FileStorage {
         }
     }
 
-    /// Tid of the last transaction in the file; [`Tid::ZERO`] when there is none.
+    /// The latest tid in the file, as far as that is known; [`Tid::ZERO`] when there is none.
     pub fn last_tid(&self) -> Tid {
         self.appender.last_tid()
     }

@@ -1,9 +1,10 @@
 //! Saves the index beside the data file, and decides whether to use a saved one.
 //!
 //! `Data.fs.index` is ZODB's own format. It has no checksum and does not name its data file. So a
-//! small file of ours, `.index.crc32c`, verifies an index that we wrote. It holds a checksum and
-//! the tid of the last transaction covered, which no other history has at that position. Loads from
-//! an index that fits its checksum give the same answers as loads from a rebuilt index.
+//! small file of ours, `.index.crc32c` ([`IndexLine`]), verifies an index that we wrote. It holds a
+//! checksum and the tid of the last transaction covered, which no other history has at that
+//! position. Loads from an index that fits its checksum give the same answers as loads from a
+//! rebuilt index.
 //!
 //! An index without a checksum (written by stock ZODB) is not used for a file of up to
 //! [`REBUILT_BYTES_MAX`], which is quickly read. For a larger file it must agree with the last
@@ -21,12 +22,13 @@ use std::sync::Arc;
 
 use zodium_disk::with_suffix;
 use zodium_disk::{Disk, DiskFile, FileStream, OpenMode};
-use zodium_types::{Oid, Tid, TransactionStatus};
+use zodium_types::{Oid, TransactionStatus};
 
 use super::index_file;
+use super::index_line::{IndexLine, Order, Sum};
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
-use crate::read::{LogFile, Positions};
+use crate::read::{LogFile, Positions, Tids};
 use crate::scan::Scan;
 
 /// Longest file that is read instead of using an index without a checksum.
@@ -47,15 +49,16 @@ pub(crate) struct Loaded {
     pub(crate) positions: Positions,
     /// End of the part of the data file that the index covers.
     pub(crate) end: u64,
-    /// The latest tid of the last transactions before `end`.
-    pub(crate) last_tid: Tid,
+    /// What is known of the tids before `end`.
+    pub(crate) tids: Tids,
 }
 
 /// Result of a search for an index beside a data file.
 pub(crate) enum Found {
     /// There is no index.
     Nothing,
-    /// An index without a checksum, of a small file: the file is read instead.
+    /// An index of a small file without a checksum, or that does not tell the order of the tids:
+    /// the file is read instead.
     Unverified,
     Usable(Box<Loaded>),
 }
@@ -73,14 +76,14 @@ pub(crate) fn load(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(format!("{}: {error}", index_path.display())),
     };
-    let checksum = IndexChecksum::read(disk, path);
-    if checksum.is_none() && length <= REBUILT_BYTES_MAX {
+    let line = IndexLine::read(disk, path);
+    if line.is_none_or(|line| line.order.is_none()) && length <= REBUILT_BYTES_MAX {
         return Ok(Found::Unverified);
     }
     let mut input = Summed::new(FileStream::new(file.as_ref()));
     let positions = Positions::new();
     let index_bytes = file.length().unwrap_or(0);
-    let few_suffice = checksum.is_some();
+    let few_suffice = line.is_some();
     let mut samples =
         Samples::of(index_bytes, if few_suffice { SAMPLED_ENTRIES } else { CHECKED_ENTRIES_MAX });
     let end = index_file::read(&mut input, |oid, position| {
@@ -91,7 +94,8 @@ pub(crate) fn load(
     if end < MAGIC_BYTES || end > length {
         return Err(format!("it covers {end} bytes of a file of {length}"));
     }
-    let is_verified = checksum.is_some_and(|checksum| checksum.sum == input.sum);
+    let line = line.filter(|line| line.sum == input.sum);
+    let is_verified = line.is_some();
     if !is_verified && length <= REBUILT_BYTES_MAX {
         return Err("it is not the one that its checksum is of".to_owned());
     }
@@ -100,12 +104,15 @@ pub(crate) fn load(
         positions.iter().for_each(|(oid, position)| samples.pass(oid, position));
     }
     let transactions = if is_verified { 1 } else { CHECKED_TRANSACTIONS };
-    let last_tid = check_last_transactions(path, data, end, &positions, transactions)?;
-    if is_verified && checksum.is_some_and(|checksum| checksum.last_tid != last_tid) {
-        return Err("it is that of another file".to_owned());
+    let mut tids = check_last_transactions(path, data, end, &positions, transactions)?;
+    if let Some(line) = line {
+        if line.last_tid != tids.last {
+            return Err("it is that of another file".to_owned());
+        }
+        tids = line.tids().unwrap_or(tids);
     }
     samples.check(data.as_ref(), end)?;
-    Ok(Found::Usable(Box::new(Loaded { positions, end, last_tid })))
+    Ok(Found::Usable(Box::new(Loaded { positions, end, tids })))
 }
 
 /// Writes the index, under a temporary name first, and its checksum. Commits may go on: the index
@@ -114,23 +121,20 @@ pub(crate) fn save(disk: &dyn Disk, log: &LogFile) -> Result<(), FileStorageErro
     let index_path = with_suffix(&log.path, ".index");
     let temporary = with_suffix(&log.path, ".index.index_tmp");
     let failed = |error| FileStorageError::io(&index_path, "write", error);
-    let end = log.end();
-    log.wait_indexed(end);
-    let mut scan = Scan::with_window(&log.path, Arc::clone(&log.file), end, LOOK_BYTES);
-    let last_tid = scan.transaction_before(end)?.map_or(Tid::ZERO, |last| last.tid());
-
+    let (end, tids) = log.settled();
     let file = disk.open(&temporary, OpenMode::Truncate).map_err(failed)?;
     let mut output = Summed::new(FileStream::new(file.as_ref()));
     write_to(log, end, &mut output, failed)?;
     let sum = output.sum;
     file.sync().map_err(failed)?;
     disk.rename(&temporary, &index_path).map_err(failed)?;
-    if log.tids_go_back {
-        // The last transaction may not be the latest one, which only a scan finds.
+    let order = Order::of(tids);
+    if order.is_none() && tids.go_back {
+        // Which transaction is the latest is unknown, and that it need not be the last is not.
         return Ok(());
     }
     // Written last: without a checksum, or with an old one, the index is merely not trusted.
-    IndexChecksum { sum, last_tid }.write(disk, &log.path).map_err(failed)
+    IndexLine { sum, last_tid: tids.last, order }.write(disk, &log.path).map_err(failed)
 }
 
 /// Writes the index of the part of the file before `end`, in ZODB's format.
@@ -150,23 +154,23 @@ pub(crate) fn write_to(
     damage.map_or(Ok(()), Err)
 }
 
-/// Checks the last transactions that the index covers, and returns the latest tid. They must end at
-/// its `end`, and the index must name the current records after them.
+/// Checks the last transactions that the index covers, and returns what they tell of the tids. They
+/// must end at its `end`, and the index must name the current records after them.
 fn check_last_transactions(
     path: &Path,
     data: &Arc<dyn DiskFile>,
     end: u64,
     positions: &Positions,
     count: usize,
-) -> Result<Tid, String> {
+) -> Result<Tids, String> {
     let mut scan = Scan::with_window(path, Arc::clone(data), end, LOOK_BYTES);
-    let mut last_tid = Tid::ZERO;
+    let mut passed = Vec::new();
     let mut latest = rustc_hash::FxHashMap::default();
     let mut before = end;
     for _ in 0..count {
         let found = scan.transaction_before(before).map_err(misfit)?;
         let Some(transaction) = found else { break };
-        last_tid = last_tid.max(transaction.tid());
+        passed.push(transaction.tid());
         let mut written = rustc_hash::FxHashMap::default();
         scan.each_record(&transaction, |record| {
             written.insert(record.header.oid, record.position);
@@ -186,7 +190,9 @@ fn check_last_transactions(
     if before <= MAGIC_BYTES && latest.len() as u64 != positions.len() {
         return Err("it names objects that are not in the file".to_owned());
     }
-    Ok(last_tid)
+    let mut tids = Tids { are_all_known: before <= MAGIC_BYTES, ..Tids::NONE };
+    passed.into_iter().rev().for_each(|tid| tids.note(tid));
+    Ok(tids)
 }
 
 /// Explains why an index does not match the data file where the index ends. Most often the index is
@@ -250,42 +256,6 @@ fn record_is_there(data: &dyn DiskFile, end: u64, oid: Oid, position: u64) -> bo
     let header = DataHeader::parse(&bytes);
     let fits = position.checked_add(header.record_bytes()).is_some_and(|stop| stop <= end);
     header.oid == oid && fits && header.previous < position && header.transaction < position
-}
-
-/// The content of `.index.crc32c`.
-#[derive(Clone, Copy, Debug)]
-struct IndexChecksum {
-    sum: Sum,
-    /// Tid of the last transaction that the index covers; [`Tid::ZERO`] for an empty file.
-    last_tid: Tid,
-}
-
-/// Checksum and length of an index file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    crc32c: u32,
-    length: u64,
-}
-
-impl IndexChecksum {
-    fn read(disk: &dyn Disk, path: &Path) -> Option<IndexChecksum> {
-        let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Read).ok()?;
-        let mut text = String::new();
-        FileStream::new(file.as_ref()).take(64).read_to_string(&mut text).ok()?;
-        let mut words = text.strip_suffix('\n')?.split(' ');
-        let crc32c = u32::from_str_radix(words.next()?, 16).ok()?;
-        let length = words.next()?.parse().ok()?;
-        let last_tid = Tid(u64::from_str_radix(words.next()?, 16).ok()?);
-        words.next().is_none().then_some(IndexChecksum { sum: Sum { crc32c, length }, last_tid })
-    }
-
-    /// Writes one line: the checksum in hex, the length of the index file, the tid in hex.
-    fn write(self, disk: &dyn Disk, path: &Path) -> io::Result<()> {
-        let IndexChecksum { sum: Sum { crc32c, length }, last_tid } = self;
-        let file = disk.open(&with_suffix(path, ".index.crc32c"), OpenMode::Truncate)?;
-        file.write_all_at(format!("{crc32c:08x} {length} {last_tid}\n").as_bytes(), 0)?;
-        file.sync()
-    }
 }
 
 /// A stream that computes the checksum of the bytes that pass through it.

@@ -2,6 +2,7 @@
 //! sets an unfinished end aside.
 
 mod index_file;
+mod index_line;
 mod index_snapshot;
 mod locking;
 mod lost_file;

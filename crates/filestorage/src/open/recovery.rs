@@ -18,7 +18,7 @@ use super::set_aside::BrokenEnd;
 use super::torn::TornTransactionDetector;
 use crate::checksums::{Distrust, Opened, Passage};
 use crate::format::{DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, Magic};
-use crate::read::Positions;
+use crate::read::{Positions, Tids};
 use crate::scan::{DataEntry, Part, Scan, Step, Tail, TransactionEntry};
 use crate::{ChecksumMode, FileStorageError, checksums};
 
@@ -31,15 +31,13 @@ pub(crate) struct Recovered {
     pub(crate) magic: Magic,
     pub(crate) positions: Positions,
     pub(crate) end: u64,
-    pub(crate) last_tid: Tid,
+    pub(crate) tids: Tids,
     /// The checksums beside the file, if they belong to this file.
     pub(crate) checksums: Option<Opened>,
     /// Places that do not match their checksums.
     pub(crate) damages: Vec<Damage>,
     /// Whether there is an index file that was not used.
     pub(crate) is_index_unused: bool,
-    /// Whether a transaction that was read stands behind a later one.
-    pub(crate) tids_go_back: bool,
 }
 
 pub(crate) fn recover(
@@ -57,11 +55,10 @@ pub(crate) fn recover(
             magic: Magic::Fs30,
             positions: Positions::new(),
             end: MAGIC_BYTES,
-            last_tid: Tid::ZERO,
+            tids: Tids::NONE,
             checksums: None,
             damages: Vec::new(),
             is_index_unused: false,
-            tids_go_back: false,
         });
     }
     let magic = read_magic(path, file.as_ref())?;
@@ -73,7 +70,7 @@ pub(crate) fn recover(
         read = read_log(disk, options, &file, length, None)?;
     }
     let ReadLog { positions, built, damages, is_index_unused, .. } = read;
-    let Built { end, last_tid, tids_go_back, .. } = built;
+    let Built { end, tids, .. } = built;
     let whole = if end < length { whole_transactions(path, &file, end, length) } else { 0 };
     if end < length && !options.read_only {
         let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
@@ -89,17 +86,7 @@ pub(crate) fn recover(
             opened.warn_if_shortened(path, length);
         }
     }
-    Ok(Recovered {
-        file,
-        magic,
-        positions,
-        end,
-        last_tid,
-        checksums,
-        damages,
-        is_index_unused,
-        tids_go_back,
-    })
+    Ok(Recovered { file, magic, positions, end, tids, checksums, damages, is_index_unused })
 }
 
 /// Result of reading a log.
@@ -124,25 +111,25 @@ fn read_log(
     let path = options.path.as_path();
     let found = index_snapshot::load(disk, path, file, length);
     let is_index_unused = matches!(found, Ok(Found::Unverified) | Err(_));
-    let (mut positions, start, last_tid) = match found {
-        Ok(Found::Usable(loaded)) => (loaded.positions, loaded.end, loaded.last_tid),
-        Ok(Found::Nothing | Found::Unverified) => (Positions::new(), MAGIC_BYTES, Tid::ZERO),
+    let (mut positions, start, tids) = match found {
+        Ok(Found::Usable(loaded)) => (loaded.positions, loaded.end, loaded.tids),
+        Ok(Found::Nothing | Found::Unverified) => (Positions::new(), MAGIC_BYTES, Tids::NONE),
         Err(reason) => {
             warn!(file = %path.display(), %reason, "index not usable, building it anew");
-            (Positions::new(), MAGIC_BYTES, Tid::ZERO)
+            (Positions::new(), MAGIC_BYTES, Tids::NONE)
         }
     };
     let passage = checksums.map(|opened| Passage::new(opened, path, file, length));
     let torn_detector = TornTransactionDetector::find(checksums);
     let (damages, other_at) = (Vec::new(), None);
     let mut build = Build { path, file, length, passage, torn_detector, damages, other_at };
-    let mut built = build.run(start, last_tid, &positions, options.progress)?;
+    let mut built = build.run(start, tids, &positions, options.progress)?;
     if let Some(start) = built.not_later {
-        let tail = Tail { path, file, start, end: length, last_tid: built.last_tid };
+        let tail = Tail { path, file, start, end: length, last_tid: built.tids.latest };
         if !build.is_durable(start) && tail.is_left_over()? {
             positions = Positions::new();
             build = Build { length: start, damages: Vec::new(), ..build };
-            built = build.run(MAGIC_BYTES, Tid::ZERO, &positions, options.progress)?;
+            built = build.run(MAGIC_BYTES, Tids::NONE, &positions, options.progress)?;
         } else {
             warn_not_later(path, start);
         }
@@ -219,11 +206,9 @@ fn warn_not_later(path: &Path, position: u64) {
 
 struct Built {
     end: u64,
-    last_tid: Tid,
+    tids: Tids,
     /// Start of the transactions, up to the end, whose tids are not later than those before.
     not_later: Option<u64>,
-    /// Whether there are such transactions, at the end or before.
-    tids_go_back: bool,
 }
 
 /// Adds transactions to the index.
@@ -244,7 +229,7 @@ impl Build<'_> {
     fn run(
         &mut self,
         start: u64,
-        mut last_tid: Tid,
+        mut tids: Tids,
         positions: &Positions,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Built, FileStorageError> {
@@ -252,9 +237,9 @@ impl Build<'_> {
         let mut scan = Scan::new(path, Arc::clone(file), length);
         let (mut position, mut not_later, mut records) = (start, None, Vec::new());
         let mut report_at = start + PROGRESS_STEP_BYTES;
-        let (mut looked_again, mut tids_go_back) = (None, false);
+        let mut looked_again = None;
         loop {
-            let found = match self.transaction(&mut scan, position, last_tid) {
+            let found = match self.transaction(&mut scan, position, tids.latest) {
                 Ok(Step::End) => break,
                 Ok(Step::Transaction(entry)) => {
                     let read = self.read_records(&mut scan, &entry, positions, &mut records);
@@ -269,13 +254,12 @@ impl Build<'_> {
                     for (oid, position) in records.drain(..) {
                         positions.publish(oid, position);
                     }
-                    if entry.tid() <= last_tid {
-                        tids_go_back = true;
+                    if entry.tid() <= tids.latest {
                         not_later.get_or_insert(position);
                     } else if let Some(position) = not_later.take() {
                         warn_not_later(path, position);
                     }
-                    last_tid = last_tid.max(entry.tid());
+                    tids.note(entry.tid());
                     position = entry.next_position();
                     if position >= report_at {
                         progress(position - start, length - start);
@@ -289,6 +273,7 @@ impl Build<'_> {
             };
             // The last batch of a crashed session may be torn, whatever follows it.
             if !self.torn_detector.as_ref().is_some_and(|torn| torn.may_be_torn(position)) {
+                let last_tid = tids.latest;
                 let tail = Tail { path, file, start: position, end: length, last_tid };
                 let checked = tail.check(damage);
                 if checked.is_err() && looked_again != Some(position) && self.is_whole(position) {
@@ -302,7 +287,7 @@ impl Build<'_> {
             break;
         }
         progress(position - start, length - start);
-        Ok(Built { end: position, last_tid, not_later, tids_go_back })
+        Ok(Built { end: position, tids, not_later })
     }
 
     /// Whether a transaction at a position is whole by now.

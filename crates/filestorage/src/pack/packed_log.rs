@@ -25,7 +25,7 @@ use super::sums::Sums;
 use super::watch::Watch;
 use crate::FileStorageError;
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, TransactionHeader};
-use crate::read::{LogFile, Positions};
+use crate::read::{LogFile, Positions, Tids};
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
 /// Data are copied in pieces of this size.
@@ -45,6 +45,7 @@ pub(super) struct PackedLog {
     output: Output,
     sums: Option<Sums>,
     positions: Positions,
+    tids: Tids,
     /// Where the copy of each of the [targets](Reachable::targets) stands.
     target_positions: Vec<u64>,
     /// Everything before this position of the source has been copied, as far as it is kept.
@@ -119,6 +120,7 @@ impl PackedLog {
             output,
             sums,
             positions: Positions::new(),
+            tids: Tids::NONE,
             copied: MAGIC_BYTES,
             shifts: Vec::new(),
             missed: Vec::new(),
@@ -217,7 +219,7 @@ impl PackedLog {
         let positions = std::mem::take(&mut self.positions);
         let (file, end) = (Arc::clone(self.output.file()), self.output.position());
         let generation = self.source.generation + 1;
-        let known = (end, self.source.tids_go_back);
+        let known = (end, self.tids);
         let log = LogFile::new(&self.source.path, file, positions, cache_bytes, known, generation);
         let sums = self.sums.take().map(|mut sums| {
             sums.write(end);
@@ -345,6 +347,7 @@ impl PackedLog {
         entry: &TransactionEntry,
         status: TransactionStatus,
     ) -> Result<u64, FileStorageError> {
+        self.tids.note(entry.tid());
         let start = self.output.position();
         let header = TransactionHeader { status: status.to_byte(), ..entry.header };
         let metadata = scan.metadata_bytes(entry)?;

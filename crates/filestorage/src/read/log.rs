@@ -19,6 +19,7 @@ use super::recent_serials::RecentSerials;
 use super::record::{Record, RecordContent, RecordHead, new_record};
 use super::record_cache::RecordCache;
 use super::sparse_tid_index::SparseTidIndex;
+use super::tids::Tids;
 use crate::FileStorageError;
 use crate::checksums::Checksums;
 use crate::format::{DATA_HEADER_BYTES, DataHeader};
@@ -55,12 +56,11 @@ impl LogFile {
         file: Arc<dyn DiskFile>,
         positions: Positions,
         cache_bytes: usize,
-        (end, tids_go_back): (u64, bool),
+        (end, tids): (u64, Tids),
         generation: u64,
     ) -> LogFile {
         let damages = Arc::new(Damages::new(path));
-        let bytes =
-            Arc::new(LogBytes::new(path.to_owned(), file, None, damages, (end, tids_go_back)));
+        let bytes = Arc::new(LogBytes::new(path.to_owned(), file, None, damages, (end, tids)));
         LogFile {
             pinned: Arc::new(PinnedLog::new(&bytes)),
             bytes,
@@ -75,10 +75,10 @@ impl LogFile {
 
     /// The same log, whose reads are verified with checksums.
     pub(crate) fn with_checksums(mut self, checksums: Option<Arc<Checksums>>) -> LogFile {
-        let LogBytes { path, file, damages, tids_go_back, .. } = &*self.bytes;
-        let (path, file, end) = (path.clone(), Arc::clone(file), (self.end(), *tids_go_back));
+        let LogBytes { path, file, damages, .. } = &*self.bytes;
+        let (path, file, known) = (path.clone(), Arc::clone(file), (self.end(), self.tids()));
         let damages = Arc::clone(checksums.as_ref().map_or(damages, |sums| sums.damages()));
-        self.bytes = Arc::new(LogBytes::new(path, file, checksums, damages, end));
+        self.bytes = Arc::new(LogBytes::new(path, file, checksums, damages, known));
         self.pinned = Arc::new(PinnedLog::new(&self.bytes));
         self
     }
@@ -99,6 +99,19 @@ impl LogFile {
         assert!(end <= self.end(), "only what is committed will be in the index");
         while self.indexed_end.load(Ordering::Acquire) < end {
             std::thread::yield_now();
+        }
+    }
+
+    /// The end of the log, which the index covers, and the tids up to there. Commits may go on.
+    pub(crate) fn settled(&self) -> (u64, Tids) {
+        loop {
+            let end = self.end();
+            self.wait_indexed(end);
+            let tids = self.tids();
+            // A transaction extends the log before its tid is noted.
+            if self.end() == end {
+                return (end, tids);
+            }
         }
     }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use zodium_disk::DiskFile;
-use zodium_types::Oid;
+use zodium_types::{Oid, Tid};
 
+use super::tids::Tids;
 use crate::FileStorageError;
 use crate::checksums::{Checksums, Log, Verdict};
 use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
@@ -32,9 +34,11 @@ pub(crate) struct LogBytes {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) checksums: Option<Arc<Checksums>>,
     pub(crate) damages: Arc<Damages>,
-    /// Whether the opening has seen a transaction that stands behind a later one. It sees what no
-    /// index covers.
-    pub(crate) tids_go_back: bool,
+    /// Noted between the end and the end of the index, so that [`LogFile::settled`] can tell those
+    /// of an end. Locked for a copy only.
+    ///
+    /// [`LogFile::settled`]: super::log::LogFile::settled
+    tids: Mutex<Tids>,
     /// End of the committed bytes. The log writer stores it with Release once they are durable;
     /// readers load it with Acquire and never read past it.
     end: AtomicU64,
@@ -47,9 +51,10 @@ impl LogBytes {
         file: Arc<dyn DiskFile>,
         checksums: Option<Arc<Checksums>>,
         damages: Arc<Damages>,
-        (end, tids_go_back): (u64, bool),
+        (end, tids): (u64, Tids),
     ) -> LogBytes {
-        LogBytes { path, file, checksums, damages, tids_go_back, end: AtomicU64::new(end) }
+        let (tids, end) = (Mutex::new(tids), AtomicU64::new(end));
+        LogBytes { path, file, checksums, damages, tids, end }
     }
 
     /// Lets readers see the bytes up to `end`, which are durable.
@@ -61,13 +66,28 @@ impl LogBytes {
         self.end.load(Ordering::Acquire)
     }
 
+    /// What is known of the tids. A transaction that is just being published may be missing.
+    pub(crate) fn tids(&self) -> Tids {
+        *self.tids.lock()
+    }
+
+    /// Notes a transaction, to which the log was extended.
+    pub(crate) fn note_tid(&self, tid: Tid) {
+        self.tids.lock().note(tid);
+    }
+
+    /// Notes what a walk over the whole log has found.
+    pub(crate) fn learn_tids(&self, all: Tids) {
+        self.tids.lock().learn(all);
+    }
+
     /// A scan of committed transactions up to `end`, whose headers must match their checksums.
     pub(crate) fn scan_to(&self, end: u64, window_bytes: usize) -> Scan<'_> {
         let sums = self.checksums.as_ref().and_then(|sums| sums.for_scan(&self.file, end));
         Scan::with_window(&self.path, Arc::clone(&self.file), end, window_bytes).committed(
             sums,
             &self.damages,
-            self.tids_go_back,
+            self.tids().go_back,
         )
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use zodium_disk::{DiskFile, FileIdentity, OpenMode};
 use zodium_types::{Oid, Tid, TransactionStatus};
 
+use super::tids::Tids;
 use crate::FileStorageError;
 use crate::format::{DataFile, MAGIC_BYTES};
 use crate::scan::{Scan, Step};
@@ -28,18 +29,19 @@ pub struct LogTail {
 }
 
 impl LogTail {
-    /// Those behind `position`, which the transaction `last_tid` ends.
+    /// Those behind `position`, up to which the tids are `tids`.
     pub(crate) fn new(
         file: Arc<DataFile>,
         log: Arc<dyn DiskFile>,
         position: u64,
-        last_tid: Tid,
+        tids: Tids,
     ) -> Result<LogTail, FileStorageError> {
         let identity = identity_of(&file, log.as_ref())?;
-        Ok(LogTail { file, log, identity, position, tid_before: last_tid, last_tid })
+        let Tids { last: tid_before, latest: last_tid, .. } = tids;
+        Ok(LogTail { file, log, identity, position, tid_before, last_tid })
     }
 
-    /// The last transaction that was returned, or was there at the start.
+    /// The latest transaction that was returned, or was there at the start.
     pub fn last_tid(&self) -> Tid {
         self.last_tid
     }

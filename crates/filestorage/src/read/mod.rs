@@ -19,6 +19,7 @@ mod record;
 mod record_cache;
 mod sparse_tid_index;
 mod tid_search;
+mod tids;
 mod undo;
 
 pub use blob_sample::BlobSample;
@@ -33,3 +34,4 @@ pub use read_log::Place;
 pub use reader::Reader;
 pub(crate) use record::new_record;
 pub use record_cache::RecordCacheStatistics;
+pub(crate) use tids::Tids;

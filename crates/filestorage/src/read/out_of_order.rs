@@ -2,8 +2,8 @@
 //!
 //! A search by tid passes by what stands behind a later transaction there.
 //!
-//! Key decision: only what the opening has seen of the order counts. An index does not tell it, and
-//! a walk over all headers of a large log would make a search that finds nothing wait for minutes.
+//! Key decision: only what is known of the order counts. A walk over all headers of a large log
+//! would make a search that finds nothing wait for minutes.
 
 use zodium_types::Tid;
 
@@ -24,7 +24,7 @@ impl LogFile {
         let position = self.first_at_or_after(tid)?;
         match step_scan(self).transaction(position)? {
             Step::Transaction(entry) if entry.tid() == tid => return Ok(Some(entry)),
-            _ if !self.tids_go_back => return Ok(None),
+            _ if !self.tids().go_back => return Ok(None),
             _ => {}
         }
         let mut scan = self.scan_to(self.end(), WINDOW_BYTES);

@@ -4,14 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use tracing::warn;
 
+use super::tid_walk::TidWalk;
 use crate::FileStorageError;
 use crate::checksums::{ChecksumMetrics, Checksums, Comparison, SessionName, Writing};
 use crate::format::{DataFile, MAGIC_BYTES};
 use crate::open::save_index;
 use crate::read::{LogFile, Reader};
-use crate::scan::{Scan, Walk};
+use crate::scan::{Piece, Scan, Walk};
 
 /// Transactions at the end that are held against their checksums when a file is opened, as far as
 /// they lie within so many bytes.
@@ -42,6 +44,7 @@ pub(crate) struct SideFiles {
     was_damaged: AtomicBool,
     /// A counter of its own, so accesses are `Relaxed`.
     scrubbed_bytes: AtomicU64,
+    tid_walk: Mutex<Option<TidWalk>>,
 }
 
 impl SideFiles {
@@ -49,7 +52,7 @@ impl SideFiles {
     pub(crate) fn new(file: Arc<DataFile>, was_damaged: bool) -> SideFiles {
         let session = SessionName::new(Arc::clone(&file));
         let (was_damaged, scrubbed_bytes) = (AtomicBool::new(was_damaged), AtomicU64::new(0));
-        SideFiles { file, session, was_damaged, scrubbed_bytes }
+        SideFiles { file, session, was_damaged, scrubbed_bytes, tid_walk: Mutex::default() }
     }
 
     /// How far the checksums go; `None` when there are none.
@@ -112,7 +115,12 @@ impl SideFiles {
             // Packed meanwhile.
             _ => MAGIC_BYTES,
         };
-        let position = scrub(log, checksums, start, bytes);
+        let mut tid_walk = self.tid_walk.lock();
+        *tid_walk = TidWalk::go_on(tid_walk.take(), log, start);
+        let position = scrub(log, checksums, start, bytes, |piece| {
+            tid_walk.iter_mut().for_each(|walk| walk.pass(piece));
+        });
+        tid_walk.iter().for_each(|walk| walk.settle(log));
         self.scrubbed_bytes.fetch_add(position - start, Ordering::Relaxed);
         let is_end = position >= log.end() || position == start;
         (!is_end).then_some(ScrubPlace { generation: log.generation, position })
@@ -171,11 +179,17 @@ pub(crate) fn verify_tail(log: &LogFile) {
             _ => break,
         }
     }
-    scrub(log, checksums, start, end - start);
+    scrub(log, checksums, start, end - start, |_| ());
 }
 
 /// Where it has come to.
-fn scrub(log: &LogFile, checksums: &Checksums, start: u64, bytes: u64) -> u64 {
+fn scrub(
+    log: &LogFile,
+    checksums: &Checksums,
+    start: u64,
+    bytes: u64,
+    mut pass: impl FnMut(&Piece),
+) -> u64 {
     let path: &Path = &log.path;
     let mut walk = Walk::starting_at(path, &log.file, log.end(), start);
     let mut comparison = Comparison::new(checksums.side(), start);
@@ -189,6 +203,7 @@ fn scrub(log: &LogFile, checksums: &Checksums, start: u64, bytes: u64) -> u64 {
         if let Some(position) = comparison.other_at() {
             checksums.throw_away(position);
         }
+        pass(&piece);
         position = piece.end;
     }
     position

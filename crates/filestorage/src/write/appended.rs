@@ -62,6 +62,7 @@ impl Appended {
             log.positions.publish(oid, position);
             oids.note(oid);
         }
+        log.note_tid(self.tid);
         log.note_indexed(end);
         log.tid_index.pass_appended(self.tid, start);
     }

@@ -42,9 +42,9 @@ impl Appender {
         }
         let mut scan = Scan::with_window(path, Arc::clone(&log.file), length, WINDOW_BYTES);
         // Another content may have been written into the same file: an older copy, and commits.
-        let last_tid = self.state.lock().last_tid;
+        let last = log.tids().last;
         let before = scan.transaction_before(position);
-        if !before.is_ok_and(|before| before.map_or(Tid::ZERO, |one| one.tid()) == last_tid) {
+        if !before.is_ok_and(|before| before.map_or(Tid::ZERO, |one| one.tid()) == last) {
             return Ok(false);
         }
         while let Step::Transaction(entry) = scan.transaction(position)? {
@@ -57,6 +57,7 @@ impl Appender {
                 log.positions.publish(oid, place);
                 oids.note(oid);
             }
+            log.note_tid(entry.tid());
             log.note_indexed(position);
             log.tid_index.pass_appended(entry.tid(), entry.position);
             self.note_foreign_end(entry.tid(), position);
@@ -66,6 +67,7 @@ impl Appender {
 
     fn note_foreign_end(&self, tid: Tid, end: u64) {
         let mut state = self.state.lock();
-        (state.last_tid, state.end, state.refused_end) = (tid, end, end);
+        state.last_tid = state.last_tid.max(tid);
+        (state.end, state.refused_end) = (end, end);
     }
 }

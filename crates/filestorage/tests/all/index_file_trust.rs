@@ -8,19 +8,17 @@
 //! leaves it. Wrong bits must give the same answers or an error. Entries that name an older record
 //! of their object are noticed if the newest one is in the last 1,000 transactions.
 
-use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::support::{
-    History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed,
-    loads_other_bytes, open, open_read_only, same_answers, stores, tid,
+    History, Model, commit, companion, data_of, disk_of, for_each_seed, loads_other_bytes, open,
+    open_read_only, same_answers, scanned_bytes, stores, tid,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::{FileStorage, OpenOptions};
+use zodium_filestorage::FileStorage;
 use zodium_storage::Write as _;
 use zodium_types::Oid;
 
@@ -305,19 +303,6 @@ fn with_each_bit_flipped(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         damaged[bit / 8] ^= 1 << (bit % 8);
         damaged
     })
-}
-
-/// How many bytes an opening has to read behind what the index covers.
-fn scanned_bytes(disk: &MemoryDisk) -> u64 {
-    let scanned = Cell::new(0);
-    let options = OpenOptions {
-        read_only: true,
-        create: false,
-        progress: &|_, total| scanned.set(total),
-        ..OpenOptions::new(data_file())
-    };
-    FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
-    scanned.get()
 }
 
 fn current(storage: &FileStorage, oid: u64) -> Option<zodium_types::Tid> {

@@ -36,6 +36,7 @@ mod recover;
 mod reopening;
 mod support;
 mod syncs;
+mod tid_order;
 mod tid_search;
 mod torn_tail;
 mod upkeep;

@@ -62,11 +62,16 @@ fn each_transaction_is_found_and_can_be_undone_where_tids_go_back() {
     for (oid, tid) in (1..).zip(&tids) {
         commit(&storage, stores(*tid, &[(oid, &[1; RECORD_BYTES])])).unwrap();
     }
-    // Without an index, the next opening sees the order.
+    let check_all = |storage: &FileStorage| {
+        (1..).zip(&tids).for_each(|(oid, tid)| check_alone(storage, *tid, Oid(oid)));
+    };
+    check_all(&storage);
     drop(storage);
-    let storage = open(disk);
-    for (oid, tid) in (1..).zip(&tids) {
-        check_alone(&storage, *tid, Oid(oid));
+    // Without an index, the next opening sees the order. The one after it has an index.
+    for _ in 0..2 {
+        let storage = open(disk.clone());
+        check_all(&storage);
+        storage.close().unwrap();
     }
 }
 

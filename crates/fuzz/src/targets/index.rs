@@ -51,15 +51,21 @@ fn check_verified(input: &[u8]) {
     let disk = disk();
     let plain = open_named(&disk, DATA, true);
     let Ok(plain) = plain else { return };
-    let checksum = format!("{:08x} {} {}\n", crc32c::crc32c(input), input.len(), plain.last_tid());
     disk.put(Path::new(INDEX_FILE), input.to_vec());
-    disk.put(Path::new(CHECKSUM_FILE), checksum.into_bytes());
+    disk.put(Path::new(CHECKSUM_FILE), seal(input, plain.last_tid()).into_bytes());
     if let Ok(storage) = open_named(&disk, DATA, true) {
         read_everything(&storage);
     }
     // Without a valid seal the answers come from the data alone.
     disk.put(Path::new(CHECKSUM_FILE), b"00000000 0 0\n".to_vec());
     assert_same_answers(&disk, &plain);
+}
+
+/// The line that the server would write.
+fn seal(index: &[u8], last_tid: Tid) -> String {
+    let (sum, length) = (crc32c::crc32c(index), index.len());
+    let line = format!("{sum:08x} {length} {last_tid} ascending ");
+    format!("{line}{:08x}\n", crc32c::crc32c(line.as_bytes()))
 }
 
 /// Whatever seals an index without entries, the answers are those of the data.

@@ -8,6 +8,7 @@ mod model;
 mod undo;
 mod warnings;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,6 +70,19 @@ fn open_with(
 ) -> Result<FileStorage, FileStorageError> {
     let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::new(data_file()) };
     FileStorage::open(Arc::new(disk), &options)
+}
+
+/// How many bytes an opening has to read behind what the index covers.
+pub(crate) fn scanned_bytes(disk: &MemoryDisk) -> u64 {
+    let scanned = Cell::new(0);
+    let options = OpenOptions {
+        read_only: true,
+        create: false,
+        progress: &|_, total| scanned.set(total),
+        ..OpenOptions::new(data_file())
+    };
+    FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
+    scanned.get()
 }
 
 /// A disk that holds nothing but this data file.
