@@ -23,6 +23,7 @@ pub mod loads;
 pub mod packs;
 pub mod random;
 pub mod read_only;
+pub mod reopening;
 pub mod resident;
 pub mod spools;
 mod tester;
@@ -140,7 +141,15 @@ macro_rules! check_storage {
             ];
             resident: [
                 resident_revisions_are_the_current_ones, resident_look_up_can_be_broken_off,
-                missing_object_is_not_resident,
+                missing_object_is_not_resident, look_up_of_many_objects_shows_the_first,
+                resident_loads_are_of_their_time, resident_loads_see_each_commit,
+                resident_loads_agree_after_a_pack,
+            ];
+            reopening: [
+                empty_storage_is_reopened, reopening_changes_nothing,
+                commits_go_on_after_a_reopening,
+                prepared_before_a_reopening_is_committed_after_it,
+                aborted_after_a_reopening_leaves_nothing, oids_are_new_after_a_reopening,
             ];
             packs: [
                 pack_of_an_empty_storage_frees_nothing, pack_drops_old_revisions,
