@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use zodium_memorystorage::MemoryStorage;
 use zodium_storage::{Applier, LogItem, Read, Storage};
-use zodium_storage_kit::Tester;
 use zodium_storage_kit::read_only::writes_are_refused;
+use zodium_storage_kit::{Tester, following};
 use zodium_types::{Tid, TransactionStatus};
 
 fn open() -> Arc<dyn Storage> {
@@ -27,6 +27,19 @@ fn a_reader_refuses_writes() {
     tester.store(1, "second");
     writes_are_refused(&reader);
     assert_eq!(tester.transactions(None, None).len(), 2);
+}
+
+#[test]
+fn a_reader_follows_its_writer() {
+    for claim in [
+        following::follower_is_told_of_each_commit_once,
+        following::follower_that_catches_up_was_told_of_all,
+        following::followers_begin_where_they_say,
+    ] {
+        let storage = Arc::new(MemoryStorage::new());
+        let reader = storage.reader();
+        claim(&Tester::new(storage), &reader);
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@
 pub mod commits;
 pub mod copies;
 pub mod deletions;
+pub mod following;
 pub mod histories;
 pub mod loads;
 pub mod packs;
