@@ -204,9 +204,7 @@ impl Link {
                 bytes = total,
                 "the peer does not read its messages, disconnecting"
             );
-            self.output().clear();
-            self.state.is_cut.set(true);
-            self.close(CloseReason::RefusedFor(Refusal::Unread));
+            self.cut(CloseReason::RefusedFor(Refusal::Unread));
         }
     }
 
@@ -337,6 +335,13 @@ impl Link {
         }
         self.wake_draining(0);
         self.wake();
+    }
+
+    /// Ends the link at once: what was not sent is dropped, as the peer may never read it.
+    pub fn cut(&self, reason: CloseReason) {
+        self.output().clear();
+        self.state.is_cut.set(true);
+        self.close(reason);
     }
 
     /// Number of reads since the last call: how busy the link was.

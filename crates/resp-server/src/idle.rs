@@ -40,7 +40,8 @@ fn disconnect(local: &LocalServer, seconds: u64) {
             || client.is_monitor.get()
             || client.subscriptions.borrow().count() > 0;
         if is_silent && !may_be {
-            client.link.close(CloseReason::Done);
+            // It may be silent since it reads nothing: it would never take what is left.
+            client.link.cut(CloseReason::Done);
         }
     });
 }

@@ -162,7 +162,7 @@ impl LocalServer {
             }
             Letter::Kill { client } => {
                 if let Some(client) = self.client(client) {
-                    client.link.close(CloseReason::Done);
+                    client.link.cut(CloseReason::Done);
                 }
             }
             Letter::Invalidated(invalidation) => self.invalidate(invalidation),

@@ -33,6 +33,19 @@ fn a_client_that_was_killed_gets_no_element() {
 }
 
 #[test]
+fn a_client_that_was_killed_is_gone_also_if_it_reads_nothing() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let (mut killer, mut stuck) = (running.connect(), running.connect());
+        let id = id_of(&mut stuck).await;
+        killer.expect(&[("SETRANGE long 6000000 x", ":6000001")]).await;
+        stuck.send("GET long").await;
+        killer.expect(&[("PING", "+PONG"), (&*format!("CLIENT KILL ID {id}"), ":1")]).await;
+        assert_eq!(server.connections(), 1);
+    });
+}
+
+#[test]
 fn a_client_that_was_unblocked_gets_no_element() {
     served(|running| async move {
         let (mut pusher, mut waits) = (running.connect(), running.connect());
@@ -166,7 +179,8 @@ fn a_client_that_ends_watching_waits_for_no_lock() {
 
 #[test]
 fn a_client_that_sends_or_reads_something_long_slowly_is_not_idle() {
-    served(|running| async move {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
         let (mut uploads, mut silent) = (running.connect(), running.connect());
         let (mut reads, mut hangs) = (running.connect(), running.connect());
         silent
@@ -183,9 +197,10 @@ fn a_client_that_sends_or_reads_something_long_slowly_is_not_idle() {
             reads.0.read_exact(&mut part).await.unwrap();
             tokio::time::sleep(Duration::from_millis(2100)).await;
         }
+        // The one that hangs is gone too, though it reads nothing.
+        assert_eq!(server.connections(), 2);
         assert_eq!(silent.read().await, "(end)");
         assert_eq!(uploads.ask("").await, "+OK");
         assert!(reads.ask("PING").await.ends_with("x +PONG"));
-        assert!(hangs.read().await.ends_with("(end)"));
     });
 }
