@@ -108,8 +108,9 @@ impl RespSession {
         if self.client.is_told() {
             self.local.take_letters();
         }
-        // A client that was killed while it moved to this worker.
-        if self.client.shared.is_killed.load(Ordering::Relaxed) {
+        // A client that was killed while it moved to this worker, or has too many messages.
+        let is_killed = self.client.shared.is_killed.load(Ordering::Relaxed);
+        if is_killed || self.client.link.has_ended() {
             return Err(CloseReason::Done);
         }
         let mut batch = self.local.batch.take().unwrap_or_default();
@@ -170,7 +171,8 @@ impl RespSession {
             }
             let after = execute(&self.local, &self.client, arguments);
             self.local.clock.follow();
-            if after == After::Close {
+            // A client that has killed itself sends no more commands either.
+            if after == After::Close || self.client.link.has_ended() {
                 return (number, false);
             }
         }

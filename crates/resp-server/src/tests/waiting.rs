@@ -46,6 +46,17 @@ fn a_client_that_was_killed_is_gone_also_if_it_reads_nothing() {
 }
 
 #[test]
+fn a_client_that_has_killed_itself_sends_no_more_commands() {
+    served(|running| async move {
+        let (mut peer, mut other) = (running.connect(), running.connect());
+        let id = id_of(&mut peer).await;
+        let requests = format!("CLIENT KILL ID {id} SKIPME no\r\nSET key 1\r\nSET key 2");
+        assert_eq!(peer.ask(&requests).await, ":1 (end)");
+        other.expect(&[("EXISTS key", ":0")]).await;
+    });
+}
+
+#[test]
 fn a_client_that_was_unblocked_gets_no_element() {
     served(|running| async move {
         let (mut pusher, mut waits) = (running.connect(), running.connect());
