@@ -38,7 +38,7 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
     // `CLIENT REPLY ON` is answered; its other forms answer nothing.
     let is_switch = found.as_ref().is_ok_and(|command| command.name == "reply");
     let mut output = client.link.output();
-    let skips = !(is_message || is_switch)
+    let skips = !is_switch
         && match client.replies.get() {
             Replies::On => false,
             Replies::SkipNext => {
@@ -47,7 +47,7 @@ pub(crate) fn execute(local: &Rc<LocalServer>, client: &Rc<Client>, arguments: A
             }
             Replies::Off | Replies::Skip => true,
         };
-    let mut reply = match skips {
+    let mut reply = match skips && !is_message {
         true => Reply::to_buffer(&mut discarded, client.version.get()),
         false => Reply::to_link(&mut output, client.version.get()),
     };

@@ -125,6 +125,16 @@ fn a_client_without_replies_gets_none_to_a_command_that_has_waited() {
     });
 }
 
+#[test]
+fn a_subscription_uses_up_what_a_client_has_skipped() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        peer.ask("HELLO 3").await;
+        let requests = "CLIENT REPLY SKIP\r\nSUBSCRIBE channel\r\nPING";
+        assert_eq!(peer.ask(requests).await, ">3 $9 subscribe $7 channel :1 +PONG");
+    });
+}
+
 /// Locks all keys on another thread, until the sender says that it ends.
 fn lock_as_a_script_does(server: &Arc<Server>) -> (mpsc::Sender<()>, thread::JoinHandle<bool>) {
     let (told, is_locked) = mpsc::channel();
