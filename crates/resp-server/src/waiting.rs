@@ -59,6 +59,14 @@ struct Index {
     by_client: FxHashMap<u64, Arc<Waiter>>,
 }
 
+impl Waiter {
+    /// The place of a key among those that it waits for.
+    fn place_of(&self, key: &[u8]) -> Option<usize> {
+        let mut keys = keys_waited_for(self.command, self.request.arguments());
+        keys.position(|other| other == key)
+    }
+}
+
 impl Waiting {
     /// Whether any command waits.
     pub(crate) fn is_any(&self) -> bool {
@@ -137,11 +145,20 @@ impl Waiting {
         waiters.range(number + 1..).next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
-    /// All keys of a database that commands wait for.
+    /// All keys of a database that commands wait for: those first for which one has waited longest.
     pub(crate) fn keys_of(&self, database: usize) -> Vec<Removed> {
         let index = self.index.lock();
-        let of_database = index.by_key.keys().filter(|(of, _)| *of == database);
-        of_database.map(|(_, key)| Removed { database, key: key.clone() }).collect()
+        let of_database = index.by_key.iter().filter(|((of, _), _)| *of == database);
+        let mut keys: Vec<_> = of_database
+            .map(|((_, key), waiters)| {
+                let first = waiters
+                    .first_key_value()
+                    .map(|(number, waiter)| (*number, waiter.place_of(key)));
+                (first, Removed { database, key: key.clone() })
+            })
+            .collect();
+        keys.sort_unstable_by_key(|(first, _)| *first);
+        keys.into_iter().map(|(_, key)| key).collect()
     }
 }
 

@@ -57,6 +57,24 @@ fn a_client_that_has_killed_itself_sends_no_more_commands() {
 }
 
 #[test]
+fn clients_that_wait_for_keys_of_another_database_are_served_in_order() {
+    served(|running| async move {
+        let mut other = running.connect();
+        other.expect(&[("SELECT 1", "+OK")]).await;
+        let mut waiting = Vec::new();
+        for number in [5, 2, 7, 1, 6, 3, 8, 4] {
+            let mut peer = running.connect();
+            let wait = format!("BLMOVE list{number} all LEFT RIGHT 0");
+            assert_eq!(peer.ask(&wait).await, "");
+            waiting.push(peer);
+            other.expect(&[(&*format!("RPUSH list{number} {number}"), ":1")]).await;
+        }
+        let all = "*8 $1 5 $1 2 $1 7 $1 1 $1 6 $1 3 $1 8 $1 4";
+        other.expect(&[("SWAPDB 0 1", "+OK"), ("SELECT 0", "+OK"), ("LRANGE all 0 -1", all)]).await;
+    });
+}
+
+#[test]
 fn a_client_that_was_unblocked_gets_no_element() {
     served(|running| async move {
         let (mut pusher, mut waits) = (running.connect(), running.connect());
