@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use zodium_readlocks::{ReadLocks, Reader};
@@ -405,17 +405,4 @@ impl Keyspace {
         let stripe = (hash >> (64 - STRIPE_BITS)) as usize;
         Place { stripe, hash: hash.rotate_left(STRIPE_BITS) }
     }
-}
-
-/// The time, in milliseconds since 1970.
-#[must_use]
-pub fn now() -> u64 {
-    now_in_microseconds() / 1000
-}
-
-/// The time, in microseconds since 1970.
-#[must_use]
-pub fn now_in_microseconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }

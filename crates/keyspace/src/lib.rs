@@ -8,6 +8,7 @@
 
 mod ahead;
 mod changed_keys;
+mod clock;
 mod due;
 mod entry;
 mod eviction;
@@ -47,12 +48,13 @@ mod word_hasher;
 
 pub use ahead::KEYS_AHEAD_MAX;
 pub use changed_keys::KeyChanges;
+pub use clock::{now, now_in_microseconds, set_time};
 pub use entry::{Entry, EntryRef};
 pub use eviction::{Eviction, First, NotEvicted};
 pub use hash::Hash;
 pub use hold::{Hold, Removed};
 pub use journal::Journal;
-pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit, now, now_in_microseconds};
+pub use keyspace::{DATABASES, Keyspace, Logged, Logging, Totals, Visit};
 pub use kind::{Kind, WrongType};
 pub use list::List;
 pub use locked_key::{ReadableKey, WritableKey};
