@@ -39,6 +39,6 @@ mod world;
 pub use counts::Counts;
 pub use neo::{ClusterBug, ClusterCounts, ClusterOptions, ClusterReport, run_cluster};
 pub use plan::InjectedBug;
-pub use resp::{RespOptions, lacking_of_resp, run_resp};
+pub use resp::{RespBug, RespOptions, lacking_of_resp, run_resp};
 pub use run::{Options, Report, Violation, run};
 pub use trace::Events;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use zodium_simulation::{
-    ClusterBug, ClusterOptions, ClusterReport, Events, InjectedBug, Options, Report, RespOptions,
-    Violation, lacking_of_resp, run, run_cluster, run_resp,
+    ClusterBug, ClusterOptions, ClusterReport, Events, InjectedBug, Options, Report, RespBug,
+    RespOptions, Violation, lacking_of_resp, run, run_cluster, run_resp,
 };
 
 /// Runs a server, or a NEO cluster, under simulated clients, networks, disks and clocks.
@@ -125,7 +125,7 @@ impl Progress {
                     outcome.map(|report| self.add(|total| total.cluster.add(&report)))
                 }
                 Subject::Resp => {
-                    let outcome = run_resp(&RespOptions { seed, steps, trace });
+                    let outcome = run_resp(&RespOptions { seed, steps, trace, bug: RespBug::None });
                     outcome.map(|report| self.add(|total| total.resp.add(&report)))
                 }
             };

@@ -58,8 +58,9 @@ struct Worker {
     connections: Tasks,
 }
 
-struct Tasks {
-    set: RefCell<LocalSet>,
+/// Tasks of one thread, which run only when they are told to.
+pub(crate) struct Tasks {
+    pub(crate) set: RefCell<LocalSet>,
     awake: Arc<Awake>,
 }
 
@@ -123,9 +124,7 @@ impl Server {
     pub(crate) fn accept(&self, worker: usize, end: ServerEnd, peer: String) {
         let Worker { connections, host, .. } = &self.workers[worker];
         let (host, limits) = (Rc::clone(host), self.limits.clone());
-        let connection = async move { host.run(end, &peer, None, limits).await };
-        connections.set.borrow().spawn_local(connection);
-        connections.awake.0.store(true, Ordering::Relaxed);
+        connections.spawn(async move { host.run(end, &peer, None, limits).await });
     }
 
     /// One round of the log writer; returns how many transactions it wrote or tried to write.
@@ -198,13 +197,24 @@ impl Worker {
 }
 
 impl Tasks {
-    fn new() -> Tasks {
+    pub(crate) fn new() -> Tasks {
         let awake = Arc::new(Awake(AtomicBool::new(true)));
         Tasks { set: RefCell::new(LocalSet::new()), awake }
     }
 
+    /// Adds a task.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.set.borrow().spawn_local(task);
+        self.awake.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anything may be ready.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.awake.0.load(Ordering::Relaxed)
+    }
+
     /// Runs what is ready; returns `false` if nothing was.
-    fn run(&self) -> bool {
+    pub(crate) fn run(&self) -> bool {
         if !self.awake.0.swap(false, Ordering::Relaxed) {
             return false;
         }

@@ -176,6 +176,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-zeo-server",
             "zodium-keyspace",
             "zodium-resp-server",
+            "zodium-tls",
         ],
     ),
     // Pages of operators, whatever they show.

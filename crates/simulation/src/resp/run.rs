@@ -1,7 +1,6 @@
 //! A run from start to end.
 
-use tokio::task::LocalSet;
-
+use super::plan::RespBug;
 use super::world::World;
 use crate::coverage::Coverage;
 use crate::random::Chance;
@@ -15,14 +14,28 @@ const COVERAGE: Coverage = Coverage {
     kinds: &[
         "transaction",
         "transaction of changed keys",
+        "script",
         "wait",
         "served",
         "timed out",
+        "unblocked",
+        "killed",
+        "pause",
+        "switch of replies",
         "gone",
+        "gone while it waits",
+        "half-open",
+        "left behind",
         "message",
+        "event",
+        "invalidation",
+        "tie",
+        "tie refused",
+        "cut",
+        "commit",
         "time",
     ],
-    least: 50,
+    least: 20,
 };
 
 /// Options of a run.
@@ -34,6 +47,8 @@ pub struct RespOptions {
     pub steps: u64,
     /// Whether to print each event.
     pub trace: bool,
+    /// A mistake made on purpose.
+    pub bug: RespBug,
 }
 
 /// What did not happen in this many runs of this many steps, and has to.
@@ -48,7 +63,7 @@ pub fn lacking_of_resp(total: &Events, runs: u64, steps: u64) -> Vec<&'static st
 ///
 /// The first violation.
 pub fn run_resp(options: &RespOptions) -> Result<Events, Violation> {
-    let RespOptions { seed, steps, trace } = *options;
+    let RespOptions { seed, steps, trace, bug } = *options;
     let violation = |step, what: String| Violation { seed, step, what };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -56,8 +71,9 @@ pub fn run_resp(options: &RespOptions) -> Result<Events, Violation> {
         .build()
         .map_err(|error| violation(0, error.to_string()))?;
     zodium_keyspace::seed_key_hashes(seed);
-    LocalSet::new().block_on(&runtime, async {
-        let mut world = World::new(Chance::new(seed), Trace::new(trace));
+    runtime.block_on(async {
+        let world = World::new(Chance::new(seed), Trace::new(trace), bug);
+        let mut world = world.map_err(|what| violation(0, what))?;
         for step in 0..steps {
             world.step().await.map_err(|what| violation(step, what))?;
         }
