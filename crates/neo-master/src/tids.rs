@@ -7,6 +7,8 @@ use zodium_types::{CalendarTime, Tid};
 
 const MINUTE_BITS: u32 = 32;
 const NANOS_PER_MINUTE: u64 = 60_000_000_000;
+/// The difference of tids of times that are a second apart.
+const SECOND: u64 = (1 << MINUTE_BITS) / 60;
 /// The last tid that a transaction begins with. Its final tid is later, and has to fit, too.
 const LAST_TTID: Tid = Tid(Tid::MAX.0 - (1 << 40));
 
@@ -14,12 +16,19 @@ const LAST_TTID: Tid = Tid(Tid::MAX.0 - (1 << 40));
 #[derive(Debug, Default)]
 pub(crate) struct Tids {
     last: Tid,
+    /// Whether an earlier master, or this one before a recovery, may have given later ones, to
+    /// transactions that were not committed.
+    may_be_given: bool,
 }
 
 impl Tids {
     /// Later tids are after this one, and no longer after those that were given before.
+    ///
+    /// If the clock is behind, the next one is up to a second after it, as the clock says. So those
+    /// that were given before, and not committed, are not given again: a client that asks for the
+    /// outcome of its transaction is not told that of another one.
     pub(crate) fn begin_after(&mut self, tid: Tid) {
-        self.last = tid;
+        (self.last, self.may_be_given) = (tid, true);
     }
 
     /// Later tids are after this one, too.
@@ -29,19 +38,25 @@ impl Tids {
 
     /// The next tid; `None` when there are no more.
     pub(crate) fn next(&mut self, now: Tid) -> Option<Tid> {
-        let next = now.max(after(self.last));
+        let next = self.earliest(now);
         if next > LAST_TTID {
             return None;
         }
-        self.last = next;
+        (self.last, self.may_be_given) = (next, false);
         Some(next)
+    }
+
+    /// The earliest tid that may be given.
+    fn earliest(&self, now: Tid) -> Tid {
+        let step = if self.may_be_given { 1 + now.0 % SECOND } else { 1 };
+        if now > self.last { now } else { after(self.last, step) }
     }
 
     /// The next tid in the partition of another one.
     pub(crate) fn next_like(&mut self, now: Tid, ttid: Tid, partitions: u32) -> Tid {
         let count = u64::from(partitions.max(1));
         let wanted = ttid.0 % count;
-        let earliest = now.max(after(self.last));
+        let earliest = self.earliest(now);
         let back = (earliest.0 % count + count - wanted) % count;
         let lower = Tid(earliest.0.saturating_sub(back));
         let is_same_minute = |tid: Tid| minute(tid) == minute(earliest);
@@ -62,9 +77,9 @@ fn minute(tid: Tid) -> u64 {
     tid.0 >> MINUTE_BITS
 }
 
-/// The tid after one, which is a time that exists.
-fn after(tid: Tid) -> Tid {
-    let next = Tid(tid.0.saturating_add(1));
+/// The tid that is a step after one, or the first of the next minute: a time that exists.
+fn after(tid: Tid, step: u64) -> Tid {
+    let next = Tid(tid.0.saturating_add(step));
     if minute(next) == minute(tid) { next } else { next_minute(tid) }
 }
 
@@ -93,8 +108,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_before_a_recovery_is_not_given_again_while_the_clock_is_behind() {
+        let committed = Tid(0x0409_ae7f_9e5a_1c33);
+        let mut given = std::collections::BTreeSet::new();
+        for behind in [3_000_000, 2_000_000, 1_000_000] {
+            let mut tids = Tids::default();
+            tids.begin_after(committed);
+            let now = Tid(committed.0 - behind);
+            let ttids = [tids.next(now).unwrap(), tids.next(now).unwrap()];
+            assert!(committed < ttids[0] && ttids[1].0 == ttids[0].0 + 1);
+            given.extend(ttids);
+        }
+        assert_eq!(given.len(), 6);
+    }
+
+    #[test]
     fn no_tid_is_beyond_the_range() {
-        let mut tids = Tids { last: Tid(LAST_TTID.0 - 1) };
+        let mut tids = Tids { last: Tid(LAST_TTID.0 - 1), ..Tids::default() };
         let last = tids.next(Tid(0)).unwrap();
         assert_eq!((last, tids.next(Tid(0))), (LAST_TTID, None));
         for _ in 0..1000 {
@@ -129,9 +159,9 @@ mod tests {
             minute_nanos: 59_999_999_999,
         };
         let last = Tid(last.to_tid().0 | 0xffff_ffff);
-        let next = CalendarTime::from_tid(after(last));
+        let next = CalendarTime::from_tid(after(last, 1));
         assert_eq!((next.month, next.day, next.hour, next.minute), (3, 1, 0, 0));
-        let mut tids = Tids { last: Tid(last.0 - 1) };
+        let mut tids = Tids { last: Tid(last.0 - 1), ..Tids::default() };
         let tid = tids.next_like(Tid(0), Tid(5), 100);
         assert_eq!((CalendarTime::from_tid(tid).month, tid.0 % 100), (3, 5));
     }
