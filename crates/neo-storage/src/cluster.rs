@@ -232,6 +232,14 @@ impl Cluster {
         partition.is_some_and(|partition| partitions.contains(&partition))
     }
 
+    /// Whether this node has a cell of a partition, in any state.
+    pub(crate) fn has_cell(&self, partition: Option<Partition>) -> bool {
+        let (Some((table, own)), Some(partition)) = (self.own_table(), partition) else {
+            return false;
+        };
+        table.state(partition, own).is_some()
+    }
+
     /// Whether this node has the only cell of a partition, and all its data.
     pub(crate) fn is_alone_in(&self, partition: Option<Partition>) -> bool {
         let (Some((table, own)), Some(partition)) = (self.own_table(), partition) else {

@@ -89,8 +89,10 @@ impl Commits {
         self.register(links, from.0, ttid)?;
         let pack =
             pack.map(|pack| PackRow { id: ttid, approved: None, oids: pack.oids, until: pack.tid });
-        let transaction = NewTransaction { metadata, oids, pack };
-        self.vote(links, cluster, from, ttid, Some(transaction), AnswerStoreTransaction {}.into())
+        // The client may not know yet that the cell was taken away. Its rows are dropped already.
+        let is_here = cluster.has_cell(cluster.partition_of_tid(ttid));
+        let transaction = is_here.then_some(NewTransaction { metadata, oids, pack });
+        self.vote(links, cluster, from, ttid, transaction, AnswerStoreTransaction {}.into())
     }
 
     /// A client asks for the vote on a transaction whose metadata another node has.
