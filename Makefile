@@ -308,7 +308,7 @@ simulate: ## Run simulated servers of ZEO and RESP, and NEO clusters, with ever 
 	@seed='$(SOAK_SEED)'; seed="$${seed:-$$(date +%s)000}"; failed=0; \
 	ZODIUM_SEED="$$seed" cargo test --release -q -p zodium-engine --test all commit_model:: -- --nocapture \
 	  || failed=1; \
-	for simulated in zeo neo resp; do \
+	for simulated in zeo neo neo-masters resp; do \
 	  cargo run --release -q -p zodium-simulation -- --of $$simulated --seed "$$seed" \
 	    --minutes $(SOAK_MINUTES) || failed=1; \
 	done; \

@@ -9,7 +9,7 @@
 //! - `stage`: the same server by hand, for tests of what happens between two messages;
 //! - `history`, `log_reader`: the ground truth; `witness`: checks while commits are announced;
 //! - `fault_injector`: a faulty server, to test the checks; `coverage`: what has to happen in runs;
-//! - `neo/`: a NEO cluster of real storage nodes, with a model master and model clients;
+//! - `neo/`: a NEO cluster of real storage nodes, with real masters or a model, and model clients;
 //! - `resp/`: Redis clients of the RESP server, beside a model of its keyspace.
 //!
 //! Must not be used by the server.
@@ -37,7 +37,9 @@ mod workload;
 mod world;
 
 pub use counts::Counts;
-pub use neo::{ClusterBug, ClusterCounts, ClusterOptions, ClusterReport, run_cluster};
+pub use neo::{
+    ClusterBug, ClusterCounts, ClusterMasters, ClusterOptions, ClusterReport, run_cluster,
+};
 pub use plan::InjectedBug;
 pub use resp::{RespBug, RespOptions, lacking_of_resp, run_resp};
 pub use run::{Options, Report, Violation, run};

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use zodium_simulation::{
-    ClusterBug, ClusterOptions, ClusterReport, Events, InjectedBug, Options, Report, RespBug,
-    RespOptions, Violation, lacking_of_resp, run, run_cluster, run_resp,
+    ClusterBug, ClusterMasters, ClusterOptions, ClusterReport, Events, InjectedBug, Options,
+    Report, RespBug, RespOptions, Violation, lacking_of_resp, run, run_cluster, run_resp,
 };
 
 /// Runs a server, or a NEO cluster, under simulated clients, networks, disks and clocks.
@@ -48,6 +48,8 @@ enum Subject {
     Zeo,
     /// A cluster of NEO, whose storages are real
     Neo,
+    /// A cluster of NEO, whose masters are real, too
+    NeoMasters,
     /// A server of Redis clients, without storages
     Resp,
 }
@@ -104,6 +106,7 @@ fn tell_replay(of: Subject, seed: u64, steps: u64) {
     let of = match of {
         Subject::Zeo => "",
         Subject::Neo => " --of neo",
+        Subject::NeoMasters => " --of neo-masters",
         Subject::Resp => " --of resp",
     };
     eprintln!("    cargo run -p zodium-simulation --{of} --seed {seed} --steps {steps} --trace");
@@ -119,11 +122,8 @@ impl Progress {
                     let outcome = run(&Options { seed, steps, trace, bug: InjectedBug::None });
                     outcome.map(|report| self.add(|total| total.report.add(&report)))
                 }
-                Subject::Neo => {
-                    let bug = ClusterBug::None;
-                    let outcome = run_cluster(&ClusterOptions { seed, steps, trace, bug });
-                    outcome.map(|report| self.add(|total| total.cluster.add(&report)))
-                }
+                Subject::Neo => self.run_cluster(seed, ClusterMasters::Model),
+                Subject::NeoMasters => self.run_cluster(seed, ClusterMasters::Real),
                 Subject::Resp => {
                     let outcome = run_resp(&RespOptions { seed, steps, trace, bug: RespBug::None });
                     outcome.map(|report| self.add(|total| total.resp.add(&report)))
@@ -133,6 +133,14 @@ impl Progress {
                 self.tell_violation(&violation);
             }
         }
+    }
+
+    fn run_cluster(&self, seed: u64, masters: ClusterMasters) -> Result<(), Violation> {
+        let Arguments { steps, trace, .. } = self.arguments;
+        let bug = ClusterBug::None;
+        let report = run_cluster(&ClusterOptions { seed, steps, trace, masters, bug })?;
+        self.add(|total| total.cluster.add(&report));
+        Ok(())
     }
 
     fn add(&self, add: impl FnOnce(&mut Total)) {
@@ -164,7 +172,12 @@ impl Progress {
         println!("{runs} runs of {steps} steps from seed {seed} in {:.1} s", took.as_secs_f64());
         let (told, lacking) = match self.arguments.of {
             Subject::Zeo => (report.to_string(), report.lacking(*runs, steps)),
-            Subject::Neo => (cluster.to_string(), cluster.lacking(*runs, steps)),
+            Subject::Neo => {
+                (cluster.to_string(), cluster.lacking(ClusterMasters::Model, (*runs, steps)))
+            }
+            Subject::NeoMasters => {
+                (cluster.to_string(), cluster.lacking(ClusterMasters::Real, (*runs, steps)))
+            }
             Subject::Resp => (resp.to_string(), lacking_of_resp(resp, *runs, steps)),
         };
         println!("{told}");

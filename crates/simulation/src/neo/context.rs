@@ -1,6 +1,7 @@
 //! What all parts of a run share: the generator, connections, history, trace, the clock.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use zodium_types::Tid;
 
@@ -15,6 +16,10 @@ use crate::trace::Trace;
 pub(super) const CLUSTER: &str = "simulated";
 /// The first time of the clock: a tid like those of the present.
 const CLOCK_START: u64 = 1 << 40;
+/// The time of real masters at the start, in seconds since 1970.
+const SECONDS_START: u64 = 1_700_000_000;
+/// Most time between two steps.
+const STEP_MICROS_MAX: u64 = 300;
 
 /// What all parts of a run share.
 pub(super) struct Context {
@@ -28,6 +33,10 @@ pub(super) struct Context {
     /// Refusals of storages, by their text.
     pub(super) refusals: BTreeMap<String, u64>,
     clock: u64,
+    /// The time, for real masters.
+    now: Duration,
+    /// The real master that has just begun to serve: what storages have is to be looked at.
+    pub(super) started: Option<usize>,
     violation: Option<String>,
 }
 
@@ -43,6 +52,8 @@ impl Context {
             is_calm: false,
             refusals: BTreeMap::new(),
             clock: CLOCK_START,
+            now: Duration::from_secs(SECONDS_START),
+            started: None,
             violation: None,
         }
     }
@@ -61,7 +72,18 @@ impl Context {
         self.violation.clone()
     }
 
-    /// A tid that is later than all before.
+    /// Time goes on.
+    pub(super) fn pass_time(&mut self) {
+        self.now += Duration::from_micros(self.chance.number(0..=STEP_MICROS_MAX));
+    }
+
+    /// The time of a clock that is wrong by so many microseconds, since 1970.
+    pub(super) fn now(&self, error: i64) -> Duration {
+        let error_time = Duration::from_micros(error.unsigned_abs());
+        if error < 0 { self.now.saturating_sub(error_time) } else { self.now + error_time }
+    }
+
+    /// A number that is later than all before: a tid of the model master.
     pub(super) fn tid(&mut self) -> Tid {
         self.clock += self.chance.number(1..=9);
         Tid(self.clock)

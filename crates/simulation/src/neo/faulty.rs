@@ -2,8 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use sha1::{Digest, Sha1};
-use zodium_neo::messages::{AnswerObject, AskStoreObject};
-use zodium_neo::{Checksum, Message, Packet, encode};
+use zodium_neo::messages::{
+    AnswerLockedTransactions, AnswerObject, AnswerRecovery, AskStoreObject, RequestIdentification,
+};
+use zodium_neo::{Checksum, Map, Message, NodeType, Packet, TableId, encode};
 use zodium_types::Tid;
 
 use super::context::Context;
@@ -47,4 +49,28 @@ pub(super) fn received<'a>(context: &Context, packet: Packet<'a>) -> Option<Pack
         }
         (_, message) => Some(Packet { id, message }),
     }
+}
+
+/// What a faulty master takes a packet for; `None`: it does not notice it.
+pub(super) fn told<'a>(context: &Context, packet: Packet<'a>) -> Option<Packet<'a>> {
+    let Packet { id, message } = packet;
+    let message = match (context.plan.bug, message) {
+        (ClusterBug::LostLocks, Message::AnswerLockedTransactions(_)) => {
+            AnswerLockedTransactions { transactions: Map::default() }.into()
+        }
+        (ClusterBug::OldTables, Message::AnswerRecovery(answer))
+            if answer.table.is_some() && context.chance.permille(500) =>
+        {
+            AnswerRecovery { table: Some(TableId(1)), ..answer }.into()
+        }
+        (
+            ClusterBug::DeafMasters,
+            Message::RequestIdentification(RequestIdentification {
+                node_type: NodeType::Master,
+                ..
+            }),
+        ) => return None,
+        (_, message) => message,
+    };
+    Some(Packet { id, message })
 }

@@ -75,6 +75,12 @@ pub(super) struct History {
     pub(super) is_truncating: bool,
     /// Some storages may have truncated, and others not: all must take part.
     pub(super) is_cut: bool,
+    /// How often the history was truncated.
+    pub(super) cuts: u64,
+    /// The ttids that real masters have given.
+    given: BTreeSet<Tid>,
+    /// The transactions after which real masters have had storages truncate.
+    ordered_cuts: BTreeSet<Tid>,
 }
 
 impl History {
@@ -117,6 +123,60 @@ impl History {
         Ok(())
     }
 
+    /// A real master begins a transaction.
+    pub(super) fn give(&mut self, ttid: Tid) -> Result<(), String> {
+        match self.given.insert(ttid) {
+            true => Ok(()),
+            false => Err(format!("the ttid {ttid} is given twice")),
+        }
+    }
+
+    /// A real master says that it has committed a transaction; whether that was open. Another one
+    /// may have taken over, and have committed what this one had storages lock.
+    pub(super) fn decide(&mut self, ttid: Tid, tid: Option<Tid>) -> Result<bool, String> {
+        match self.outcome(ttid) {
+            Some(Outcome::Committed(other)) if tid.is_none_or(|tid| tid == other) => {
+                return Ok(false);
+            }
+            Some(Outcome::Truncated) => return Ok(false),
+            _ => {}
+        }
+        let chosen = self.asked.get(&ttid).map(|(tid, _)| *tid);
+        let (tid, last) = (tid.or(chosen).unwrap_or_default(), self.last_tid());
+        if tid <= last {
+            return Err(format!("{ttid} is committed with {tid}, after {last}"));
+        }
+        self.commit(ttid, tid).map(|()| true)
+    }
+
+    /// Whether storages were asked to lock a transaction with this tid that changes an object.
+    pub(super) fn is_locking(&self, oid: Oid, tid: Tid) -> bool {
+        let mut asked = self.asked.values().filter(|(chosen, _)| *chosen == tid);
+        asked.any(|(_, attempt)| attempt.objects.contains_key(&oid))
+    }
+
+    /// The ttid that storages were asked to lock with a tid.
+    pub(super) fn asked_with(&self, tid: Tid) -> Option<Tid> {
+        self.asked.iter().find(|(_, (chosen, _))| *chosen == tid).map(|(ttid, _)| *ttid)
+    }
+
+    /// What storages were asked to lock, by tid: ttid and changed objects.
+    pub(super) fn undecided(&self) -> BTreeMap<Tid, (Tid, BTreeSet<Oid>)> {
+        let changed = |attempt: &Attempt| {
+            let objects = attempt.objects.iter();
+            let changed = objects.filter(|(_, (_, change))| *change != Change::Check);
+            changed.map(|(oid, _)| *oid).collect()
+        };
+        let all = self.asked.iter();
+        all.map(|(ttid, (tid, attempt))| (*tid, (*ttid, changed(attempt)))).collect()
+    }
+
+    /// Those that clients have asked to commit, and no master has had locked, will not be.
+    pub(super) fn abort_unasked(&mut self) {
+        let ttids: Vec<Tid> = self.attempts.keys().copied().collect();
+        ttids.into_iter().for_each(|ttid| self.abort(ttid));
+    }
+
     /// The transaction will not be committed.
     pub(super) fn abort(&mut self, ttid: Tid) {
         self.attempts.remove(&ttid);
@@ -133,9 +193,25 @@ impl History {
 
     /// Forgets what is after a transaction.
     pub(super) fn truncate(&mut self, tid: Tid) {
+        self.cuts += 1;
         for committed in self.committed.split_off(&tid.next()).into_values() {
             self.outcomes.insert(committed.ttid, Outcome::Truncated);
         }
+    }
+
+    /// A real master has storages truncate after a transaction; whether that is new.
+    pub(super) fn order_cut(&mut self, tid: Tid) -> bool {
+        self.ordered_cuts.insert(tid)
+    }
+
+    /// The last transaction before another one after which storages were to truncate.
+    pub(super) fn cut_before(&self, tid: Tid) -> Option<Tid> {
+        self.ordered_cuts.range(..tid).next_back().copied()
+    }
+
+    /// Storages have truncated, or were told by a master that the others did not follow.
+    pub(super) fn forget_cuts(&mut self) {
+        self.ordered_cuts.clear();
     }
 
     pub(super) fn outcome(&self, ttid: Tid) -> Option<Outcome> {

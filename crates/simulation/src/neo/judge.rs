@@ -19,8 +19,7 @@ type Records = BTreeMap<(Oid, Tid), Option<Vec<u8>>>;
 /// Compares all databases with the history.
 pub(super) fn judge(world: &World) -> Result<(), String> {
     let history = &world.context.history;
-    let table = world.master.as_ref().and_then(|master| master.table.as_ref());
-    let table = table.ok_or("there is no partition table in the end")?;
+    let table = world.table().ok_or("there is no partition table in the end")?;
     let records = history.records();
     for (place, storage) in world.storages.iter().enumerate() {
         let process = storage.process.as_ref().ok_or("a storage is down in the end")?;
@@ -63,7 +62,7 @@ fn compare(
     }
     let is_here = |tid: &Tid| table.partition_of_tid(*tid) == Some(partition);
     let expected: Vec<_> = history.committed.keys().copied().filter(is_here).collect();
-    let found = read(database, |reads| text_of(reads.tids(partition, ALL, ROWS_MAX)))?;
+    let found = read(database, |reads| found_tids(reads, partition))?;
     if found != expected {
         return Err(format!("it has the transactions {found:?}, not {expected:?}"));
     }
@@ -121,8 +120,21 @@ fn beyond(one: &Records, other: &Records) -> Vec<String> {
     own.map(line).collect()
 }
 
+/// The transactions whose metadata are there.
+pub(super) fn found_tids(reads: &dyn Reads, partition: Partition) -> Result<Vec<Tid>, String> {
+    text_of(reads.tids(partition, ALL, ROWS_MAX))
+}
+
+/// The records that are there.
+pub(super) fn found_keys(
+    reads: &dyn Reads,
+    partition: Partition,
+) -> Result<Vec<(Tid, Oid)>, String> {
+    text_of(reads.records(partition, ALL, Oid(0), ROWS_MAX))
+}
+
 fn found_records(reads: &dyn Reads, partition: Partition) -> Result<Records, String> {
-    let keys = text_of(reads.records(partition, ALL, Oid(0), ROWS_MAX))?;
+    let keys = found_keys(reads, partition)?;
     let mut records = BTreeMap::new();
     for (tid, oid) in keys {
         let Loaded::Found(record) = text_of(reads.load(oid, Some(tid), None))? else {
@@ -165,12 +177,11 @@ fn check_dropped(
 ) -> Result<(), String> {
     let others = (0..table.partitions()).map(Partition).filter(|one| !own.contains(one));
     for partition in others {
-        let left =
-            read(database, |reads| text_of(reads.records(partition, ALL, Oid(0), ROWS_MAX)))?;
+        let left = read(database, |reads| found_keys(reads, partition))?;
         if !left.is_empty() {
             return Err(format!("it has records of partition {partition}: {left:?}"));
         }
-        let left = read(database, |reads| text_of(reads.tids(partition, ALL, ROWS_MAX)))?;
+        let left = read(database, |reads| found_tids(reads, partition))?;
         if !left.is_empty() {
             return Err(format!("it has transactions of partition {partition}: {left:?}"));
         }
@@ -187,13 +198,13 @@ fn check_orphans(database: &NodeDatabase) -> Result<(), String> {
     }
 }
 
-fn read<T>(
+pub(super) fn read<T>(
     database: &NodeDatabase,
     read: impl FnOnce(&dyn Reads) -> Result<T, String>,
 ) -> Result<T, String> {
     text_of(database.read(read))?
 }
 
-fn text_of<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
+pub(super) fn text_of<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }

@@ -1,9 +1,10 @@
 //! Connections between the simulated processes: packets in order, and their ends.
 //!
 //! A packet is delivered when the world says so, so packets of different connections arrive in any
-//! order. A connection that is cut loses an end of what is on its way, in each direction.
+//! order. A connection that is cut loses an end of what is on its way, in each direction. Processes
+//! may be apart: all connections between them are cut, and none can be made.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use zodium_neo::{Message, MessageIds, encode};
@@ -13,9 +14,15 @@ use crate::random::Chance;
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
-    Master,
+    Master(usize),
     Storage(usize),
     Client(usize),
+    Operator,
+}
+
+impl End {
+    /// The model master.
+    pub(super) const MODEL: End = End::Master(0);
 }
 
 /// The name of a connection; none is used twice.
@@ -58,6 +65,8 @@ pub(super) struct Net {
     wires: BTreeMap<WireId, Wire>,
     pub(super) dials: Vec<Dial>,
     last: u64,
+    /// Pairs of processes that do not reach each other, in order.
+    apart: BTreeSet<(End, End)>,
 }
 
 impl Net {
@@ -199,6 +208,30 @@ impl Net {
     pub(super) fn whole(&self) -> Vec<WireId> {
         let found = self.wires.iter().filter(|(_, wire)| !wire.is_broken);
         found.map(|(id, _)| *id).collect()
+    }
+
+    /// Parts two processes.
+    pub(super) fn part(&mut self, one: End, other: End, chance: &Chance) {
+        let pair = (one.min(other), one.max(other));
+        self.apart.insert(pair);
+        let between = |wire: &Wire| wire.ends.contains(&pair.0) && wire.ends.contains(&pair.1);
+        let found = self.wires.iter().filter(|(_, wire)| between(wire));
+        let found: Vec<_> = found.map(|(id, _)| *id).collect();
+        found.into_iter().for_each(|id| self.cut(id, chance));
+    }
+
+    /// All processes reach each other again.
+    pub(super) fn heal(&mut self) {
+        self.apart.clear();
+    }
+
+    pub(super) fn has_parts(&self) -> bool {
+        !self.apart.is_empty()
+    }
+
+    /// Whether two processes reach each other.
+    pub(super) fn is_reached(&self, one: End, other: End) -> bool {
+        !self.apart.contains(&(one.min(other), one.max(other)))
     }
 
     /// Whether nothing is on its way.

@@ -1,6 +1,10 @@
 //! The shape of a run. Each seed leaves some faults out: a fault that is always present hides what
 //! happens without it.
 
+use zodium_neo::Address;
+
+use super::net::End;
+use super::wires::address_of;
 use crate::random::Chance;
 
 /// A bug injected on purpose, to check that the simulation detects it.
@@ -21,11 +25,29 @@ pub enum ClusterBug {
     WrongBytes,
     /// A storage does not hear of the end of a commit.
     LostUnlocks,
+    /// A storage does not say after a crash what it has locked. Of real masters only.
+    LostLocks,
+    /// A storage says that its partition table is an old one. Of real masters only.
+    OldTables,
+    /// Masters do not listen to each other. Of real masters only.
+    DeafMasters,
+}
+
+/// The masters of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterMasters {
+    /// A model, which knows what is right.
+    #[default]
+    Model,
+    /// Those of the program, which elect one of them, and an operator.
+    Real,
 }
 
 /// The parameters of a run, from its seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    /// Real masters; 0: a model.
+    pub(super) masters: usize,
     pub(super) storages: usize,
     pub(super) partitions: u32,
     pub(super) replicas: u32,
@@ -50,6 +72,13 @@ pub(super) struct Plan {
     pub(super) truncations: u64,
     /// Transactions per thousand that order a pack.
     pub(super) packs: u64,
+    /// Steps per 10,000 in which processes do not reach each other for a time.
+    pub(super) parts: u64,
+    /// Steps per 10,000 in which an operator stops or removes a storage, or sets the number of
+    /// replicas.
+    pub(super) operations: u64,
+    /// Whether the clocks of masters are wrong.
+    pub(super) wrong_clocks: bool,
     pub(super) bug: ClusterBug,
 }
 
@@ -58,6 +87,7 @@ impl Plan {
         let sometimes = |number: u64| if chance.permille(500) { number } else { 0 };
         let storages = chance.number(1..=4);
         Plan {
+            masters: 0,
             storages: storages as usize,
             partitions: chance.number(1..=5) as u32,
             replicas: chance.number(0..=(storages - 1).min(2)) as u32,
@@ -74,8 +104,28 @@ impl Plan {
             moves: sometimes(chance.number(5..=40)),
             truncations: if chance.permille(250) { chance.number(1..=5) } else { 0 },
             packs: sometimes(chance.number(5..=60)),
+            parts: 0,
+            operations: 0,
+            wrong_clocks: false,
             bug,
         }
+    }
+
+    /// The plan of a cluster with real masters.
+    pub(super) fn with_masters(chance: &Chance, bug: ClusterBug) -> Plan {
+        let sometimes = |number: u64| if chance.permille(500) { number } else { 0 };
+        Plan {
+            masters: chance.number(1..=3) as usize,
+            parts: sometimes(chance.number(2..=20)),
+            operations: sometimes(chance.number(2..=20)),
+            wrong_clocks: chance.permille(300),
+            ..Plan::new(chance, bug)
+        }
+    }
+
+    /// The addresses of all masters.
+    pub(super) fn master_addresses(&self) -> Vec<Address> {
+        (0..self.masters.max(1)).map(|place| address_of(End::Master(place))).collect()
     }
 
     /// Bytes of a transaction in a storage's memory: in half of the runs few enough that spools are
@@ -91,7 +141,7 @@ impl Plan {
 
     /// Whether nothing fails: then nothing may be refused.
     pub(super) fn is_quiet(&self) -> bool {
-        self.storage_kills + self.master_kills + self.client_kills + self.cuts + self.truncations
-            == 0
+        let ends = self.storage_kills + self.master_kills + self.client_kills + self.cuts;
+        ends + self.truncations + self.parts + self.operations == 0
     }
 }

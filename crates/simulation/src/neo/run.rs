@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::ClusterCounts;
 use super::judge::judge;
-use super::plan::{ClusterBug, Plan};
+use super::plan::{ClusterBug, ClusterMasters, Plan};
 use super::world::World;
 use crate::coverage::Coverage;
 use crate::random::Chance;
@@ -25,6 +25,27 @@ const COVERAGE: Coverage = Coverage {
     least: 1,
 };
 
+/// What has to happen with real masters.
+const COVERAGE_OF_MASTERS: Coverage = Coverage {
+    kinds: &[
+        "kill",
+        "power cut",
+        "master killed",
+        "client killed",
+        "cut",
+        "parted",
+        "pair parted",
+        "move",
+        "replicas",
+        "stop storage",
+        "drop",
+        "erase",
+        "truncated",
+        "check",
+    ],
+    ..COVERAGE
+};
+
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterOptions {
@@ -34,6 +55,8 @@ pub struct ClusterOptions {
     pub steps: u64,
     /// Whether to print each event.
     pub trace: bool,
+    /// The masters.
+    pub masters: ClusterMasters,
     /// The injected bug, if any.
     pub bug: ClusterBug,
 }
@@ -63,12 +86,16 @@ impl ClusterReport {
     }
 
     /// What did not happen in this many runs of this many steps, and has to.
-    pub fn lacking(&self, runs: u64, steps: u64) -> Vec<&'static str> {
+    pub fn lacking(&self, masters: ClusterMasters, (runs, steps): (u64, u64)) -> Vec<&'static str> {
+        let coverage = match masters {
+            ClusterMasters::Model => COVERAGE,
+            ClusterMasters::Real => COVERAGE_OF_MASTERS,
+        };
         let ClusterCounts { reads, commits, held, .. } = self.counts;
         let always = [("reads", reads), ("commits", commits)];
         let mut counts = self.counts.named();
         counts.push(("commits written at their vote", commits.saturating_sub(held)));
-        COVERAGE.lacking((runs, steps), &self.events.happened, &always, &counts)
+        coverage.lacking((runs, steps), &self.events.happened, &always, &counts)
     }
 }
 
@@ -85,29 +112,47 @@ impl fmt::Display for ClusterReport {
 ///
 /// The first violation.
 pub fn run_cluster(options: &ClusterOptions) -> Result<ClusterReport, Violation> {
-    let ClusterOptions { seed, steps, trace, bug } = *options;
+    let ClusterOptions { seed, steps, trace, masters, bug } = *options;
     zodium_types::fix_oid_hashes();
     let chance = Chance::new(seed);
-    let plan = Plan::new(&chance, bug);
+    let plan = match masters {
+        ClusterMasters::Model => Plan::new(&chance, bug),
+        ClusterMasters::Real => Plan::with_masters(&chance, bug),
+    };
     if trace {
         println!("{plan:#?}");
     }
     let violation = |step, what| Violation { seed, step, what };
     let world = World::new(plan, chance, trace);
     let mut world = world.map_err(|error| violation(0, format!("no folder: {error}")))?;
+    if masters == ClusterMasters::Real && seed.is_multiple_of(2) {
+        // Under faults a cluster hardly starts, and others are to start under faults.
+        come_to_rest(&mut world).map_err(|what| violation(0, what))?;
+        world.go_on();
+    }
     for step in 0..steps {
         world.step();
         if let Some(what) = world.context.violation() {
             return Err(violation(step, what));
         }
     }
-    come_to_rest(&mut world).and_then(|()| judge(&world)).map_err(|what| violation(steps, what))?;
+    end(&mut world).map_err(|what| violation(steps, what))?;
     Ok(report(&world))
 }
 
+/// The calm end of a run, and the final checks.
+fn end(world: &mut World) -> Result<(), String> {
+    come_to_rest(world)?;
+    world.look_at_end();
+    judge(world)?;
+    while !world.check() {
+        come_to_rest(world)?;
+    }
+    world.context.violation().map_or(Ok(()), Err)
+}
+
 fn come_to_rest(world: &mut World) -> Result<(), String> {
-    world.context.is_calm = true;
-    world.context.event("calm", &[]);
+    world.calm_down();
     for step in 0..CALM_STEPS_MAX {
         world.step();
         if let Some(what) = world.context.violation() {

@@ -4,16 +4,14 @@
 //! that write run in order, some in one transaction. A process that is killed loses all of that.
 //! With a power cut, its database is as it was at the last durable commit.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use bytes::Bytes;
 use tempfile::TempDir;
-use zodium_neo::{Address, Frame, LinkTask, NodeId, NodeType, Packet, Scan, Scanner};
+use zodium_neo::{NodeId, NodeType, Packet};
 use zodium_neo_storage::{
-    Completion, ConnectionId, Node, Output, ReadJob, Saved, Settings, Store, WriteJob,
+    Completion, Exit, Node, Output, ReadJob, Saved, Settings, Store, WriteJob,
 };
 use zodium_sql::{NodeDatabase, NodeOptions};
 
@@ -21,9 +19,8 @@ use super::context::{CLUSTER, Context};
 use super::faulty;
 use super::net::{End, WireId};
 use super::plan::ClusterBug;
+use super::wires::{Wires, address_of};
 
-/// The port of the master.
-const MASTER_PORT: u16 = 1000;
 /// The files of a database that hold content.
 const FILES: [&str; 2] = ["node.sqlite", "node.sqlite-wal"];
 
@@ -40,8 +37,7 @@ pub(super) struct Storage {
 pub(super) struct Process {
     pub(super) node: Node,
     pub(super) database: NodeDatabase,
-    wires: BTreeMap<ConnectionId, WireId>,
-    connections: BTreeMap<WireId, ConnectionId>,
+    wires: Wires,
     reads: Vec<ReadJob>,
     found: Vec<Completion>,
     writes: VecDeque<(WriteJob, bool)>,
@@ -60,17 +56,6 @@ pub(super) enum Task {
 /// The id of the storage at this place.
 pub(super) fn id_of(place: usize) -> Option<NodeId> {
     NodeId::of(NodeType::Storage, place as u32 + 1)
-}
-
-fn address(port: u16) -> Address {
-    Address { host: "127.0.0.1".to_owned(), port }
-}
-
-fn end_of(address: &Address) -> End {
-    match address.port {
-        MASTER_PORT => End::Master,
-        port => End::Storage(usize::from(port - MASTER_PORT) - 1),
-    }
 }
 
 impl Storage {
@@ -110,8 +95,8 @@ impl Storage {
         context.event("start", &[self.place as u64]);
         let settings = Settings {
             cluster: CLUSTER.to_owned(),
-            masters: vec![address(MASTER_PORT)],
-            address: address(MASTER_PORT + 1 + self.place as u16),
+            masters: context.plan.master_addresses(),
+            address: address_of(self.end()),
             topology: vec![self.place.to_string()],
             packs: true,
             drops_partitions: true,
@@ -124,8 +109,7 @@ impl Storage {
         self.process = Some(Process {
             node,
             database,
-            wires: BTreeMap::new(),
-            connections: BTreeMap::new(),
+            wires: Wires::default(),
             reads: Vec::new(),
             found: Vec::new(),
             writes: VecDeque::new(),
@@ -153,19 +137,18 @@ impl Storage {
     pub(super) fn accepted(&mut self, context: &mut Context, wire: WireId) {
         let Some(process) = &mut self.process else { return };
         let connection = process.node.accepted(format!("connection {}", wire.0));
-        process.wires.insert(connection, wire);
-        process.connections.insert(wire, connection);
+        process.wires.add(connection, wire);
         self.apply(context);
     }
 
     /// A connection that the node dialled is there, or cannot be made.
     pub(super) fn dialled(&mut self, context: &mut Context, wire: WireId, is_there: bool) {
         let Some(process) = &mut self.process else { return };
-        let Some(connection) = process.connections.get(&wire).copied() else { return };
+        let Some(connection) = process.wires.connection(wire) else { return };
         match is_there {
             true => process.node.connected(connection),
             false => {
-                process.forget(wire);
+                process.wires.forget(wire);
                 process.node.closed(connection);
             }
         }
@@ -175,7 +158,7 @@ impl Storage {
     /// A connection has ended.
     pub(super) fn closed(&mut self, context: &mut Context, wire: WireId) {
         let Some(process) = &mut self.process else { return };
-        if let Some(connection) = process.forget(wire) {
+        if let Some(connection) = process.wires.forget(wire) {
             process.node.closed(connection);
         }
         self.apply(context);
@@ -184,7 +167,7 @@ impl Storage {
     /// A packet has arrived.
     pub(super) fn received(&mut self, context: &mut Context, wire: WireId, packet: Packet<'_>) {
         let Some(process) = &mut self.process else { return };
-        let Some(connection) = process.connections.get(&wire).copied() else { return };
+        let Some(connection) = process.wires.connection(wire) else { return };
         let Some(packet) = faulty::received(context, packet) else { return };
         process.node.received(connection, packet);
         self.apply(context);
@@ -265,26 +248,31 @@ impl Storage {
             for output in outputs {
                 let Some(process) = &mut self.process else { return };
                 match output {
-                    Output::Link(LinkTask::Dial { connection, address, after }) => {
-                        process.dial(context, end, (connection, &address), after);
-                    }
-                    Output::Link(LinkTask::Send { connection, packet }) => {
-                        if let Some(wire) = process.wires.get(&connection) {
-                            send(context, end, *wire, &packet);
+                    Output::Link(task) => {
+                        if let Some(over) = process.wires.apply(context, end, task) {
+                            process.node.closed(over);
                         }
-                    }
-                    Output::Link(LinkTask::Close { connection }) => {
-                        process.close(context, end, connection)
                     }
                     Output::Read { job, .. } => process.reads.push(job),
                     Output::Write { job, is_durable } => {
                         process.writes.push_back((job, is_durable))
                     }
-                    Output::Exit(exit) => {
-                        context.violate(format!("storage {} ends: {exit:?}", self.place));
-                        self.kill(context, false);
-                    }
+                    Output::Exit(exit) => self.exit(context, exit),
                 }
+            }
+        }
+    }
+
+    /// The master ends the process, or removes the storage.
+    fn exit(&mut self, context: &mut Context, exit: Exit) {
+        if context.plan.masters == 0 {
+            context.violate(format!("storage {} ends: {exit:?}", self.place));
+        }
+        self.kill(context, false);
+        if exit == Exit::Erase {
+            context.event("erase", &[self.place as u64]);
+            if let Err(error) = NodeDatabase::erase(&self.path().into()) {
+                context.violate(format!("a database cannot be erased: {error}"));
             }
         }
     }
@@ -299,55 +287,6 @@ impl Storage {
     pub(super) fn is_idle(&self) -> bool {
         self.tasks().next().is_none()
             && self.process.as_ref().is_some_and(|process| process.node.is_unlocked())
-    }
-}
-
-impl Process {
-    fn dial(
-        &mut self,
-        context: &mut Context,
-        end: End,
-        (connection, address): (ConnectionId, &Address),
-        _after: Duration,
-    ) {
-        let wire = context.net.dial(end, end_of(address));
-        self.wires.insert(connection, wire);
-        self.connections.insert(wire, connection);
-    }
-
-    fn close(&mut self, context: &mut Context, end: End, connection: ConnectionId) {
-        let Some(wire) = self.wires.get(&connection).copied() else { return };
-        if context.net.forget_dial(wire) {
-            self.forget(wire);
-            self.node.closed(connection);
-        } else {
-            context.net.close(end, wire);
-        }
-    }
-
-    fn forget(&mut self, wire: WireId) -> Option<ConnectionId> {
-        let connection = self.connections.remove(&wire)?;
-        self.wires.remove(&connection);
-        Some(connection)
-    }
-}
-
-/// Sends packets one by one.
-fn send(context: &mut Context, end: End, wire: WireId, bytes: &Bytes) {
-    let (mut scanner, mut start) = (Scanner::default(), 0);
-    while start < bytes.len() {
-        let Ok(Scan::Complete(frame)) = scanner.scan(&bytes[start..]) else {
-            return context.violate("a node sends what is no packet".to_owned());
-        };
-        let length = Frame::bytes(frame).len();
-        let Ok(decoded) = Packet::decode(frame) else {
-            return context.violate("a node sends what cannot be decoded".to_owned());
-        };
-        let packet = bytes.slice(start..start + length);
-        if let Some(packet) = faulty::sent(context, packet, &decoded) {
-            context.net.push(end, wire, packet);
-        }
-        start += length;
     }
 }
 

@@ -18,10 +18,13 @@ use self::orders::{Link, Order};
 use super::context::{CLUSTER, Context};
 use super::net::{End, WireId};
 use super::storage::id_of;
+use super::wires;
 
 /// A client, which may be down.
 pub(super) struct Client {
     place: usize,
+    /// The master that it dials next, by its place.
+    next_master: usize,
     master: Option<WireId>,
     is_connected: bool,
     /// What the master knows of it.
@@ -42,6 +45,8 @@ enum Doing {
     /// Reads an object, as a client that knows of this transaction.
     Reading {
         known: Tid,
+        /// How often the history had been truncated.
+        cuts: u64,
     },
     Committing(Box<Commit>),
     /// Asks what became of a transaction, when there is a master.
@@ -52,6 +57,7 @@ impl Client {
     pub(super) fn new(place: usize) -> Client {
         Client {
             place,
+            next_master: place,
             master: None,
             is_connected: false,
             own: None,
@@ -91,7 +97,10 @@ impl Client {
     /// Dials the master, or begins a task.
     pub(super) fn begin(&mut self, context: &mut Context) {
         if self.master.is_none() {
-            self.master = Some(context.net.dial(self.end(), End::Master));
+            let masters = context.plan.masters.max(1);
+            let to = End::Master(self.next_master % masters);
+            self.next_master = (self.next_master + 1) % masters;
+            self.master = Some(context.net.dial(self.end(), to));
         } else if !context.is_calm {
             match context.chance.permille(300) {
                 true => self.begin_reading(context),
@@ -166,6 +175,13 @@ impl Client {
             }
             // The connection is closed after it.
             Message::Error(_) if !self.is_connected => {}
+            Message::StopOperation(_) => {}
+            Message::NotPrimaryMaster(message) => {
+                let primary = message.primary.and_then(|at| message.masters.get(at as usize));
+                if let Some(End::Master(place)) = primary.map(wires::end_of) {
+                    self.next_master = place;
+                }
+            }
             other => self.commit_told(context, other),
         }
     }
@@ -183,7 +199,7 @@ impl Client {
                 context.net.close(self.end(), link.wire);
             }
         }
-        *self = Client::new(self.place);
+        *self = Client { next_master: self.next_master, ..Client::new(self.place) };
         if let Some(ttid) = open {
             self.doing = Doing::Resolving(ttid);
         }

@@ -189,7 +189,9 @@ impl Client {
         *context.refusals.entry(format!("{code}")).or_default() += 1;
         let is_usual = match code {
             ErrorCode::NotReady => match order {
-                Some(Order::Store { .. } | Order::Relock { .. }) => context.plan.moves > 0,
+                Some(Order::Store { .. } | Order::Relock { .. }) => {
+                    context.plan.moves + context.plan.operations > 0
+                }
                 Some(_) => false,
                 None => true,
             },

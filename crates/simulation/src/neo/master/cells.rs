@@ -51,7 +51,7 @@ impl Master {
         }
         let storages = self.storages().into_iter().map(|(wire, _)| wire);
         for wire in storages.chain(self.clients()) {
-            context.net.send(End::Master, wire, change.clone());
+            context.net.send(End::MODEL, wire, change.clone());
         }
     }
 
@@ -88,7 +88,7 @@ impl Master {
         let ttids: Vec<_> = self.transactions.keys().copied().collect();
         self.watched.entry(node).or_default().extend(&ttids);
         let answer = AnswerUnfinishedTransactions { max_tid: self.last_tid, ttids };
-        context.net.answer(End::Master, wire, id, answer);
+        context.net.answer(End::MODEL, wire, id, answer);
     }
 
     /// A cell is up to date: those that it replaces are taken away.

@@ -54,7 +54,7 @@ impl Master {
         match message {
             Message::AskLastTransaction(_) => {
                 let answer = AnswerLastTransaction { tid: self.last_tid };
-                context.net.answer(End::Master, wire, id, answer);
+                context.net.answer(End::MODEL, wire, id, answer);
             }
             Message::AskBeginTransaction(_) => {
                 self.waiting_begins.push((wire, id));
@@ -91,7 +91,7 @@ impl Master {
                 finish: None,
             };
             self.transactions.insert(ttid, transaction);
-            context.net.answer(End::Master, wire, id, AnswerBeginTransaction { ttid });
+            context.net.answer(End::MODEL, wire, id, AnswerBeginTransaction { ttid });
         }
     }
 
@@ -113,7 +113,7 @@ impl Master {
             }
             None => ErrorCode::IncompleteTransaction,
         };
-        context.net.answer(End::Master, wire, id, ErrorMessage { code, message: "" });
+        context.net.answer(End::MODEL, wire, id, ErrorMessage { code, message: "" });
     }
 
     fn finish(
@@ -133,7 +133,7 @@ impl Master {
             let all: Vec<_> = self.storages().into_iter().map(|(_, node)| node).collect();
             self.give_up(context, ttid, &all);
             let code = ErrorCode::IncompleteTransaction;
-            context.net.answer(End::Master, wire, id, ErrorMessage { code, message: "" });
+            context.net.answer(End::MODEL, wire, id, ErrorMessage { code, message: "" });
             return;
         }
         // Before anything is locked: a recovery must not take a storage for complete that lacks it.
@@ -158,7 +158,7 @@ impl Master {
         let pack_approved = pack.is_some();
         for storage in &involved {
             let message = AskLockInformation { ttid, tid, pack_approved };
-            context.net.send(End::Master, *storage, message);
+            context.net.send(End::MODEL, *storage, message);
         }
         let waiting = involved.clone();
         let finish = Finish { request: id, tid, oids, pack, involved, waiting };
@@ -190,7 +190,7 @@ impl Master {
             let is_new = self.node_since.get(&node).is_some_and(|since| *since >= number);
             if failed.contains(&node) && !is_new && self.phase == Phase::Running {
                 context.event("disconnected", &[node.value() as u64]);
-                context.net.close(End::Master, wire);
+                context.net.close(End::MODEL, wire);
                 self.closed(context, wire);
             }
         }
@@ -236,14 +236,14 @@ impl Master {
         self.outcomes.insert(ttid, Some(tid));
         if self.peers.contains_key(&client) {
             let answer = AnswerTransactionFinished { ttid, tid };
-            context.net.answer(End::Master, client, request, answer);
+            context.net.answer(End::MODEL, client, request, answer);
         }
         for other in self.clients().into_iter().filter(|other| *other != client) {
             let message = InvalidateObjects { tid, oids: oids.clone() };
-            context.net.send(End::Master, other, message);
+            context.net.send(End::MODEL, other, message);
         }
         for storage in involved {
-            context.net.send(End::Master, storage, NotifyUnlockInformation { ttid });
+            context.net.send(End::MODEL, storage, NotifyUnlockInformation { ttid });
         }
         if let Some(PackRequest { oids, tid: until }) = pack {
             let partial = oids.is_some();
@@ -252,7 +252,7 @@ impl Master {
         }
         for node in self.watchers(ttid) {
             let message = NotifyTransactionFinished { ttid, max_tid: tid };
-            context.net.send(End::Master, node, message);
+            context.net.send(End::MODEL, node, message);
         }
         self.tell_outcomes(context);
     }
@@ -279,7 +279,7 @@ impl Master {
         told.extend(self.watchers(ttid));
         for wire in told {
             let message = AbortTransaction { ttid, nodes: Vec::new() };
-            context.net.send(End::Master, wire, message);
+            context.net.send(End::MODEL, wire, message);
         }
         self.tell_outcomes(context);
     }
@@ -301,7 +301,7 @@ impl Master {
             }
             // A master that was not there does not know.
             let tid = self.outcomes.get(&ttid).copied().unwrap_or(Some(Tid::MAX));
-            context.net.answer(End::Master, wire, id, AnswerFinalTID { tid });
+            context.net.answer(End::MODEL, wire, id, AnswerFinalTID { tid });
         }
     }
 }

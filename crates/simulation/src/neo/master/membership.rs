@@ -55,7 +55,7 @@ impl Master {
             self.send_table(context, wire);
             self.start_storage(context, wire, node);
         } else {
-            context.net.send(End::Master, wire, AskRecovery {});
+            context.net.send(End::MODEL, wire, AskRecovery {});
         }
     }
 
@@ -90,21 +90,21 @@ impl Master {
             id: NodeId::of(NodeType::Master, 1),
             your_id: Some(node),
         };
-        context.net.answer(End::Master, wire, id, accepted);
+        context.net.answer(End::MODEL, wire, id, accepted);
         let is_client = information.node_type == NodeType::Client;
         let others = self.nodes.values().filter(|other| {
             other.id != Some(node) && (!is_client || other.node_type == NodeType::Storage)
         });
         let nodes = std::iter::once(information).chain(others).cloned().collect();
         let timestamp = context.time();
-        context.net.send(End::Master, wire, NotifyNodeInformation { timestamp, nodes });
+        context.net.send(End::MODEL, wire, NotifyNodeInformation { timestamp, nodes });
     }
 
     pub(super) fn send_table(&self, context: &mut Context, wire: WireId) {
         let (table, replicas) =
             (self.table.as_ref().map(PartitionTable::id), context.plan.replicas);
         let rows = self.table.as_ref().map(|table| table.rows().to_vec()).unwrap_or_default();
-        context.net.send(End::Master, wire, SendPartitionTable { table, replicas, rows });
+        context.net.send(End::MODEL, wire, SendPartitionTable { table, replicas, rows });
     }
 
     /// Has a storage operate. No transaction begins until it is ready.
@@ -112,8 +112,8 @@ impl Master {
         self.starting.insert(node);
         self.node_since.insert(node, self.begun);
         let (approved, rejected) = (self.packs.approved(), Vec::new());
-        context.net.send(End::Master, wire, NotifyPackSigned { approved, rejected });
-        context.net.send(End::Master, wire, StartOperation { backup: false });
+        context.net.send(End::MODEL, wire, NotifyPackSigned { approved, rejected });
+        context.net.send(End::MODEL, wire, StartOperation { backup: false });
     }
 
     pub(super) fn storage_ready(&mut self, context: &mut Context, node: NodeId) {
@@ -151,7 +151,7 @@ impl Master {
         context.event("stop", &[]);
         self.phase = Phase::Recovering;
         for wire in self.clients() {
-            context.net.close(End::Master, wire);
+            context.net.close(End::MODEL, wire);
             self.peers.remove(&wire);
         }
         let is_storage = |node: &NodeInformation| node.node_type == NodeType::Storage;
@@ -167,14 +167,14 @@ impl Master {
         let nodes: Vec<_> = self.nodes.values().chain(gone.values()).cloned().collect();
         self.tell_phase(context, ClusterState::Recovering);
         for (wire, _) in self.storages() {
-            context.net.send(End::Master, wire, StopOperation {});
+            context.net.send(End::MODEL, wire, StopOperation {});
         }
         self.tell_nodes(context, &nodes, None);
         for (wire, _) in self.storages() {
             if let Some(tid) = truncate {
-                context.net.send(End::Master, wire, Truncate { tid });
+                context.net.send(End::MODEL, wire, Truncate { tid });
             }
-            context.net.send(End::Master, wire, AskRecovery {});
+            context.net.send(End::MODEL, wire, AskRecovery {});
         }
     }
 }

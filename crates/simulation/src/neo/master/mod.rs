@@ -152,8 +152,8 @@ impl Master {
     /// Refuses a request, and ends the connection.
     fn refuse(&mut self, context: &mut Context, wire: WireId, id: u32, code: ErrorCode) {
         let message = ErrorMessage { code, message: "not now" };
-        context.net.answer(End::Master, wire, id, message);
-        context.net.close(End::Master, wire);
+        context.net.answer(End::MODEL, wire, id, message);
+        context.net.close(End::MODEL, wire);
         self.peers.remove(&wire);
     }
 
@@ -181,7 +181,7 @@ impl Master {
         let tell = |context: &mut Context, wire: WireId, nodes: Vec<NodeInformation>| {
             if Some(wire) != but && !nodes.is_empty() {
                 let message = NotifyNodeInformation { timestamp, nodes };
-                context.net.send(End::Master, wire, message);
+                context.net.send(End::MODEL, wire, message);
             }
         };
         for (wire, _) in self.storages() {
@@ -204,7 +204,7 @@ impl Master {
 
     fn tell_phase(&self, context: &mut Context, state: ClusterState) {
         for (wire, _) in self.storages() {
-            context.net.send(End::Master, wire, NotifyClusterInformation { state });
+            context.net.send(End::MODEL, wire, NotifyClusterInformation { state });
         }
     }
 

@@ -41,14 +41,14 @@ impl Master {
         self.packs.learn(vec![order]);
         for (wire, _) in self.storages() {
             let message = NotifyPackSigned { approved: approved.clone(), rejected: Vec::new() };
-            context.net.send(End::Master, wire, message);
+            context.net.send(End::MODEL, wire, message);
         }
     }
 
     pub(super) fn orders_asked(&self, context: &mut Context, wire: WireId, id: u32, from: Tid) {
         let orders = self.packs.orders.range(from..).take(1).map(|(_, order)| order.clone());
         let answer = AnswerPackOrders { orders: orders.collect() };
-        context.net.answer(End::Master, wire, id, answer);
+        context.net.answer(End::MODEL, wire, id, answer);
     }
 
     /// Whether all storages with cells have carried out all orders.

@@ -126,7 +126,7 @@ impl Master {
         let Some(node) = newest.map(|(node, _)| *node) else { return };
         let Some(wire) = self.wire_of(node) else { return };
         self.recovery.asked = Some(node);
-        context.net.send(End::Master, wire, AskPartitionTable {});
+        context.net.send(End::MODEL, wire, AskPartitionTable {});
     }
 
     fn table_recovered(
@@ -168,8 +168,8 @@ impl Master {
         for node in &lacking {
             self.recovery.forget(*node);
             let Some(wire) = self.wire_of(*node) else { continue };
-            context.net.send(End::Master, wire, Truncate { tid });
-            context.net.send(End::Master, wire, AskRecovery {});
+            context.net.send(End::MODEL, wire, Truncate { tid });
+            context.net.send(End::MODEL, wire, AskRecovery {});
         }
         !lacking.is_empty()
     }
@@ -198,7 +198,7 @@ impl Master {
         for (wire, node) in self.storages() {
             self.send_table(context, wire);
             if self.has_readable(node) {
-                let id = context.net.send(End::Master, wire, AskLockedTransactions {});
+                let id = context.net.send(End::MODEL, wire, AskLockedTransactions {});
                 self.verification.asked.insert((wire, id), Tid::ZERO);
             }
         }
@@ -262,7 +262,7 @@ impl Master {
                 for (wire, node) in self.storages() {
                     if self.has_readable(node) {
                         let message = AskPackOrders { id: Tid::ZERO };
-                        let id = context.net.send(End::Master, wire, message);
+                        let id = context.net.send(End::MODEL, wire, message);
                         self.verification.asked.insert((wire, id), Tid::ZERO);
                     }
                 }
@@ -289,7 +289,7 @@ impl Master {
         }
         for (node, ttid) in questions {
             let Some(wire) = self.wire_of(node) else { continue };
-            let id = context.net.send(End::Master, wire, AskFinalTID { ttid });
+            let id = context.net.send(End::MODEL, wire, AskFinalTID { ttid });
             self.verification.asked.insert((wire, id), ttid);
         }
     }
@@ -302,7 +302,7 @@ impl Master {
             found.insert(tid, *ttid);
             for node in &unfinished.nodes {
                 let Some(wire) = self.wire_of(*node) else { continue };
-                context.net.send(End::Master, wire, ValidateTransaction { ttid: *ttid, tid });
+                context.net.send(End::MODEL, wire, ValidateTransaction { ttid: *ttid, tid });
             }
         }
         for (tid, ttid) in found {
@@ -328,7 +328,7 @@ impl Master {
             context.history.is_cut = true;
         }
         for (wire, _) in self.storages() {
-            let id = context.net.send(End::Master, wire, AskLastIDs {});
+            let id = context.net.send(End::MODEL, wire, AskLastIDs {});
             self.verification.asked.insert((wire, id), Tid::ZERO);
         }
     }
