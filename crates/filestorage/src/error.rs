@@ -417,4 +417,78 @@ mod tests {
             assert!(text.contains(lost.unwrap_or("save it (docs/operating.md")), "{text}");
         }
     }
+
+    #[test]
+    fn a_lock_says_which_process_holds_it_and_what_to_stop() {
+        let said = |lock: &str, owner| {
+            let (path, lock) = ("Data.fs".into(), lock.into());
+            FileStorageError::Locked { path, lock, owner }.to_string()
+        };
+        let (own, other) = (std::process::id(), std::process::id() + 1);
+        assert_eq!(
+            said("Data.fs.lock", Some(own)),
+            format!(
+                "Data.fs: locked by this process, or by process {own} of another container (lock \
+                 file Data.fs.lock); name each file once, or stop the other container"
+            )
+        );
+        assert_eq!(
+            said("Data.fs.lock", Some(other)),
+            format!(
+                "Data.fs: locked by process {other} (lock file Data.fs.lock); stop that process, \
+                 or serve another file"
+            )
+        );
+        assert_eq!(
+            said("Data.fs", None),
+            "Data.fs: locked by another process under another name, or with its lock file \
+             removed; stop that process, or serve another file"
+        );
+    }
+
+    #[test]
+    fn bytes_that_do_not_fit_are_told_whatever_they_are_of() {
+        let path = || PathBuf::from("Data.fs");
+        let full = FileStorageError::Full { path: path(), bytes: 7 };
+        let quota = || FileStorageError::Quota { path: path(), bytes: 8, quota_bytes: 9 };
+        let blob = FileStorageError::Blob(BlobError::Full { path: path(), bytes: 10 });
+        let spool = FileStorageError::Spool(StorageError::from(quota()));
+        let failed = FileStorageError::Failed { path: path() };
+        let told = |error: &FileStorageError| (error.missing_bytes(), error.is_over_quota());
+        assert_eq!(told(&full), (Some(7), false));
+        assert_eq!(told(&quota()), (Some(8), true));
+        assert_eq!(told(&blob), (Some(10), false));
+        assert_eq!(told(&spool), (Some(8), true));
+        assert_eq!(told(&failed), (None, false));
+    }
+
+    #[test]
+    fn an_error_is_of_the_kind_that_its_caller_can_do_something_about() {
+        let path = || PathBuf::from("Data.fs");
+        let kind = |error: FileStorageError| {
+            let text = error.to_string();
+            let seen = StorageError::from(error);
+            assert_eq!(seen.to_string(), text);
+            format!("{seen:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
+        };
+        let blob = || BlobError::Full { path: path(), bytes: 10 };
+        let source = || io::Error::from(io::ErrorKind::Other);
+        let change = FileChange::Removed;
+        for (error, expected) in [
+            (FileStorageError::Blob(blob()), "Blob"),
+            (FileStorageError::Spool(StorageError::Blob(blob())), "Blob"),
+            (FileStorageError::Full { path: path(), bytes: 7 }, "Full"),
+            (FileStorageError::Quota { path: path(), bytes: 8, quota_bytes: 9 }, "Quota"),
+            (FileStorageError::corrupt(&path(), 4, "wrong"), "Corrupt"),
+            (FileStorageError::Failed { path: path() }, "Failed"),
+            (FileStorageError::Changed { path: path(), change }, "Changed"),
+            (FileStorageError::ReadOnly { path: path() }, "ReadOnly"),
+            (FileStorageError::AlreadyPacking { path: path() }, "AlreadyPacking"),
+            (FileStorageError::PackCancelled { path: path() }, "PackCancelled"),
+            (FileStorageError::io(&path(), "read", source()), "Io"),
+            (FileStorageError::NotFileStorage { path: path() }, "Other"),
+        ] {
+            assert_eq!(kind(error), expected);
+        }
+    }
 }
