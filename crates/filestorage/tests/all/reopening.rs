@@ -2,10 +2,15 @@
 //! before the end of the file is cut and afterwards.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
-use crate::support::{commit, damaged_at, data_file, data_of, open, stores, tid};
+use crate::support::{
+    append, commit, companion, damaged_at, data_file, data_of, file_bytes, open, prepare, stores,
+    tid,
+};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use zodium_filestorage::FileStorage;
+use zodium_filestorage::{FileStorage, FileStorageError};
+use zodium_storage::{PackOptions, Write, WriteState};
 
 /// Where the acknowledged transaction begins.
 const START: u64 = 4;
@@ -51,4 +56,101 @@ fn commits_go_on_where_the_device_holds_what_was_acknowledged() {
     storage.reopen().unwrap();
     commit(&storage, stores(tid(3), &[(1, b"acknowledged too")])).unwrap();
     assert_eq!(storage.last_tid(), tid(3));
+}
+
+#[test]
+fn the_engine_can_reopen_it() {
+    let (_, storage) = failed();
+    let storage: &dyn Write = &storage;
+    assert_eq!(storage.write_state(), WriteState::Failed);
+    storage.reopen().unwrap();
+    assert_eq!(storage.write_state(), WriteState::Writable);
+}
+
+#[test]
+fn a_file_that_ends_before_what_was_acknowledged_is_damaged() {
+    let (disk, storage) = failed();
+    let mut syncs = 0;
+    disk.after_each(move |operation, files| {
+        syncs += u32::from(operation == Operation::Sync);
+        // Those of the first cut, of the probe, and of the last cut.
+        if syncs == 3 {
+            files.open(data_file(), OpenMode::Write).unwrap().set_length(START + 20).unwrap();
+        }
+    });
+    assert_eq!(damaged_at(storage.reopen()), START);
+}
+
+#[test]
+fn a_device_that_does_not_hold_what_it_has_just_synced_gets_no_commits() {
+    let (disk, storage) = failed();
+    let end = storage.size();
+    let mut syncs = 0;
+    disk.after_each(move |operation, files| {
+        syncs += u32::from(operation == Operation::Sync);
+        // That of the first cut comes before.
+        if syncs == 2 {
+            files.open(data_file(), OpenMode::Write).unwrap().write_all_at(b"lost", end).unwrap();
+        }
+    });
+    assert_eq!(damaged_at(storage.reopen()), end);
+    commit(&storage, stores(tid(3), &[(1, b"refused too")])).unwrap_err();
+}
+
+#[test]
+fn what_was_promised_has_its_space_after_it_was_reopened_and_nothing_else_gets_it() {
+    let new = |n| stores(tid(n), &[(n, &[1; 1000])]);
+    let capacity = START + 3 * file_bytes(&new(1));
+    let disk = FaultyDisk::new(MemoryDisk::with_capacity(capacity));
+    let storage = open(disk.clone());
+    commit(&storage, new(1)).unwrap();
+    let promised = prepare(&storage, new(2).1).unwrap();
+    disk.fail(Operation::Sync, 1, ErrorKind::Other);
+    commit(&storage, new(3)).unwrap_err();
+    disk.mend();
+    storage.reopen().unwrap();
+    let third = prepare(&storage, new(3).1).unwrap();
+    let refused = prepare(&storage, new(4).1);
+    assert!(matches!(refused, Err(FileStorageError::Full { .. })), "{refused:?}");
+    append(&storage, vec![(tid(2), promised), (tid(3), third)]).unwrap();
+}
+
+/// The name may be that of the old file again after a power cut: nothing is committed until it
+/// cannot.
+#[test]
+fn commits_go_on_after_a_pack_once_the_name_of_the_packed_file_lasts() {
+    let mut names_in_doubt = 0;
+    for nth in 1.. {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let storage = open(disk.clone());
+        for n in 1..=3 {
+            commit(&storage, stores(tid(n), &[(0, b"root")])).unwrap();
+        }
+        let before = data_of(disk.files()).len();
+        disk.fail(Operation::Folder, nth, ErrorKind::Other);
+        let cancelled = Arc::default();
+        let options = PackOptions { keep_old: false, ..PackOptions::new(&cancelled) };
+        let mut pack = match storage.packer().begin(tid(3), &options) {
+            Ok(pack) => pack.unwrap(),
+            Err(_) => continue,
+        };
+        let packed = storage.packer().finish(&mut pack);
+        if !disk.has_failed() {
+            break;
+        }
+        if packed.is_ok() || data_of(disk.files()).len() == before {
+            continue;
+        }
+        names_in_doubt += 1;
+        let refused = commit(&storage, stores(tid(4), &[(0, b"refused")]));
+        assert!(matches!(refused, Err(FileStorageError::Failed { .. })), "{refused:?}");
+        storage.reopen().unwrap();
+        assert_eq!(disk.files().bytes(&companion(".reopening")), None);
+        commit(&storage, stores(tid(5), &[(0, b"acknowledged")])).unwrap();
+        let after = disk.files().after_power_cut_with_names_lost();
+        let storage = open(after.clone());
+        assert!(data_of(&after).len() < before);
+        assert_eq!(storage.last_tid(), tid(5));
+    }
+    assert!(names_in_doubt > 0);
 }
