@@ -11,6 +11,7 @@
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use crate::support::{
     History, Model, check_everything, commit, commit_all, companion, data_file, data_of, disk_of,
@@ -119,6 +120,28 @@ fn a_used_up_quota_is_logged_once_and_so_is_its_end() {
 }
 
 #[test]
+fn a_quota_that_has_space_for_less_than_was_refused_is_still_used_up() {
+    let bytes = |n: u64| file_bytes(&stores(tid(n), &[(n, &vec![1; n as usize])]));
+    let quota_bytes = Some(4 + bytes(100) + bytes(1000));
+    let options = OpenOptions { quota_bytes, ..OpenOptions::new(data_file()) };
+    let storage = FileStorage::open(Arc::new(MemoryDisk::new()), &options).unwrap();
+    let vote = |n: u64| prepare(&storage, stores(tid(n), &[(n, &vec![1; n as usize])]).1);
+    let (messages_before, messages) = {
+        let first = vote(100).unwrap();
+        let small = || storage.release(vote(50).unwrap());
+        let ((), messages_before) = logged(Level::INFO, || {
+            vote(1001).unwrap_err();
+            small();
+        });
+        storage.release(first);
+        (messages_before, logged(Level::INFO, small).1)
+    };
+    let levels = |messages: &[(Level, String)]| messages.iter().map(|m| m.0).collect::<Vec<_>>();
+    assert_eq!(levels(&messages_before), [Level::WARN]);
+    assert_eq!(levels(&messages), [Level::INFO]);
+}
+
+#[test]
 fn disk_can_be_filled_to_the_last_byte() {
     let new = |n| stores(tid(n), &[(1, &[1; 100])]);
     let bytes = file_bytes(&new(1));
@@ -164,6 +187,21 @@ fn space_that_was_given_back_can_be_promised_again() {
         storage.release(third);
     }
     commit(&storage, new()).unwrap();
+}
+
+#[test]
+fn space_of_a_transaction_that_the_engine_aborts_is_given_back() {
+    let new = || stores(tid(1), &[(1, &[1; 100])]).1;
+    let disk = MemoryDisk::with_capacity(4 + file_bytes(&(tid(1), new())));
+    let storage = open(disk);
+    let storage: &dyn Write = &storage;
+    for _ in 0..3 {
+        let Poll::Ready(prepared) = storage.prepare(new(), Access::Blocking).unwrap() else {
+            panic!("it may wait");
+        };
+        assert!(storage.prepare(new(), Access::Blocking).is_err());
+        storage.abort(prepared);
+    }
 }
 
 #[test]
@@ -224,6 +262,22 @@ fn resident_access_never_asks_the_file_system() {
     storage.release(prepared(Access::NonBlocking).unwrap());
     storage.release(first);
     assert_eq!(disk.count(Operation::Reserve), 1);
+}
+
+#[test]
+fn a_vote_that_may_not_wait_does_not_while_another_asks_the_file_system() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = Arc::new(open(disk.clone()));
+    let vote = |storage: &FileStorage, n, access| storage.prepare(stores(tid(n), &[]).1, access);
+    let answer = Arc::new(Mutex::new(None));
+    let (storage_then, answer_then) = (Arc::clone(&storage), Arc::clone(&answer));
+    disk.before_next(Operation::Reserve, move || {
+        *answer_then.lock().unwrap() = Some(vote(&storage_then, 2, Access::NonBlocking));
+    });
+    assert!(vote(&storage, 1, Access::Blocking).unwrap().is_some());
+    let answer = answer.lock().unwrap().take().expect("the file system was asked");
+    assert!(answer.unwrap().is_none());
+    assert!(vote(&storage, 3, Access::NonBlocking).unwrap().is_some());
 }
 
 #[test]
@@ -308,6 +362,20 @@ fn failing_operation_in_an_opening_loses_nothing() {
 }
 
 /// However often it is tried, no part of a copy takes the room that there is.
+#[test]
+fn a_file_that_cannot_be_read_is_not_said_to_be_no_file_storage() {
+    let (bytes, _) = torn_file();
+    for nth in 1.. {
+        let disk = FaultyDisk::new(disk_of(&bytes));
+        disk.fail(Operation::Read, nth, ErrorKind::Other);
+        let opened = try_open(disk.clone(), 0);
+        if !disk.has_failed() {
+            break;
+        }
+        assert!(!matches!(opened, Err(FileStorageError::NotFileStorage { .. })), "read {nth}");
+    }
+}
+
 #[test]
 fn a_broken_end_that_cannot_be_kept_is_left_in_place() {
     let (torn, model) = torn_file();
