@@ -8,6 +8,8 @@
 //! leaves it. Wrong bits must give the same answers or an error. Entries that name an older record
 //! of their object are noticed if the newest one is in the last 1,000 transactions.
 
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -18,8 +20,8 @@ use crate::support::{
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use zodium_disk::{Disk, MemoryDisk};
-use zodium_filestorage::FileStorage;
-use zodium_storage::Write as _;
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
+use zodium_storage::Write;
 use zodium_types::Oid;
 
 #[test]
@@ -226,6 +228,70 @@ fn index_that_was_not_used_is_replaced_when_the_file_is_opened_for_writing() {
     let disk = written.disk(None, None);
     drop(open(disk.clone()));
     assert_eq!(disk.bytes(&companion(".index")), None);
+}
+
+/// A program may want it elsewhere.
+#[test]
+fn a_copy_of_the_index_is_the_index_and_says_how_far_it_goes() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=9 {
+        commit(&storage, stores(tid(n), &[(n % 4, b"data")])).unwrap();
+    }
+    storage.save_index().unwrap();
+    let mut copy = Vec::new();
+    assert_eq!(storage.write_index(&mut copy).unwrap(), storage.size());
+    assert_eq!(disk.bytes(&companion(".index")), Some(copy));
+}
+
+#[test]
+fn a_storage_that_the_engine_closes_saves_its_index() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data")])).unwrap();
+    let engines: &dyn Write = &storage;
+    engines.close().unwrap();
+    assert_eq!(scanned_bytes(&disk), 0);
+}
+
+#[test]
+fn an_opening_tells_every_8_mib_how_much_it_has_read_of_what_the_index_does_not_cover() {
+    const MIB: u64 = 1 << 20;
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let commit_mib = |n| commit(&storage, stores(tid(n), &[(n, &vec![0; MIB as usize])])).unwrap();
+    (1..=3).for_each(commit_mib);
+    storage.save_index().unwrap();
+    let covered = storage.size();
+    (4..=23).for_each(commit_mib);
+    let told = RefCell::new(Vec::new());
+    let progress = |done, total| told.borrow_mut().push((done, total));
+    let options =
+        OpenOptions { read_only: true, progress: &progress, ..OpenOptions::new(data_file()) };
+    FileStorage::open(Arc::new(disk), &options).unwrap();
+    let told = told.into_inner();
+    let total = storage.size() - covered;
+    assert!(told.iter().all(|(_, of)| *of == total), "{told:?}");
+    let done: Vec<_> = told.iter().map(|(done, _)| done / MIB).collect();
+    assert_eq!(done, [8, 16, 20]);
+    assert_eq!(told.last(), Some(&(total, total)));
+}
+
+#[test]
+fn a_file_that_begins_anew_has_nothing_of_the_old_one_beside_it() {
+    let checksums = ChecksumMode::Full;
+    let options = OpenOptions { checksums, ..OpenOptions::new(data_file()) };
+    let disk = MemoryDisk::new();
+    let storage = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
+    commit(&storage, stores(tid(1), &[(1, b"old")])).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    let options = OpenOptions { truncate: true, checksums: ChecksumMode::Off, ..options };
+    let storage = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
+    assert_eq!(storage.size(), 4);
+    assert_eq!(current(&storage, 1), None);
+    assert_eq!(disk.bytes(&companion(".index")), None);
+    assert_eq!(disk.bytes(&companion(".checksums")), None);
 }
 
 /// A file with the index that belongs to it.
