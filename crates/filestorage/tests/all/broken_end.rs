@@ -8,18 +8,19 @@
 //!
 //! One wrong bit is no broken end. The checksum tells which one it is, so the transaction stays.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{
     History, Model, commit, companion, copied_body, count_warnings, damage_in, data_file, data_of,
-    logged, open_summed, same_answers, stores, transaction,
+    logged, open_summed, same_answers, stores, transaction, try_open,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tracing::Level;
 use zodium_blobs::NewBlob;
-use zodium_disk::{Disk, MemoryDisk, OpenMode, with_suffix};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, with_suffix};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::{Access, NewBody, NewRecord};
 use zodium_types::{Oid, Tid};
@@ -59,6 +60,31 @@ fn a_file_that_is_gone_or_empty_is_missed_if_its_index_or_checksums_are_there() 
             assert_eq!(messages, []);
         }
     }
+}
+
+#[test]
+fn no_new_database_begins_before_what_is_left_of_the_old_one_is_kept() {
+    let old = closed_file();
+    let mut refused = 0;
+    for nth in 1.. {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let side = [".index", ".checksums"].map(|suffix| {
+            let path = companion(suffix);
+            disk.files().put(&path, old.bytes(&path).unwrap());
+            path
+        });
+        disk.fail(Operation::Folder, nth, ErrorKind::Other);
+        let opened = try_open(disk.clone(), 0);
+        if !disk.has_failed() {
+            break;
+        }
+        refused += u32::from(opened.is_err());
+        for path in side {
+            let is_kept = disk.files().bytes(&with_suffix(&path, ".lost")) == old.bytes(&path);
+            assert!(is_kept || opened.is_err(), "failure {nth}: {}", path.display());
+        }
+    }
+    assert!(refused > 0);
 }
 
 /// A file with a transaction, its index and its checksums.
