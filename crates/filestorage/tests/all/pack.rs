@@ -182,6 +182,32 @@ fn the_old_file_is_kept_if_wanted_and_only_then() {
     }
 }
 
+#[test]
+fn a_file_system_without_hard_links_keeps_no_old_file_and_can_be_packed() {
+    use std::io::ErrorKind::{Other, PermissionDenied, Unsupported};
+    let (bytes, history) = written(11, 60);
+    let packed_with = |error| {
+        let mut outcomes = Vec::new();
+        for nth in 1.. {
+            let disk = FaultyDisk::new(MemoryDisk::new());
+            disk.files().put(Path::new(PATH), bytes.clone());
+            let storage = open(&disk);
+            disk.fail(Operation::Folder, nth, error);
+            let packed = pack(&storage, history.last_tid(), true);
+            if !disk.has_failed() {
+                break;
+            }
+            let old = disk.files().bytes(Path::new("Data.fs.old"));
+            outcomes.push(packed.is_ok() && old.is_none());
+        }
+        outcomes
+    };
+    let is_packed_without_old = |error| packed_with(error).contains(&true);
+    assert!(is_packed_without_old(Unsupported));
+    assert!(is_packed_without_old(PermissionDenied));
+    assert!(!is_packed_without_old(Other));
+}
+
 /// It may be all that is sound.
 #[test]
 fn the_old_file_stays_until_a_pack_succeeds_where_there_is_room_for_it() {
