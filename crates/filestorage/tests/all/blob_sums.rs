@@ -159,6 +159,25 @@ fn a_blob_whose_length_cannot_be_told_is_not_missing() {
 }
 
 #[test]
+fn a_check_of_the_bytes_tells_both_sums_of_a_blob_that_was_changed() {
+    let (disk, storage) = written();
+    let path = storage.blobs().unwrap().path_of(Oid(3), tid(2));
+    overwrite(&disk, &path, &[4; 100]);
+    let (found, blobs) = check(&disk, true);
+    let [damage] = &found[..] else { panic!("{found:?}") };
+    let [is, was] = [[4; 100], [3; 100]].map(|data| crc32c::crc32c(&data));
+    assert_eq!((damage.kind, damage.oid), (DamageKind::BlobSum, Some(Oid(3))));
+    assert_eq!(
+        damage.what,
+        format!(
+            "{}: other bytes than were committed (CRC-32C {is:08x}, it was {was:08x})",
+            path.display()
+        )
+    );
+    assert_eq!(blobs.damaged, 1);
+}
+
+#[test]
 fn a_blob_of_another_length_is_an_error_that_names_it_and_all_others_load() {
     for (oid, number, data) in ALL {
         for bytes in [&data[..data.len() / 2], &[data, b"more"].concat()] {

@@ -288,6 +288,84 @@ fn index_that_names_other_records_is_found() {
 }
 
 #[test]
+fn of_many_objects_that_the_index_has_elsewhere_a_hundred_are_told_one_by_one() {
+    let index_without = |disk: &MemoryDisk, objects: u64| {
+        let storage = open(disk.clone());
+        for n in 0..objects {
+            commit(&storage, stores(tid(n + 1), &[(n, b"data")])).unwrap();
+        }
+        storage.close().unwrap();
+        drop(storage);
+        let index = disk.bytes(&companion(".index")).unwrap();
+        // The same objects again: the index of before has another place for each.
+        let all: Vec<(u64, &[u8])> = (0..objects).map(|oid| (oid, &b"later"[..])).collect();
+        let storage = open(disk.clone());
+        commit(&storage, stores(tid(objects + 1), &all)).unwrap();
+        drop(storage);
+        let end = data_of(disk).len() as i32;
+        // An index that covers all of the file: its first number is the end of what it covers.
+        let at = index.iter().position(|byte| b"MJ".contains(byte)).unwrap();
+        let width = if index[at] == b'M' { 2 } else { 4 };
+        [&index[..at], b"J", &end.to_le_bytes(), &index[at + 1 + width..]].concat()
+    };
+    for (objects, told, rest) in [(100, 100, None), (101, 101, Some(1)), (150, 101, Some(50))] {
+        let disk = MemoryDisk::new();
+        let index = index_without(&disk, objects);
+        disk.put(&companion(".index"), index);
+        let (checked, found) = try_check(&disk, false).unwrap();
+        assert_eq!(checked.index, IndexVerdict::Differs);
+        assert_eq!(found.len(), told, "{objects}");
+        let last = &found.last().unwrap().what;
+        let expected =
+            rest.map(|rest| format!("{rest} more objects that the index file has elsewhere"));
+        assert_eq!(last.contains("more objects"), rest.is_some(), "{last}");
+        assert!(expected.is_none_or(|expected| *last == expected), "{last}");
+    }
+}
+
+/// A pack that runs meanwhile.
+#[test]
+fn an_index_is_compared_with_the_file_that_it_lies_beside() {
+    let [old, new] = [2_u64, 3].map(|objects| {
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        for n in 0..objects {
+            commit(&storage, stores(tid(n + 1), &[(n, b"data")])).unwrap();
+        }
+        storage.close().unwrap();
+        disk
+    });
+    let disk = FaultyDisk::new(old.clone());
+    let replaced = data_of(&new);
+    let mut opened = 0;
+    disk.after_each(move |operation, files| {
+        opened += u32::from(operation == Operation::Open);
+        // The index was opened, the file was not.
+        if opened == 1 && operation == Operation::Open {
+            files.put(data_file(), replaced.clone());
+            files.put(&companion(".index"), new.bytes(&companion(".index")).unwrap());
+        }
+    });
+    let (checked, found) = check_patiently(&disk, false, Duration::ZERO).unwrap();
+    assert_eq!((checked.index, found), (IndexVerdict::Agrees, vec![]));
+}
+
+/// Each time that it is looked at.
+#[test]
+fn an_index_of_a_file_that_is_replaced_again_and_again_is_not_compared() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data")])).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    let bytes = data_of(&disk);
+    let disk = FaultyDisk::new(disk);
+    disk.after_each(move |_, files| files.put(data_file(), bytes.clone()));
+    let (checked, found) = check_patiently(&disk, false, Duration::ZERO).unwrap();
+    assert_eq!((checked.index, found), (IndexVerdict::None, vec![]));
+}
+
+#[test]
 fn references_that_lead_nowhere_and_data_that_are_no_pickles_are_found() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
