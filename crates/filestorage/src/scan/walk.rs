@@ -402,4 +402,33 @@ mod tests {
         }
         assert_eq!(whole, [true, true, false, true, true]);
     }
+
+    #[test]
+    fn of_bytes_that_cannot_be_read_their_block_counts_as_zeros_and_no_other() {
+        const BLOCK: u64 = 4096;
+        let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
+        let end = 5 * BLOCK + 100;
+        disk.put(path, vec![b'x'; end as usize]);
+        let file = disk.open(path, OpenMode::Read).unwrap();
+        let bad = 2 * BLOCK + 7;
+        let file: Arc<dyn DiskFile> = Arc::new(FailingFile { file, bad });
+        let zeros = 2 * BLOCK..3 * BLOCK;
+        for start in [0, 1, BLOCK, BLOCK + 900, 2 * BLOCK, bad, 3 * BLOCK, 4 * BLOCK + 1] {
+            let mut window = Window::new(path, &file, end, 100);
+            let found = window.bytes(start, (end - start) as usize).unwrap().to_vec();
+            let expected = (start..end).map(|at| if zeros.contains(&at) { 0 } else { b'x' });
+            assert!(found.into_iter().eq(expected), "from {start}");
+            let is_met = start <= bad;
+            for (range, is_within) in [
+                (start..end, is_met),
+                (0..zeros.start, false),
+                (zeros.start - 1..zeros.start + 1, is_met),
+                (zeros.end - 1..zeros.end, is_met),
+                (zeros.end..end, false),
+                (bad..bad, false),
+            ] {
+                assert_eq!(window.is_unreadable(range.clone()), is_within, "{start}, {range:?}");
+            }
+        }
+    }
 }

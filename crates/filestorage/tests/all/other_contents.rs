@@ -129,11 +129,23 @@ fn a_single_transaction_that_damage_cannot_have_left_shows_another_log() {
 /// As by flipped bits in the description and in each record, unlikely as that is.
 #[test]
 fn a_single_transaction_that_damage_may_have_left_is_damage() {
-    for records in [1, 2] {
+    for records in [0, 1, 2] {
         let one = described(tid(2), records, b"one", b"one");
         let another = described(tid(2), records, b"two", b"two");
         let disk = last_replaced(one, another);
         assert_eq!(found_in(&disk), (false, records as usize + 1), "{records} records");
+    }
+}
+
+/// No program writes transactions that differ in one bit of their descriptions.
+#[test]
+fn a_transaction_with_one_wrong_bit_in_its_description_is_damage_whatever_its_records_are() {
+    for bit in 0..3 * 8 {
+        let mut wrong = *b"one";
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        let one = described(tid(2), 3, b"one", b"one");
+        let another = described(tid(2), 3, &wrong, b"two");
+        assert_eq!(found_in(&last_replaced(one, another)), (false, 4), "bit {bit}");
     }
 }
 

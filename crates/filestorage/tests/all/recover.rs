@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::support::{
-    History, Model, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open, stores,
-    tid, transaction,
+    History, Model, checked, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open,
+    stores, tid, transaction,
 };
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
@@ -187,10 +187,27 @@ fn record_whose_data_are_lost_is_left_out_and_named() {
     let [gap, record] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
     assert_eq!((gap.start, gap.records_kept, &gap.tids[..]), (4, 1, &[tid(1)][..]));
     assert_eq!((&record.oids[..], &record.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
+    assert_eq!(record.end - record.start, 42 + 8);
     // What stood beside it is kept, by what the record says of itself.
     assert_eq!(recovered_tids(&outcome), [1, 2, 3].map(tid));
     assert_eq!(outcome.summary.records, 2);
     assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+}
+
+#[test]
+fn the_reason_is_told_with_its_place() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"abc"), (2, b"def"), (3, b"ghi")])).unwrap();
+    let mut bytes = data_of(&disk);
+    let second = 4 + 23 + 42 + 3;
+    // The length of its data.
+    bytes[second + 41] ^= 0x40;
+    let (_, found) = checked(&disk_of(&bytes));
+    assert_eq!(found[0].position, second as u64, "{found:?}");
+    let outcome = try_recover(&bytes, false).unwrap();
+    let reason = format!("{} at {second}", found[0].what);
+    assert!(outcome.notes[0].what.contains(&reason), "{:?}, not {reason}", outcome.notes);
 }
 
 #[test]
