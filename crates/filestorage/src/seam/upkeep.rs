@@ -88,7 +88,6 @@ impl ChecksumUpkeep {
                 let seconds = started.elapsed().as_secs_f64();
                 info!(file = %file.path().display(), bytes, seconds, "all checksums taken");
                 self.covering = None;
-                file.sync_checksums();
             }
         }
         taken
