@@ -208,6 +208,17 @@ fn a_file_system_without_hard_links_keeps_no_old_file_and_can_be_packed() {
     assert!(!is_packed_without_old(Other));
 }
 
+#[test]
+fn the_old_file_keeps_no_space_behind_its_end() {
+    let (disk, storage, history) = storage_with_history(11, 60);
+    assert!(disk.used_bytes() > 1 << 20);
+    assert!(pack(&storage, history.last_tid(), true).unwrap().is_some());
+    storage.close().unwrap();
+    assert!(disk.bytes(Path::new("Data.fs.old")).is_some());
+    let length = |path| disk.bytes(path).unwrap().len() as u64;
+    assert_eq!(disk.used_bytes(), disk.paths().iter().map(|path| length(path)).sum::<u64>());
+}
+
 /// It may be all that is sound.
 #[test]
 fn the_old_file_stays_until_a_pack_succeeds_where_there_is_room_for_it() {
