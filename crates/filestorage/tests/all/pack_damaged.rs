@@ -283,6 +283,26 @@ fn begun() -> (MemoryDisk, FileStorage, History) {
     (disk, storage, history)
 }
 
+/// No index is saved of a file with a damaged record, which may name a wrong object.
+#[test]
+fn the_index_is_saved_again_once_what_was_damaged_is_dropped() {
+    let (disk, history) = written(1, 30);
+    let index = Path::new("Data.fs.index");
+    disk.remove(index).unwrap();
+    let records = records(&disk.bytes(Path::new(PATH)).unwrap());
+    let leaves_root = |record: &&Record| {
+        record.back.is_none()
+            && !is_current(&records, Oid::ROOT, &dependents_of(&records, record.position))
+    };
+    let record = records.iter().find(leaves_root).unwrap();
+    let damaged = flipped(&disk, record.position + 42);
+    open(&damaged).close().unwrap();
+    assert_eq!(damaged.bytes(index), None);
+    let last = history.transactions.last().unwrap();
+    drop_damaged(&damaged, last.tid, false).unwrap();
+    assert!(damaged.bytes(index).is_some());
+}
+
 fn written(seed: u64, count: usize) -> (MemoryDisk, History) {
     let disk = MemoryDisk::new();
     let (storage, mut history) = (open(&disk), History::new(seed));
