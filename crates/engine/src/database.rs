@@ -23,6 +23,7 @@ use crate::pack_status::Packs;
 use crate::reopening::WriteFailure;
 use crate::spill::{Spill, Spilled};
 use crate::subscribers::Subscribers;
+use crate::write_progress::WriteProgress;
 
 /// An open database with its writer thread.
 pub struct Database {
@@ -43,6 +44,7 @@ pub struct Database {
     started: Tid,
     started_after: Tid,
     numbers: AtomicU64,
+    pub(crate) writing: WriteProgress,
     writer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
 }
@@ -110,6 +112,7 @@ impl Database {
             started,
             started_after: last_tid,
             numbers: AtomicU64::new(1),
+            writing: WriteProgress::default(),
             writer: Mutex::new(None),
             upkeep: Mutex::default(),
         });
@@ -247,14 +250,21 @@ impl Database {
         }
         // What is being written is announced already: its clients may have their answers, and then
         // hold no locks, although these are not free yet.
-        let oldest_grant = machine.oldest_unwritten_grant().map(|(granted_at, _)| granted_at);
-        CommitStatus { oldest_grant, ..status }
+        CommitStatus { oldest_grant: machine.oldest_unwritten_grant(), ..status }
     }
 
-    /// The transaction that has held its locks for the longest time, among those that are not being
-    /// written.
-    pub fn oldest_lock_owner(&self) -> Option<TransactionNumber> {
-        self.commits.machine().oldest_unwritten_grant().map(|(_, number)| number)
+    /// The transaction whose client has held its locks for the longest time without asking for the
+    /// finish, and for how long; the server's own checks are left out.
+    pub fn longest_client_time(&self) -> Option<(TransactionNumber, Duration)> {
+        let now = self.clock.monotonic();
+        self.commits.machine().longest_client_time(now)
+    }
+
+    /// For how long the transactions that are being written have been so; `None` if none are. A disk
+    /// that does not answer shows here only: times of writes are recorded when these end.
+    pub fn write_time(&self) -> Option<Duration> {
+        let since = self.writing.since()?;
+        Some(self.clock.monotonic().saturating_sub(since))
     }
 
     /// Converts a monotonic time, past or future, to seconds since the Unix epoch.

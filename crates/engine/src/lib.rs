@@ -38,6 +38,7 @@ mod undoing;
 mod upkeep;
 mod vote;
 mod vote_error;
+mod write_progress;
 
 pub use companion::{Claim, Companion};
 pub use config::Config;

@@ -123,6 +123,7 @@ impl Database {
     }
 
     fn write_batch(&self, batch: Vec<TakenTransaction>) {
+        let _writing = self.writing.begin(self.clock.monotonic());
         let mut taken = Vec::with_capacity(batch.len());
         let mut prepared = Vec::with_capacity(batch.len());
         // Dropped at the end: after the commits were told, or after the failure.

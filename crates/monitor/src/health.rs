@@ -56,6 +56,8 @@ pub enum StorageState {
     Full,
     /// A write has failed; it accepts no commits until the file is reopened.
     Failed,
+    /// A write has not ended for long: commits wait for its disk.
+    Stalled,
     /// It is a NEO cluster that is not there; it accepts no commits until that is.
     Unreachable,
     /// Another program has changed its file; it accepts no commits until the file is as before.
@@ -73,6 +75,7 @@ impl StorageState {
             StorageState::Writable | StorageState::ReadOnly => None,
             StorageState::Full => Some("refuses commits: there is no space left for them"),
             StorageState::Failed => Some("refuses commits since a write failed"),
+            StorageState::Stalled => Some("completes no commits: its disk does not answer"),
             StorageState::Unreachable => Some("refuses commits"),
             StorageState::Changed => Some("refuses commits since another program changed its file"),
             StorageState::Waiting => Some("serves nothing yet"),

@@ -330,6 +330,12 @@ fn encode_writing(families: &mut Families<'_, '_>) -> fmt::Result {
         None,
         |s| s.finish_queue,
     )?;
+    families.some(
+        "zodium_write_age",
+        "Time for which the current write to the disk has been running",
+        SECONDS,
+        |s| Some(s.write_seconds.unwrap_or(0.0)),
+    )?;
     families.each_histogram(
         "zodium_commit_batch_transactions",
         "Transactions in a batch, which share one sync",

@@ -102,6 +102,8 @@ pub struct Storage {
     pub oldest_lock_seconds: Option<f64>,
     /// Transactions that are being written, or wait to be written.
     pub finish_queue: u64,
+    /// For how long the current write has been running; absent when nothing is written.
+    pub write_seconds: Option<f64>,
     /// Transactions committed.
     pub commits: u64,
     /// Transactions that clients aborted, or left behind when their connections ended.

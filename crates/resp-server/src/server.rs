@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use zodium_keylog::{CloseError, OpenError};
@@ -197,5 +198,15 @@ impl Server {
     pub fn file_failure(&self) -> Option<String> {
         let reason = self.log.failure()?;
         self.file().map(|path| format!("{}: {reason}", path.display()))
+    }
+
+    /// For how long the file has been written to without an end, by the wall clock; `None` if
+    /// nothing is written. With a disk that does not answer it grows.
+    #[must_use]
+    pub fn file_write_time(&self) -> Option<Duration> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = self.log.keeper()?.log.busy_time(now);
+        (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
     }
 }

@@ -24,6 +24,11 @@ const FULL_REMEMBERED: Duration = Duration::from_secs(60);
 /// as full until it takes one.
 const FREE_BYTES_LEAST: u64 = 1 << 20;
 
+/// A write that has been running for longer is noted: its disk is slow, or does not answer.
+pub(crate) const SLOW_WRITE: Duration = Duration::from_secs(10);
+/// With a write that has been running for longer a storage counts as out of order.
+const STALLED_WRITE: Duration = Duration::from_secs(60);
+
 /// Whether a storage takes commits, and what has failed. `free_bytes` are those of its disk, if
 /// they are known, and `obstacle` is why the NEO cluster that keeps it is not there, if so.
 pub(crate) fn health_of(
@@ -39,6 +44,9 @@ pub(crate) fn health_of(
         WriteState::Changed => StorageState::Changed,
         _ if storage.commit_status().failed => StorageState::Failed,
         WriteState::Failed => StorageState::Failed,
+        _ if storage.write_time().is_some_and(|time| time >= STALLED_WRITE) => {
+            StorageState::Stalled
+        }
         WriteState::Full { ago } if !is_still_full(ago, free_bytes) => StorageState::Writable,
         WriteState::Full { .. } => StorageState::Full,
         WriteState::ReadOnly => StorageState::ReadOnly,
@@ -50,6 +58,15 @@ pub(crate) fn health_of(
     let failure = failure.map(|failure| failure_of(storage, &failure));
     let failure = failure.or_else(|| obstacle.filter(|_| state == StorageState::Unreachable));
     StorageHealth { name: name.to_owned(), state, damaged, failure }
+}
+
+/// A sentence about a write that has been running for long.
+pub(crate) fn slow_write_note(name: &str, storage: &Database) -> Option<String> {
+    let time = storage.write_time().filter(|time| (SLOW_WRITE..STALLED_WRITE).contains(time))?;
+    Some(format!(
+        "a write to storage {name} has not ended for {} s: its disk does not answer, commits wait",
+        time.as_secs()
+    ))
 }
 
 fn is_still_full(refused_ago: Duration, free_bytes: Option<u64>) -> bool {
@@ -98,6 +115,7 @@ pub(crate) fn storage_of(
         holding_locks: commits.locking as u64,
         oldest_lock_seconds: held_since.map(|since| (now - since).max(0.0)),
         finish_queue: (commits.ready + commits.writing) as u64,
+        write_seconds: storage.write_time().map(|time| time.as_secs_f64()),
         commits: sessions.commits,
         aborts: sessions.aborts,
         expired: sessions.expired,

@@ -26,8 +26,8 @@ use crate::monitored_connections::connections_of;
 use crate::monitored_process::{
     limited, network_of, server_of, unix_seconds, with_arrivals, with_certificate,
 };
-use crate::monitored_storage::{health_of, paths_of, storage_of};
-use crate::resp_monitoring::resp_of;
+use crate::monitored_storage::{health_of, paths_of, slow_write_note, storage_of};
+use crate::resp_monitoring::{resp_of, slow_file_note};
 
 /// How long workers may take to describe their sessions.
 const WORKER_PATIENCE: Duration = Duration::from_millis(500);
@@ -154,11 +154,13 @@ impl Source for Watched {
                 let cluster = self.cluster(name);
                 notes.extend(cluster.iter().flat_map(|cluster| cluster.notes()));
                 let obstacle = cluster.and_then(|cluster| cluster.obstacle());
+                notes.extend(slow_write_note(name, storage));
                 health_of(name, storage, damaged, free_bytes, obstacle)
             };
             storages.map(health).collect()
         });
         let resp = self.serving.lock().resp.clone();
+        notes.extend(resp.as_deref().and_then(slow_file_note));
         let keys_failure = resp.and_then(|resp| resp.file_failure());
         Health { phase, storages, keys_failure, notes }
     }

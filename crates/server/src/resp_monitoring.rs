@@ -14,6 +14,7 @@ use crate::free_space::FreeSpace;
 use crate::monitored_process::{
     limited, network_of, server_of, unix_seconds, with_arrivals, with_certificate,
 };
+use crate::monitored_storage::SLOW_WRITE;
 
 /// The source of the monitor's data of a process that serves RESP only, from before its keys are
 /// read until their file is closed.
@@ -72,6 +73,16 @@ impl WatchedWorkers {
     }
 }
 
+/// A sentence about a write of the file of keys that has been running for long.
+pub(crate) fn slow_file_note(server: &Server) -> Option<String> {
+    let time = server.file_write_time().filter(|time| *time >= SLOW_WRITE)?;
+    Some(format!(
+        "a write to {} has not ended for {} s: its disk does not answer, commands that write wait",
+        server.file()?.display(),
+        time.as_secs()
+    ))
+}
+
 /// The figures of a server, in the types of the monitor.
 pub(crate) async fn resp_of(server: &Server, free_space: &FreeSpace) -> Resp {
     let figures = server.figures();
@@ -108,7 +119,8 @@ impl Source for WatchedResp {
             Some(_) => Phase::Serving,
         };
         let keys_failure = self.server.file_failure();
-        let notes = self.tls.iter().filter_map(|tls| tls.note()).collect();
+        let tls = self.tls.iter().filter_map(|tls| tls.note());
+        let notes = tls.chain(slow_file_note(&self.server)).collect();
         Health { phase, storages: Vec::new(), keys_failure, notes }
     }
 

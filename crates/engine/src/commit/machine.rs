@@ -480,11 +480,11 @@ impl<P> CommitMachine<P> {
         }
     }
 
-    /// The oldest locks of a transaction that is not being written: when they were granted
-    /// (monotonic), and its number.
-    pub fn oldest_unwritten_grant(&self) -> Option<(Duration, TransactionNumber)> {
+    /// When the oldest locks of a transaction that is not being written were granted (monotonic).
+    pub fn oldest_unwritten_grant(&self) -> Option<Duration> {
         let is_written = |number| self.writing.iter().any(|(written, _)| *written == number);
-        self.grants.iter().find(|(_, number)| !is_written(*number)).copied()
+        let oldest = self.grants.iter().find(|(_, number)| !is_written(*number));
+        oldest.map(|&(granted_at, _)| granted_at)
     }
 
     /// Number of transactions that wait for the log writer.

@@ -44,10 +44,11 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
             thread::spawn(move || commit_one(session, 100 + number))
         })
         .collect();
-    let mut waiting_most = 0;
+    let (mut waiting_most, mut write_longest) = (0, Duration::ZERO);
     while !writers.iter().all(thread::JoinHandle::is_finished) {
         let status = storage.commit_status();
         waiting_most = waiting_most.max(status.ready + status.writing);
+        write_longest = write_longest.max(storage.write_time().unwrap_or_default());
         thread::sleep(Duration::from_millis(5));
     }
     let tids: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
@@ -55,6 +56,8 @@ fn reads_do_not_wait_for_slow_syncs_and_nobody_is_given_up_for_them() {
     let reads = reader.join().unwrap();
     assert_eq!(tids.len() as u64, WRITERS);
     assert!(waiting_most as u64 <= WRITERS, "{waiting_most} wait for {WRITERS} writers");
+    assert!(write_longest > SYNC / 2, "{write_longest:?}");
+    assert_eq!(storage.write_time(), None);
     // One sync for the first, one or two for all that came meanwhile: each shares its wait.
     assert!(storage.metrics().syncs.count() <= 1 + 3, "{:?}", storage.metrics().syncs);
     // A read that waited for a sync would be one for each sync.

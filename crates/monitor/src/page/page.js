@@ -347,6 +347,7 @@ const STATES = {
   readonly: ["read-only", "good"],
   full: ["no space left", "bad"],
   failed: ["a write failed", "bad"],
+  stalled: ["its disk does not answer", "bad"],
   unreachable: ["its cluster is not there", "bad"],
   changed: ["another program changed the file", "bad"],
   waiting: ["serves nothing yet", "bad"],

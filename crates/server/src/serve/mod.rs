@@ -14,6 +14,7 @@ mod overrides;
 mod packing;
 mod pid_file;
 mod place;
+mod reminder;
 pub(crate) mod resp;
 mod resp_storages;
 pub(crate) mod signals;
@@ -21,6 +22,7 @@ mod storages;
 mod timetable;
 pub(crate) mod tls;
 pub(crate) mod workers;
+mod write_watch;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use self::pid_file::PidFile;
 use self::resp::Resp;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
+use self::write_watch::WriteWatch;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
 use crate::supervisor::{self, Watchdog};
@@ -168,7 +171,7 @@ async fn serve_storages(
     let accepting = Accepting::start(listeners, &workers);
     let watchdog = Watchdog::of_workers(&workers, resp_server);
     let packing = Packing::start(configuration, storages);
-    let lock_watch = LockWatch::start(&server);
+    let watches = (LockWatch::start(&server), WriteWatch::start(&server));
     let ready = || supervisor::ready(configuration.storages.len());
     ready();
     let reload = || {
@@ -182,7 +185,7 @@ async fn serve_storages(
         server.stop_scripts();
     }
     watched.closes();
-    drop(lock_watch);
+    drop(watches);
     accepting.stop().await;
     watchdog.stop().await;
     packing.stop().await;

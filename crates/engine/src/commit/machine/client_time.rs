@@ -16,8 +16,7 @@ impl<P> CommitMachine<P> {
     pub fn expired(&self, now: Duration, timeout: Duration) -> Vec<TransactionNumber> {
         let is_over = |since: Duration| now.saturating_sub(since) > timeout;
         let is_late = |transaction: &Transaction<P>| {
-            matches!(transaction.state, CommitState::Resolving | CommitState::Voted)
-                && is_over(transaction.client_since)
+            transaction.waits_for_client() && is_over(transaction.client_since)
         };
         self.grants
             .iter()
@@ -26,9 +25,25 @@ impl<P> CommitMachine<P> {
             .filter(|number| self.transactions.get(number).is_some_and(is_late))
             .collect()
     }
+
+    /// The transaction whose client has held its locks for the longest time without a finish, and
+    /// for how long.
+    pub fn longest_client_time(&self, now: Duration) -> Option<(TransactionNumber, Duration)> {
+        let transactions = self.grants.iter().filter_map(|&(_, number)| {
+            let transaction = self.transactions.get(&number)?;
+            let time = now.saturating_sub(transaction.client_since);
+            transaction.waits_for_client().then_some((number, time))
+        });
+        transactions.max_by_key(|(_, time)| *time)
+    }
 }
 
 impl<P> Transaction<P> {
+    /// Whether its client has the next step.
+    fn waits_for_client(&self) -> bool {
+        matches!(self.state, CommitState::Resolving | CommitState::Voted)
+    }
+
     /// Notes new locks: a check begins.
     pub(super) fn note_grant(&mut self, now: Duration) {
         self.granted_at = now;
@@ -70,5 +85,9 @@ mod tests {
         assert!(!is_late(&mut machine, 2000), "it is being checked again");
         machine.voted(number(1), NOW + 2000 * second).unwrap();
         assert!(!is_late(&mut machine, 2001) && is_late(&mut machine, 2002), "it had two before");
+        let longest = machine.longest_client_time(NOW + 2005 * second);
+        assert_eq!(longest, Some((number(1), 7 * second)));
+        machine.finish(number(1)).unwrap();
+        assert_eq!(machine.longest_client_time(NOW + 9999 * second), None, "the disk's turn");
     }
 }
