@@ -2,14 +2,16 @@
 
 import os
 import re
+import signal
 import socket
 import threading
 
 import pytest
 import redis
 
-from tests.harness.process import STOP_SECONDS
+from tests.harness.process import HOST, STOP_SECONDS, free_port
 from tests.harness.resp import RespServer, wait_for_blocked
+from tests.harness.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +243,38 @@ def test_a_password_is_asked_for(tmp_path):
         assert redis.Redis(port=server.port, password="secret").ping()
         with pytest.raises(redis.AuthenticationError):
             redis.Redis(port=server.port, password="wrong").ping()
+
+
+@pytest.mark.parametrize("beside_storage", [False, True])
+def test_another_password_is_read_at_a_reload(tmp_path, start_server, beside_storage):
+    path = tmp_path / "password"
+    path.write_text("secret\n")
+    if beside_storage:
+        port = free_port()
+        options = ("--resp", f"{HOST}:{port}", "--resp-password-file", str(path))
+        check_reload(start_server(None, *options), port, path)
+    else:
+        with RespServer(options=["--password-file", str(path)]) as server:
+            check_reload(server, server.port, path)
+
+
+def check_reload(server, port, path):
+    def is_taken(password):
+        try:
+            return redis.Redis(port=port, password=password).ping()
+        except redis.AuthenticationError:
+            return False
+
+    stays = redis.Redis(port=port, password="secret")
+    assert stays.ping()
+    path.write_text("")
+    server.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "the old one stays in use" in server.log(), "the reload fails")
+    assert is_taken("secret")
+    path.write_text("another\n")
+    server.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: is_taken("another"), "the new password")
+    assert not is_taken("secret") and stays.ping()
 
 
 def test_shutdown_ends_the_process():

@@ -200,6 +200,12 @@ impl Server {
         self.file().map(|path| format!("{}: {reason}", path.display()))
     }
 
+    /// Has clients give another password from now on; those that gave the one before stay. Returns
+    /// whether it is another one.
+    pub fn set_password(&self, password: String) -> bool {
+        self.settings.set_password(password)
+    }
+
     /// For how long the file has been written to without an end, by the wall clock; `None` if
     /// nothing is written. With a disk that does not answer it grows.
     #[must_use]

@@ -259,6 +259,13 @@ impl Settings {
         self.text("requirepass")
     }
 
+    /// Has clients give another password from now on; whether it is another one.
+    pub(crate) fn set_password(&self, password: String) -> bool {
+        let is_new = self.password() != password;
+        self.put("requirepass", password);
+        is_new
+    }
+
     fn put(&self, name: &str, text: String) {
         if let Some(place) = place_of(name) {
             self.texts.lock()[place] = text;

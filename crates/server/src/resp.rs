@@ -145,6 +145,11 @@ async fn serve(
         ending = serve::ending(&mut signals, reload, || ()) => return Ok(ending),
     };
     let bound = bound.context("there is no address to listen on: give one with --address")?;
+    let kept_server = Arc::clone(&bound.server);
+    let reload = || {
+        reload();
+        resp::reload_password(&kept_server, options);
+    };
     let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server), tls.as_ref()));
     let monitor = configuration.monitor.as_ref();
     // It lives until the end: reading and closing keys is reported too.
@@ -152,7 +157,6 @@ async fn serve(
     if let Some(ending) = resp::keep(&bound.server, options, &mut signals, reload).await? {
         return Ok(ending);
     }
-    let kept_server = Arc::clone(&bound.server);
     let server = Arc::clone(&bound.server);
     let worker_options = workers::worker_options(options, limits::of(options));
     let workers = Workers::start(worker_options, move |worker| {

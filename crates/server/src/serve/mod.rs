@@ -152,7 +152,10 @@ async fn serve_storages(
     let Network { bound, resp, tls } = network;
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let resp_server = resp_server.as_ref();
-    let reload = || reload(logs, tls.as_deref());
+    let reload = || {
+        reload(logs, tls.as_deref());
+        resp_server.iter().for_each(|server| resp::reload_password(server, &configuration.server));
+    };
     if let Some(server) = resp_server {
         resp_storages::attach(server, storages);
         if let Some(ending) = resp::keep(server, &configuration.server, signals, reload).await? {

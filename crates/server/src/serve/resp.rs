@@ -74,6 +74,21 @@ pub(crate) async fn bind(
     Ok(Some(Resp { server: Arc::new(server), bound, has_password }))
 }
 
+/// Reads the file of the password again, if there is one. If it cannot be read, the password stays.
+pub(crate) fn reload_password(server: &Server, options: &ServerOptions) {
+    let Some(path) = &options.resp_password_file else { return };
+    match password(path).map(|password| server.set_password(password)) {
+        Ok(true) => {
+            info!("SIGUSR2: read the new password of RESP; clients that gave the old one stay");
+        }
+        Ok(false) => {}
+        Err(error) => warn!(
+            error = format!("{error:#}"),
+            "SIGUSR2: the password of RESP cannot be read; the old one stays in use"
+        ),
+    }
+}
+
 /// Reads the keys of a server from its file, if it has one, and keeps them there from now on.
 /// Returns how the server ends, if a signal ended it before all were read.
 pub(crate) async fn keep(
