@@ -75,11 +75,6 @@ impl Downloads {
         Rc::new(Downloads { peer, queue: RefCell::default() })
     }
 
-    /// Forgets all downloads: the connection has ended.
-    pub(crate) fn clear(&self) {
-        self.queue.take();
-    }
-
     pub(crate) fn send(
         self: &Rc<Self>,
         to: &ReplyTo,

@@ -97,11 +97,6 @@ impl BlobUploads {
         Rc::new(BlobUploads { peer, slot, stores, upload, uploads })
     }
 
-    /// Whether a blob is being received.
-    pub(crate) fn is_receiving(&self) -> bool {
-        self.upload.borrow().is_some()
-    }
-
     /// Whether the client may send more.
     pub(crate) fn is_ready(&self) -> bool {
         let memory = self.peer.memory();

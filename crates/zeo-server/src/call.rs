@@ -252,15 +252,9 @@ impl<'a> Arguments<'a> {
 
     /// An integer; a boolean counts as 0 or 1.
     pub(crate) fn integer(&mut self) -> Result<i64, Exception> {
-        match self.value() {
-            Value::Bool(value) => Ok(i64::from(value)),
-            value => match value.as_int().map(i64::try_from) {
-                Some(Ok(number)) => Ok(number),
-                Some(Err(_)) if value.as_int().is_some_and(|n| n < 0) => Ok(i64::MIN),
-                Some(Err(_)) => Ok(i64::MAX),
-                None => Err(self.expected("an integer", &value)),
-            },
-        }
+        let value = self.value();
+        let number = value.as_int().ok_or_else(|| self.expected("an integer", &value))?;
+        Ok(i64::try_from(number).unwrap_or(if number.is_negative() { i64::MIN } else { i64::MAX }))
     }
 
     /// As [`Arguments::integer`], with a default for an omitted argument.

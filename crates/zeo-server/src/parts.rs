@@ -101,7 +101,6 @@ impl Parts {
     pub(crate) fn is_idle(&self) -> bool {
         self.peer.jobs.running() == 0
             && !self.slot.borrow().is_used()
-            && !self.uploads.is_receiving()
             && self.iterators.len() == 0
             && self.is_ready()
     }
@@ -110,7 +109,6 @@ impl Parts {
     pub(crate) fn close(&self) {
         self.votes.close();
         self.iterators.clear();
-        self.downloads.clear();
         self.peer.subscriber.remove(self.peer.session);
     }
 

@@ -81,6 +81,10 @@ impl Window {
         };
         Window { first, last }
     }
+
+    fn is_empty(&self) -> bool {
+        self.first >= self.last
+    }
 }
 
 /// Lists transactions. A filter that matches few reads the whole log, so it ends when the
@@ -92,11 +96,13 @@ pub(crate) fn list(
     specification: &[(Value<'static>, Value<'static>)],
     gone: &AtomicBool,
 ) -> Result<Value<'static>, Exception> {
-    let mut listed = Listed::default();
-    let mut seen = 0;
-    let mut refused = None;
-    storage.undo_side()?.undo_log(&mut |transaction| {
-        if seen >= window.last || gone.load(Ordering::Relaxed) {
+    let (mut listed, mut seen, mut refused) = (Listed::default(), 0, None);
+    let undo_side = storage.undo_side()?;
+    if window.is_empty() {
+        return Ok(listed.into_value());
+    }
+    undo_side.undo_log(&mut |transaction| {
+        if gone.load(Ordering::Relaxed) {
             return false;
         }
         let entries = description(transaction, encoding);
@@ -176,7 +182,7 @@ fn is_equal(one: &Value<'_>, two: &Value<'_>) -> bool {
         (Value::Float(float), number) | (number, Value::Float(float)) if is_integer(number) => {
             float.fract() == 0.0 && number.as_int() == Some(*float as i128)
         }
-        _ if is_integer(one) && is_integer(two) => one.as_int() == two.as_int(),
+        _ if is_integer(one) => one.as_int() == two.as_int(),
         _ => one == two,
     }
 }
@@ -300,6 +306,7 @@ mod tests {
         assert!(is_match("auto", 1.into()) && is_match("auto", 1.0.into()));
         assert!(!is_match("auto", 2.into()) && !is_match("auto", 1.5.into()));
         assert!(!is_match("share", 0.into()) && !is_match("auto", f64::INFINITY.into()));
+        assert!(is_match("share", 0.5.into()) && !is_match("auto", "1".into()));
         assert!(is_match("tags", Value::list([1.0.into(), 2.into()])));
         assert!(!is_match("tags", Value::list([1.into()])));
         assert!(is_match("absent", Value::None) && !is_match("auto", Value::None));
@@ -347,5 +354,7 @@ mod tests {
     fn a_negative_last_is_a_count() {
         let window = Window::new(5, -20);
         assert_eq!((window.first, window.last), (5, 25));
+        assert!(!window.is_empty() && !Window::new(4, 5).is_empty());
+        assert!(Window::new(5, 5).is_empty() && Window::new(6, 5).is_empty());
     }
 }

@@ -237,10 +237,9 @@ impl Votes {
         if self.slot.borrow_mut().check_id(&arguments.owned()).is_err() {
             return Ok(Reply::Value(Value::None));
         }
-        let is_receiving = self.uploads.is_receiving();
+        let was_receiving = self.uploads.abandon();
         let may_have_blobs = self.peer.storage().blobs().is_some()
-            && self.slot.borrow().may_have_blobs(is_receiving);
-        self.uploads.abandon();
+            && self.slot.borrow().may_have_blobs(was_receiving);
         self.slot.borrow_mut().abort_to_retry();
         if !may_have_blobs {
             return Ok(Reply::Value(Value::None));
