@@ -301,10 +301,9 @@ impl Session {
                     self.handle_frame(payload, None)?;
                     consumed += HEADER_LENGTH + payload.len();
                 }
-                Ok(Peek::Missing(missing)) if rest.len() + missing > LARGE_FRAME_BYTES => {
-                    return Ok(Consumed::Large { consumed, frame: rest.len() + missing });
+                Ok(Peek::Missing(missing)) => {
+                    return Ok(begun_frame(consumed, rest.len(), missing));
                 }
-                Ok(Peek::Missing(_)) => break,
                 Err(error) => return Err(self.refuse_frame(rest, &error)),
             }
         }
@@ -526,9 +525,34 @@ impl Session {
     }
 }
 
+/// What was consumed before a frame that has begun.
+fn begun_frame(consumed: usize, arrived: usize, missing: usize) -> Consumed {
+    match arrived + missing {
+        frame if frame > LARGE_FRAME_BYTES => Consumed::Large { consumed, frame },
+        _ => Consumed::Bytes(consumed),
+    }
+}
+
 /// Sends a frame of the handshake, whose payload is short.
 fn put_frame(link: &Link, payload: &[u8]) {
     if let Err(error) = encode_frame(link.output().buffer(), payload) {
         tracing::error!(%error, "cannot answer a handshake");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_large_frame_gets_a_buffer_of_its_own() {
+        for (arrived, missing) in [(4, 65_532), (65_535, 1), (0, 4), (10, 10)] {
+            let small = begun_frame(7, arrived, missing);
+            assert!(matches!(small, Consumed::Bytes(7)), "{arrived} of {missing} more bytes");
+        }
+        for (arrived, missing, length) in [(4, 65_533, 65_537), (65_536, 1, 65_537)] {
+            let large = begun_frame(7, arrived, missing);
+            assert!(matches!(large, Consumed::Large { consumed: 7, frame } if frame == length));
+        }
     }
 }
