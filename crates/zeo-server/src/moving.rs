@@ -79,3 +79,19 @@ impl Drop for MovingNotices {
         self.storage.subscribers().remove(&self.mailbox);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{storage, subscriber};
+
+    #[test]
+    fn a_session_that_does_not_arrive_leaves_no_mailbox() {
+        let subscriber = subscriber(&storage());
+        subscriber.attend();
+        let moving = MovingNotices::begin(&subscriber);
+        let mailbox = Arc::downgrade(&moving.mailbox);
+        drop(moving);
+        assert!(mailbox.upgrade().is_none());
+    }
+}

@@ -293,3 +293,42 @@ impl StorageSubscriber {
         self.sessions.borrow().get(&session).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zodium_types::Oid;
+
+    use super::*;
+    use crate::testing::{commit, storage, subscriber};
+
+    #[test]
+    fn a_subscriber_handles_all_that_was_announced_at_once() {
+        let storage = storage();
+        commit(&storage, Oid(1));
+        let subscriber = subscriber(&storage);
+        subscriber.attend();
+        let first = subscriber.last_seen();
+        assert_eq!(first, storage.last_tid());
+        for oids in [2..3, 3..6] {
+            oids.for_each(|oid| commit(&storage, Oid(oid)));
+            assert!(subscriber.last_seen() < storage.last_tid());
+            subscriber.catch_up();
+            assert_eq!(subscriber.last_seen(), storage.last_tid());
+        }
+        commit(&storage, Oid(6));
+        commit(&storage, Oid(7));
+        subscriber.drain_inbox();
+        assert_eq!(subscriber.last_seen(), storage.last_tid());
+    }
+
+    #[test]
+    fn invalidations_wait_for_further_ones_within_the_interval() {
+        let waits = |interval| {
+            let subscriber =
+                StorageSubscriber { notice_interval: interval, ..subscriber(&storage()) };
+            [(); 3].map(|()| subscriber.is_soon())
+        };
+        assert_eq!(waits(Duration::from_secs(3600)), [false, true, true]);
+        assert_eq!(waits(Duration::ZERO), [false; 3]);
+    }
+}

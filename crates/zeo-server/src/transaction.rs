@@ -461,12 +461,12 @@ impl TransactionSlot {
         self.storage.abort(vote.number(), voted);
     }
 
-    /// Whether an abort may have to remove files of blobs. `is_receiving`: a blob is being
+    /// Whether an abort may have to remove files of blobs. `was_receiving`: a blob was being
     /// received.
-    pub(crate) fn may_have_blobs(&self, is_receiving: bool) -> bool {
+    pub(crate) fn may_have_blobs(&self, was_receiving: bool) -> bool {
         match self.state() {
             Some(State::Open { transaction, .. } | State::Waiting { transaction, .. }) => {
-                transaction.has_blobs() || is_receiving
+                transaction.has_blobs() || was_receiving
             }
             Some(State::Voted { .. }) => true,
             _ => false,
@@ -516,76 +516,40 @@ impl State {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use zodium_engine::{Check, Mailbox, Notice, VoteStart};
+    use zodium_engine::Check;
     use zodium_storage::Access;
     use zodium_types::{Oid, Tid, TransactionMetadata, TransactionStatus};
 
     use super::*;
     use crate::call::Method;
-    use crate::testing::storage;
+    use crate::testing::{commit, holds_locks, lock, storage, store, storing, transaction};
     use crate::voting::VotingSessions;
-
-    struct Ignored;
-
-    impl Mailbox for Ignored {
-        fn post(&self, _notice: Notice) {}
-    }
 
     fn slot(storage: &Arc<Database>) -> TransactionSlot {
         let memory = Memory::new(u64::MAX);
         TransactionSlot::new(Arc::clone(storage), Arc::default(), memory)
     }
 
-    fn transaction() -> Result<Transaction, Exception> {
-        let metadata = TransactionMetadata::default();
-        Ok(Transaction::new(metadata, None, TransactionStatus::Normal).unwrap())
+    fn begin(slot: &mut TransactionSlot, id: i64) -> Result<(), Exception> {
+        slot.begin(id.into(), Instant::now(), || Ok(transaction()))
     }
 
-    fn store(transaction: &mut Transaction) -> Result<(), Exception> {
-        transaction.store(Oid(1), Tid::ZERO, Bytes::from(vec![b'd'; 5000]));
-        Ok(())
+    fn store_one(slot: &mut TransactionSlot, id: i64) -> Result<(), Exception> {
+        slot.collect(&id.into(), |transaction| {
+            store(transaction, Oid(1));
+            Ok(())
+        })
     }
 
     /// A slot whose transaction has the lock of an object.
     fn locked(storage: &Arc<Database>, voting: &VotingSessions) -> (TransactionSlot, VoteAttempt) {
         let mut slot = slot(storage);
-        slot.begin(1.into(), Instant::now(), transaction).unwrap();
-        slot.collect(&1.into(), store).unwrap();
+        begin(&mut slot, 1).unwrap();
+        store_one(&mut slot, 1).unwrap();
         let mut attempted = slot.begin_vote(&1.into(), || false).unwrap();
         let number = lock(storage, &attempted.transaction);
         attempted.vote = Some(voting.add(number, 1));
         (slot, attempted)
-    }
-
-    /// Begins a vote, which gets its locks at once.
-    fn lock(storage: &Database, transaction: &Transaction) -> TransactionNumber {
-        let mailbox: Arc<dyn Mailbox> = Arc::new(Ignored);
-        let (number, start) = storage.begin_vote(transaction, &mailbox).unwrap();
-        assert!(matches!(start, VoteStart::Granted));
-        number
-    }
-
-    /// A transaction that stores an object, as that of [`locked`] does.
-    fn storing() -> Transaction {
-        let mut transaction = transaction().unwrap();
-        store(&mut transaction).unwrap();
-        transaction
-    }
-
-    /// Commits the object, so that the next transaction that stores it as a new one has a conflict.
-    fn commit(storage: &Database) {
-        let transaction = storing();
-        let number = lock(storage, &transaction);
-        let checked = storage.check(number, &transaction, Access::Blocking);
-        let Ok(Check::Voted(voted)) = checked else { panic!("{checked:?}") };
-        storage.finish(number, voted).unwrap();
-        while holds_locks(storage) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn holds_locks(storage: &Database) -> bool {
-        storage.commit_status().locking > 0
     }
 
     #[test]
@@ -603,10 +567,10 @@ mod tests {
     fn calls_for_another_transaction_are_refused() {
         let mut slot = slot(&storage());
         assert!(slot.check_id(&1.into()).is_err());
-        slot.begin(1.into(), Instant::now(), transaction).unwrap();
-        assert!(slot.begin(1.into(), Instant::now(), transaction).is_ok(), "the same one again");
-        assert!(slot.begin(2.into(), Instant::now(), transaction).is_err());
-        assert!(slot.collect(&2.into(), store).is_err());
+        begin(&mut slot, 1).unwrap();
+        assert!(begin(&mut slot, 1).is_ok(), "the same one again");
+        assert!(begin(&mut slot, 2).is_err());
+        assert!(store_one(&mut slot, 2).is_err());
         assert!(slot.begin_vote(&2.into(), || true).is_err());
         assert_eq!(slot.phase(), Phase::Collecting);
     }
@@ -635,7 +599,7 @@ mod tests {
         assert!(!holds_locks(&storage));
         assert!(slot.take_vote(attempt).is_none());
         // The vote of another transaction of the session is no attempt of the first one.
-        slot.begin(2.into(), Instant::now(), transaction).unwrap();
+        begin(&mut slot, 2).unwrap();
         let attempted = slot.begin_vote(&2.into(), || false).unwrap();
         let number = lock(&storage, &attempted.transaction);
         slot.check_later(attempted.attempt, voting.add(number, 1));
@@ -668,29 +632,91 @@ mod tests {
         let to = ReplyTo { id: None, method: Method::Finish, asked: Instant::now() };
         let begun = slot.begin_finish(&1.into(), &to).unwrap();
         assert!(begun.is_some() && !slot.expire(number) && slot.is_finishing());
+        assert!(slot.end_finish(TransactionNumber(number.0 + 1)).is_none(), "another vote");
+        assert!(slot.is_finishing() && slot.end_finish(number).is_some() && !slot.is_used());
+    }
+
+    #[test]
+    fn a_vote_that_waits_is_granted_its_own_locks_and_no_others() {
+        let (storage, voting) = (storage(), VotingSessions::default());
+        let (mut slot, attempted) = locked(&storage, &voting);
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
+        let number = vote.number();
+        let to = ReplyTo { id: None, method: Method::Vote, asked: Instant::now() };
+        slot.wait(vote, transaction, to);
+        assert!(slot.granted(TransactionNumber(number.0 + 1)).is_none());
+        let granted = slot.granted(number).and_then(|(attempt, _)| attempt.vote);
+        assert_eq!(granted.map(|vote| vote.number()), Some(number));
+        assert!(slot.granted(number).is_none(), "it waits no more");
+    }
+
+    #[test]
+    fn a_vote_is_refused_if_a_blob_was_not_sent_to_its_end() {
+        let mut slot = slot(&storage());
+        begin(&mut slot, 1).unwrap();
+        let refused = slot.begin_vote(&1.into(), || true).err().unwrap();
+        assert_eq!(refused.name, "ZODB.POSException.StorageTransactionError");
+        assert_eq!(slot.phase(), Phase::Absent);
+    }
+
+    /// A client votes with an old revision, and gives up.
+    fn give_up_after_a_conflict(
+        slot: &mut TransactionSlot,
+        attempted: VoteAttempt,
+    ) -> TransactionNumber {
+        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
+        let number = vote.number();
+        let checked = slot.storage.check(number, &transaction, Access::Blocking);
+        assert!(matches!(checked, Ok(Check::Conflicts(_))), "{checked:?}");
+        slot.resolve(vote, transaction);
+        slot.abort_to_retry();
+        assert!(!slot.is_used());
+        number
     }
 
     #[test]
     fn locks_that_are_kept_after_a_conflict_serve_the_next_vote() {
         let (storage, voting) = (storage(), VotingSessions::default());
-        commit(&storage);
+        commit(&storage, Oid(1));
         let (mut slot, attempted) = locked(&storage, &voting);
-        let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
-        let number = vote.number();
-        let checked = storage.check(number, &transaction, Access::Blocking);
-        assert!(matches!(checked, Ok(Check::Conflicts(_))), "{checked:?}");
-        slot.resolve(vote, transaction);
-        slot.abort_to_retry();
-        assert!(holds_locks(&storage) && !slot.is_used());
-        let resumed = slot.resume(&storing());
+        let number = give_up_after_a_conflict(&mut slot, attempted);
+        assert!(holds_locks(&storage));
+        let resumed = slot.resume(&storing(Oid(1)));
         assert_eq!(resumed.map(|vote| vote.number()), Some(number));
-        assert!(slot.resume(&storing()).is_none(), "they serve one vote");
+        assert!(slot.resume(&storing(Oid(1))).is_none(), "they serve one vote");
+    }
+
+    #[test]
+    fn locks_that_are_kept_after_a_conflict_are_free_when_the_client_has_gone() {
+        let (storage, voting) = (storage(), VotingSessions::default());
+        commit(&storage, Oid(1));
+        let (mut slot, attempted) = locked(&storage, &voting);
+        give_up_after_a_conflict(&mut slot, attempted);
+        assert!(holds_locks(&storage));
+        slot.end_reservation();
+        assert!(!holds_locks(&storage));
+    }
+
+    #[test]
+    fn no_locks_are_kept_for_a_client_that_has_just_come_back_with_other_objects() {
+        let (storage, voting) = (storage(), VotingSessions::default());
+        commit(&storage, Oid(1));
+        let (mut slot, attempted) = locked(&storage, &voting);
+        give_up_after_a_conflict(&mut slot, attempted);
+        assert!(slot.resume(&storing(Oid(2))).is_none());
+        assert!(!holds_locks(&storage));
+        begin(&mut slot, 2).unwrap();
+        store_one(&mut slot, 2).unwrap();
+        let mut attempted = slot.begin_vote(&2.into(), || false).unwrap();
+        attempted.vote = Some(voting.add(lock(&storage, &attempted.transaction), 1));
+        give_up_after_a_conflict(&mut slot, attempted);
+        assert!(!holds_locks(&storage));
     }
 
     #[test]
     fn the_data_of_conflicts_count_towards_the_memory_limit() {
         let (storage, voting) = (storage(), VotingSessions::default());
-        commit(&storage);
+        commit(&storage, Oid(1));
         let (slot, attempted) = locked(&storage, &voting);
         let VoteAttempt { transaction, vote: Some(vote), .. } = attempted else { unreachable!() };
         let before = slot.memory.held_bytes();
@@ -702,7 +728,7 @@ mod tests {
     #[test]
     fn only_the_data_of_a_large_transaction_leave_memory() {
         let mut slot = slot(&storage());
-        slot.begin(1.into(), Instant::now(), transaction).unwrap();
+        begin(&mut slot, 1).unwrap();
         let mut add = |oid, length| {
             let data = Bytes::from(vec![0; length]);
             let store = |transaction: &mut Transaction| {
@@ -751,7 +777,7 @@ mod tests {
         let mut slot = slot(&storage);
         let to = ReplyTo { id: None, method: Method::Finish, asked: Instant::now() };
         assert!(slot.begin_finish(&1.into(), &to).unwrap().is_none(), "there is none");
-        slot.begin(1.into(), Instant::now(), transaction).unwrap();
+        begin(&mut slot, 1).unwrap();
         assert!(slot.begin_finish(&1.into(), &to).is_err());
         assert_eq!(slot.phase(), Phase::Collecting);
         assert!(!slot.is_finishing());
