@@ -206,4 +206,20 @@ mod tests {
     fn at(commit: &Commit) -> usize {
         commit.number.0 as usize
     }
+
+    #[test]
+    fn memory_for_a_large_batch_is_freed_and_that_for_small_ones_is_kept() {
+        let mut memory = InvalidationMemory::default();
+        memory.buffer.reserve(1 << 20);
+        memory.committers.reserve(10_000);
+        memory.pickle_ends.reserve(10_000);
+        memory.msgpack_ends.reserve(10_000);
+        memory.shrink();
+        assert!(memory.buffer.capacity() <= 64 << 10);
+        assert!(memory.committers.capacity() < 10_000);
+        assert!(memory.pickle_ends.capacity() + memory.msgpack_ends.capacity() < 10_000);
+        memory.buffer.reserve(10_000);
+        memory.shrink();
+        assert!(memory.buffer.capacity() >= 10_000);
+    }
 }

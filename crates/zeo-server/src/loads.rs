@@ -130,3 +130,32 @@ pub(super) fn put_revision(
     load_reply_tail(encoding, output.buffer(), serial, end);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use bytes::BytesMut;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_the_same_whether_its_data_are_copied_or_shared_which_large_ones_are() {
+        let id = MessageId::Load { oid: Oid(1), before: Tid(9) };
+        for (length, are_large) in [(0, false), (5119, false), (5120, true), (100_000, true)] {
+            for encoding in [Encoding::Pickle, Encoding::Msgpack] {
+                let (data, are_shared) = (vec![7; length], Cell::new(false));
+                let share = || {
+                    are_shared.set(true);
+                    Bytes::from(data.clone())
+                };
+                let mut output = Output::default();
+                put_revision(encoding, &mut output, &id, (&data, share), Tid(5), None).unwrap();
+                assert_eq!(are_shared.get(), are_large, "{length} bytes");
+                let mut copied = BytesMut::new();
+                encode_load_reply(encoding, &mut copied, &id, &data, Tid(5), None).unwrap();
+                assert_eq!(output.len(), copied.len());
+            }
+        }
+    }
+}

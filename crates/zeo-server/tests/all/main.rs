@@ -10,6 +10,7 @@
 mod answers;
 mod arguments;
 mod blobs;
+mod cached_loads;
 mod calls;
 mod cold_loads;
 mod extensions;

@@ -1,6 +1,7 @@
 //! A real server in this process, and clients that use it through the client side of the codec.
 
 pub(crate) mod client;
+pub(crate) mod counted;
 pub(crate) mod server;
 
 use std::fmt;

@@ -13,12 +13,14 @@ use tokio::sync::oneshot;
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation, SystemClock};
 use zodium_engine::{Config as StorageConfig, Database};
 use zodium_filestorage::{CheckOptions, FileStorage, OpenOptions, check};
-use zodium_net::{Bound, Share, WorkerOptions, Workers};
+use zodium_net::{Bound, Limits, Share, WorkerOptions, Workers};
+use zodium_storage::Storage;
 use zodium_tls::AllowList;
-use zodium_types::{Address, Tid};
+use zodium_types::{Address, Memory, Tid};
 use zodium_zeo::codec::Encoding;
 use zodium_zeo_server::{Config, Inspection, ServedStorage, Server, SessionMetrics, ZeoService};
 
+use super::counted::{Counted, Loads};
 use super::{Difference, same};
 
 const DATA: &str = "Data.fs";
@@ -55,6 +57,10 @@ pub(crate) struct Setup {
     pub(crate) notice_interval: Duration,
     /// The clients that may use it; absent: all.
     pub(crate) allow: Option<AllowList>,
+    /// How long a client may take to register.
+    pub(crate) handshake_time_max: Option<Duration>,
+    /// Counts how loads come to its storage.
+    pub(crate) loads: Option<Arc<Loads>>,
 }
 
 /// A running server; stopped when dropped.
@@ -63,6 +69,8 @@ pub(crate) struct InProcess {
     disk: FaultyDisk,
     storage: Arc<Database>,
     server: Arc<Server>,
+    /// Counts what is held for its clients.
+    memory: Arc<Memory>,
     stop: Option<oneshot::Sender<()>>,
     /// Moves of connections between workers.
     moves: Arc<AtomicU64>,
@@ -124,7 +132,12 @@ impl InProcess {
             reopening: None,
             ..StorageConfig::default()
         };
-        let storage = Database::start(Arc::new(file), Arc::new(SystemClock::new()), &config)?;
+        let file: Arc<dyn Storage> = Arc::new(file);
+        let kept: Arc<dyn Storage> = match setup.loads {
+            Some(loads) => Arc::new(Counted::new(file, loads)),
+            None => file,
+        };
+        let storage = Database::start(kept, Arc::new(SystemClock::new()), &config)?;
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("zeo");
         let (stop, stopped) = oneshot::channel();
@@ -134,11 +147,14 @@ impl InProcess {
         let served = Arc::clone(&server);
         let moves = Arc::<AtomicU64>::default();
         let moved = is_moving.then(|| Arc::clone(&moves));
-        let serve = move || serve(&served, &address, moved.as_deref(), &ready, stopped);
+        let memory = Memory::new(u64::MAX);
+        let mut limits = Limits { memory: Arc::clone(&memory), ..Limits::default() };
+        limits.handshake_time_max = setup.handshake_time_max.unwrap_or(limits.handshake_time_max);
+        let serve = move || serve(&served, &address, limits, moved.as_deref(), &ready, stopped);
         let thread = Some(std::thread::spawn(serve));
         listening.recv()?;
-        let stop = Some(stop);
-        Ok(InProcess { socket, disk, storage, server, stop, moves, thread, _folder: folder })
+        let (stop, _folder) = (Some(stop), folder);
+        Ok(InProcess { socket, disk, storage, server, memory, stop, moves, thread, _folder })
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -186,6 +202,11 @@ impl InProcess {
     pub(crate) fn inspect(&self, listed_max: usize) -> Inspection {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(self.server.inspect(listed_max, Duration::from_secs(20)))
+    }
+
+    /// Bytes that are held for its clients.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.memory.held_bytes()
     }
 
     /// The metrics of the sessions of its storage.
@@ -244,13 +265,14 @@ fn make_server(
 fn serve(
     server: &Arc<Server>,
     address: &Address,
+    limits: Limits,
     moves: Option<&AtomicU64>,
     ready: &mpsc::Sender<()>,
     mut stopped: oneshot::Receiver<()>,
 ) -> io::Result<()> {
     let server = Arc::clone(server);
     let make = move |_| ZeoService::new(Arc::clone(&server));
-    let options = WorkerOptions { count: WORKERS, ..WorkerOptions::default() };
+    let options = WorkerOptions { count: WORKERS, limits, ..WorkerOptions::default() };
     let workers = Workers::start(options, make).map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
