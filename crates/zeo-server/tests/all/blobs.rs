@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::must;
 use crate::support::client::{Answer, Client};
 use crate::support::server::{InProcess, Setup};
+use zodium_disk::Operation;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 use zodium_zeo::codec::Encoding;
@@ -56,6 +57,15 @@ fn taken(client: &mut Client, oid: Oid, serial: Tid) -> Vec<u8> {
         chunk.to_vec()
     });
     chunks.collect::<Vec<_>>().concat()
+}
+
+/// Waits until the files of blobs have so many bytes.
+fn wait_for_bytes(server: &InProcess, bytes: std::ops::RangeInclusive<usize>) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !bytes.contains(&server.blob_bytes()) {
+        assert!(Instant::now() < deadline, "{} bytes, not {bytes:?}", server.blob_bytes());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -125,13 +135,24 @@ fn most_of_a_blob_is_written_before_its_end_is_sent() {
         must(client.tell("storeBlobChunk", [chunk.into()]));
     }
     must(client.send());
-    let deadline = Instant::now() + Duration::from_secs(20);
     // Up to 256 KiB wait for more.
-    while server.blob_bytes() < 1_000_000 - (256 << 10) {
-        assert!(Instant::now() < deadline, "{} bytes are written", server.blob_bytes());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_for_bytes(&server, 1_000_000 - (256 << 10)..=usize::MAX);
     must(server.close());
+}
+
+/// Aborts a transaction with blobs, whose removal takes a while.
+fn abort(server: &InProcess, client: &mut Client, number: u64) {
+    let held_up = server.hold_up(Operation::Folder);
+    let abort = must(client.call("tpc_abort", [number.into()]));
+    must(client.send());
+    held_up.wait();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            held_up.go_on();
+        });
+        assert_eq!(must(client.answer(&abort)), Answer::Value(Value::None));
+    });
 }
 
 #[test]
@@ -148,8 +169,82 @@ fn the_files_of_an_aborted_transaction_are_gone_when_that_is_answered() {
             assert!(matches!(must(client.ask("vote", [number.into()])), Answer::Value(_)));
         }
         assert!(server.blob_bytes() > before + 19_000);
-        assert_eq!(must(client.ask("tpc_abort", [number.into()])), Answer::Value(Value::None));
+        abort(&server, &mut client, number);
         assert_eq!(server.blob_bytes(), before);
+    }
+    must(server.close());
+}
+
+#[test]
+fn the_file_of_a_blob_that_was_being_sent_is_gone_when_the_abort_is_answered() {
+    let (server, mut client) = start(Encoding::Pickle);
+    let before = server.blob_bytes();
+    must(client.begin(1));
+    must(client.tell("storeBlobStart", []));
+    must(client.tell("storeBlobChunk", [content(400_000, 0).into()]));
+    must(client.send());
+    wait_for_bytes(&server, before + 400_000..=usize::MAX);
+    abort(&server, &mut client, 1);
+    assert_eq!(server.blob_bytes(), before);
+    must(server.close());
+}
+
+#[test]
+fn a_write_for_a_blob_that_was_given_up_does_nothing_to_the_next_one() {
+    let (server, mut client) = start(Encoding::Msgpack);
+    let before = server.blob_bytes();
+    let held_up = server.hold_up(Operation::Write);
+    must(client.begin(1));
+    must(client.tell("storeBlobStart", []));
+    must(client.tell("storeBlobChunk", [content(400_000, 1).into()]));
+    must(client.send());
+    held_up.wait();
+    // Another blob in the middle of it is a mistake, which costs the transaction.
+    must(client.tell("storeBlobStart", []));
+    must(client.ask("vote", [1.into()]));
+    must(client.begin(2));
+    must(client.tell("storeBlobStart", []));
+    must(client.tell("storeBlobChunk", [content(1_000, 2).into()]));
+    must(client.ask("ping", []));
+    held_up.go_on();
+    let jobs = || {
+        let inspection = server.inspect(1);
+        let sessions = inspection.workers.iter().flat_map(|worker| &worker.sessions);
+        sessions.map(|session| session.jobs).sum::<usize>()
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while jobs() > 0 {
+        assert!(Instant::now() < deadline, "it is still being written");
+    }
+    assert_eq!(server.blob_bytes(), before, "the file of the first one is removed");
+    let record = [Oid(1).into(), Tid::ZERO.into(), RECORD.into(), 2.into()];
+    must(client.tell("storeBlobEnd", record));
+    let tid = must(client.commit(2));
+    client.notices.clear();
+    must(client.ask("sendBlob", [Oid(1).into(), tid.into()]));
+    assert!(taken(&mut client, Oid(1), tid) == content(1_000, 2));
+    must(server.close());
+}
+
+#[test]
+fn the_chunks_of_a_blob_count_as_memory_until_they_are_written() {
+    let (server, mut client) = start(Encoding::Pickle);
+    let before = server.held_bytes();
+    let held = || server.held_bytes() - before;
+    let held_up = server.hold_up(Operation::Write);
+    must(client.begin(1));
+    must(client.tell("storeBlobStart", []));
+    for length in [300_000, 100_000] {
+        must(client.tell("storeBlobChunk", [content(length, 0).into()]));
+    }
+    must(client.ask("ping", []));
+    held_up.wait();
+    assert!((380_000..500_000).contains(&held()), "{} bytes", held());
+    held_up.go_on();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while held() >= 200_000 {
+        assert!(Instant::now() < deadline, "{} bytes", held());
+        std::thread::sleep(Duration::from_millis(1));
     }
     must(server.close());
 }
@@ -201,6 +296,10 @@ fn a_server_without_blobs_refuses_them_at_the_vote_and_ignores_their_parts() {
         assert_eq!(answer, Answer::Value(Value::None), "{name}");
     }
     assert_eq!(must(client.ask("vote", [1.into()])), unsupported);
+    must(client.begin(2));
+    must(client.store(2, Oid(1), Tid::ZERO, b"data"));
+    assert!(matches!(must(client.ask("vote", [2.into()])), Answer::Value(_)));
+    assert_eq!(must(client.ask("tpc_abort", [2.into()])), Answer::Value(Value::None));
     must(server.close());
 }
 

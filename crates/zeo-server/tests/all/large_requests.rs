@@ -59,6 +59,7 @@ fn data_of_a_large_transaction_are_on_disk_before_its_vote() {
     }
     must(client.ask("ping", []));
     assert!(server.disk().count(Operation::Write) > before);
+    assert!(server.held_bytes() < 8 << 20, "{} bytes in memory", server.held_bytes());
     let tid = must(client.commit(1));
     for oid in 1..=20 {
         let loaded = must(client.ask("loadSerial", [Oid(oid).into(), tid.into()]));

@@ -78,6 +78,43 @@ fn an_answer_ends_with_the_first_item_that_fills_it_and_the_next_one_goes_on() {
 }
 
 #[test]
+fn a_log_before_a_record_that_cannot_be_read_is_given_and_then_the_error() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let mut client = must(Client::register(server.socket()));
+    // More than is read at once.
+    for number in 1..=5 {
+        must(client.begin(number));
+        must(client.store(number, Oid(number), Tid::ZERO, &[number as u8; 150_000]));
+        must(client.commit(number));
+    }
+    let data = Some(server.data());
+    must(server.close());
+    let server = must(InProcess::start(Encoding::Msgpack, data));
+    let mut client = must(Client::register(server.socket()));
+    let failed = Answer::Error("ZODB.POSException.StorageSystemError".to_owned());
+    // The number of reads that succeed until there is something to give, and not all.
+    let has_given_some = (1..100).any(|reads| {
+        let started = must(client.ask("iterator_start", [Value::None, Value::None]));
+        let Answer::Value(number) = started else { panic!("{started:?}") };
+        let mut read = || {
+            let ask = [number.clone(), (1_u64 << 20).into(), true.into()];
+            must(client.ask("zodium_iterator_read", ask))
+        };
+        server.disk().fail_from(Operation::Read, reads, ErrorKind::Other);
+        let answer = read();
+        let is_some = answer != failed && items(&answer).last().is_some_and(|last| last != "end");
+        if is_some {
+            assert_eq!(items(&answer)[1], "record 1");
+            assert_eq!(read(), failed);
+        }
+        server.disk().mend();
+        is_some
+    });
+    assert!(has_given_some);
+    must(server.close());
+}
+
+#[test]
 fn objects_come_in_their_order_with_the_place_where_to_go_on() {
     let server = must(InProcess::start(Encoding::Msgpack, None));
     let mut client = must(Client::register(server.socket()));

@@ -9,6 +9,7 @@
 
 mod answers;
 mod arguments;
+mod backlogs;
 mod blobs;
 mod cached_loads;
 mod calls;
