@@ -80,3 +80,19 @@ fn a_client_that_missed_more_commits_than_are_remembered_is_told_from_the_log_if
         must(server.close());
     }
 }
+
+#[test]
+fn a_client_that_registered_for_reading_only_reads_and_is_refused_all_that_writes() {
+    let server = must(InProcess::start(Encoding::Msgpack, None));
+    let tid = commit(&mut must(Client::register(server.socket())), 1, Oid(1));
+    let mut client = must(Client::connect(server.socket()));
+    must(client.ask("register", ["1".into(), true.into()]));
+    let refusal = Answer::Error("ZODB.POSException.ReadOnlyError".to_owned());
+    let (empty, none) = (|| Value::from(b""), || Value::None);
+    let begin = [1.into(), empty(), empty(), none(), none(), " ".into()];
+    assert_eq!(must(client.ask("tpc_begin", begin)), refusal);
+    assert_eq!(must(client.ask("new_oids", [])), refusal);
+    assert_eq!(must(client.ask("getTid", [Oid(1).into()])), Answer::Value(tid.into()));
+    assert_eq!(must(client.ask("vote", [1.into()])), refusal);
+    must(server.close());
+}

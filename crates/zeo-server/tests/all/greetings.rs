@@ -62,12 +62,25 @@ fn the_status_is_told_to_monitors_before_the_handshake_and_to_clients() {
 }
 
 #[test]
+fn a_client_has_to_register_in_time_and_may_stay_then() {
+    let handshake_time_max = Some(Duration::from_secs(2));
+    let setup = Setup { handshake_time_max, ..Setup::default() };
+    let server = must(InProcess::start_with(Encoding::Pickle, setup));
+    let mut client = must(Client::register(server.socket()));
+    let mut other = must(Client::connect(server.socket()));
+    must(other.wait_closed());
+    assert_eq!(must(client.ask("ping", [])), Answer::Value(Value::None));
+    must(server.close());
+}
+
+#[test]
 fn a_storage_for_others_is_neither_served_nor_told_of() {
     let setup = Setup { allow: Some(AllowList::new(["CN=other"])), ..Setup::default() };
     let server = must(InProcess::start_with(Encoding::Msgpack, setup));
     let mut client = must(Client::connect(server.socket()));
     let refusal = Answer::Error("builtins.ValueError".to_owned());
     assert_eq!(must(client.ask("register", ["1".into(), true.into()])), refusal);
+    assert_eq!(client.refusal.as_sequence(), Some(&["unknown storage: 1".into()][..]));
     assert_eq!(answer_to(&server, b"\0\0\0\x04ruok"), b"\0\0\0\x02{}");
     must(server.close());
 }

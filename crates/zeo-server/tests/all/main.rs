@@ -14,6 +14,7 @@ mod blobs;
 mod cached_loads;
 mod calls;
 mod cold_loads;
+mod departures;
 mod extensions;
 mod facts;
 mod failures;

@@ -42,6 +42,8 @@ pub(crate) struct Client {
     answers: HashMap<MessageId, Answer>,
     /// Other clients' commits, in the order of arrival.
     pub(crate) invalidations: VecDeque<(Tid, BTreeSet<Oid>)>,
+    /// The arguments of the last exception.
+    pub(crate) refusal: Value<'static>,
     /// The other notices, by name and arguments.
     pub(crate) notices: Vec<(String, Vec<Value<'static>>)>,
     closed: bool,
@@ -61,6 +63,7 @@ impl Client {
             last_id: 0,
             answers: HashMap::new(),
             invalidations: VecDeque::new(),
+            refusal: Value::None,
             notices: Vec::new(),
             closed: false,
         };
@@ -237,7 +240,10 @@ impl Client {
                 ServerMessage::Reply(reply) => {
                     let answer = match reply.result {
                         Ok(value) => Answer::Value(value.into_owned()),
-                        Err(error) => Answer::Error(error.name.into_owned()),
+                        Err(error) => {
+                            self.refusal = error.payload.into_owned();
+                            Answer::Error(error.name.into_owned())
+                        }
                     };
                     if self.answers.insert(reply.id.clone(), answer).is_some() {
                         let what = format!("{:?} was answered twice", reply.id);
