@@ -237,6 +237,28 @@ mod tests {
         assert_eq!(storage(packing), "ZODB.FileStorage.FileStorage.FileStorageError");
         let quota = StorageError::Quota { bytes: 1, cause: cause().into() };
         assert_eq!(storage(quota), "ZODB.FileStorage.FileStorage.FileStorageQuotaError");
+        let corrupt = StorageError::Corrupt(cause().into());
+        assert_eq!(storage(corrupt), "ZODB.FileStorage.FileStorage.CorruptedDataError");
+        let failed = StorageError::Io(cause().into());
+        assert_eq!(storage(failed), "ZODB.POSException.StorageSystemError");
         assert_eq!(vote(VoteError::EmptyData { oid: Oid(1) }), "builtins.ValueError");
+        let failed = CommitError::StorageFailed;
+        assert_eq!(vote(failed.into()), "ZODB.POSException.StorageSystemError");
+        let (oid, committed, sent) = (Oid(1), Tid(2), Tid(1));
+        let conflict = Conflict { oid, committed, sent, kind: ConflictKind::Store };
+        let one = FoundConflict { conflict, data: bytes::Bytes::new() };
+        assert_eq!(vote(VoteError::ManyConflicts { one }), "ZODB.POSException.ConflictError");
+    }
+
+    #[test]
+    fn what_a_blob_directory_refuses_is_the_exception_that_zodb_has_for_it() {
+        let (oid, path, name) = (Oid(1), || "blobs".into(), "../name".to_owned());
+        for (error, expected) in [
+            (BlobError::Name { oid, name }, "builtins.ValueError"),
+            (BlobError::NotShared { oid, path: path() }, "builtins.ValueError"),
+            (BlobError::ReadOnly { path: path() }, "ZODB.POSException.ReadOnlyError"),
+        ] {
+            assert_eq!(Exception::from(&error).name, expected, "{error}");
+        }
     }
 }

@@ -102,4 +102,16 @@ mod tests {
             assert_eq!(ForeignProtocol::recognise(other), None);
         }
     }
+
+    #[test]
+    fn the_reason_in_the_log_names_the_protocol() {
+        for (protocol, name) in [
+            (ForeignProtocol::Tls, "TLS"),
+            (ForeignProtocol::Http, "HTTP"),
+            (ForeignProtocol::Resp, "RESP"),
+            (ForeignProtocol::Ssh, "SSH"),
+        ] {
+            assert!(protocol.reason().starts_with(&format!("speaks {name},")), "{protocol:?}");
+        }
+    }
 }

@@ -388,6 +388,9 @@ mod tests {
         let mut places = Places::default();
         let number = places.add(Iterator::Transactions { place, last: None }).unwrap();
         let number = i64::try_from(number.as_int().unwrap()).unwrap();
+        let place = storage.reader().iterate(None, None).unwrap();
+        let next = places.add(Iterator::Transactions { place, last: None }).unwrap();
+        assert_eq!((number, next), (0, Value::Int(1)));
         let iterator = places.queue(number, request(1)).unwrap().unwrap();
         let (first, iterator) = places.next(number, iterator).unwrap();
         assert!(matches!(first.step, Step::Read { bytes_max: 1, .. }));

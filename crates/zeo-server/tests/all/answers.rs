@@ -48,8 +48,19 @@ fn a_caller_of_the_same_process_is_answered_as_a_client_is() {
     };
     assert_eq!(length(both(&server, ask, "history", [one(), 2.into()])), 2);
     assert_eq!(length(both(&server, ask, "history", [one()])), 1);
+    for none in [0, -1] {
+        assert_eq!(length(both(&server, ask, "history", [one(), none.into()])), 0);
+        assert_eq!(both(&server, ask, "history", [missing(), none.into()]), key_error);
+    }
     assert_eq!(length(both(&server, ask, "record_iternext", [Value::None])), 4);
-    assert_eq!(length(both(&server, ask, "record_iternext", [Oid(3).into()])), 4);
+    let Answer::Value(third) = both(&server, ask, "record_iternext", [Oid(3).into()]) else {
+        panic!("no object")
+    };
+    let (data, end) = (b"more data".into(), Value::from(Oid(4)));
+    let Some([oid, _, found, following]) = third.as_sequence() else { panic!("{third:?}") };
+    assert_eq!((oid, found, following), (&Oid(3).into(), &data, &end));
+    let value_error = Answer::Error("builtins.ValueError".to_owned());
+    assert_eq!(both(&server, ask, "record_iternext", [1.into()]), value_error);
     assert_eq!(length(both(&server, ask, "undoLog", [1.into(), 3.into()])), 2);
     assert_eq!(length(both(&server, ask, "undoInfo", [])), 3);
     for name in ["vote", "iterator_start", "no_such_method"] {

@@ -55,6 +55,25 @@ fn a_label_may_be_as_long_as_a_frame_and_plain_arguments_are_short() {
 }
 
 #[test]
+fn a_message_without_data_has_64_kib_at_most() {
+    for encoding in [Encoding::Pickle, Encoding::Msgpack] {
+        let server = must(InProcess::start(encoding, None));
+        let mut client = must(Client::register(server.socket()));
+        // A header of 4 bytes is not a part of the message.
+        let given = "a".repeat(65_000);
+        let first = must(client.call("getTid", [given.as_str().into()]));
+        let longest = given.len() + (4 + (64 << 10)) - client.gathered_bytes();
+        must(client.send());
+        assert!(matches!(must(client.answer(&first)), Answer::Error(_)));
+        for (length, is_taken) in [(longest, true), (longest + 1, false)] {
+            let answer = must(client.ask("getTid", ["a".repeat(length).as_str().into()]));
+            assert_eq!(answer != Answer::Closed, is_taken, "{length} characters");
+        }
+        must(server.close());
+    }
+}
+
+#[test]
 fn the_serial_that_a_store_replaces_may_be_text() {
     let server = must(InProcess::start(Encoding::Pickle, None));
     let mut client = must(Client::register(server.socket()));
