@@ -115,6 +115,24 @@ mod tests {
     }
 
     #[test]
+    fn each_look_compares_both_with_the_clock_and_names_the_file_of_what_it_has_to_say() {
+        let (mut watch, named) = (ClockWatch::default(), std::cell::Cell::new(0));
+        let mut look = |last: u64, now: u64, seconds: u64| {
+            let name = || {
+                named.set(named.get() + 1);
+                "Data.fs".to_owned()
+            };
+            watch.look(Tid::from_unix_nanos(last), now, Duration::from_secs(seconds), name);
+            named.take()
+        };
+        assert_eq!(look(NOW, NOW, 1), 0);
+        assert_eq!(look(NOW + HOUR, NOW, 1), 1, "the tid is ahead");
+        assert_eq!(look(NOW + HOUR, NOW, 1), 0);
+        assert_eq!(look(NOW + HOUR, NOW + HOUR, 1), 2, "the clock is put forward, and caught up");
+        assert_eq!(look(NOW + HOUR, NOW + HOUR, 1), 0);
+    }
+
+    #[test]
     fn a_clock_put_forward_is_told_at_its_next_commit_and_only_then() {
         let mut watch = ClockWatch::default();
         let second = Duration::from_secs(1);

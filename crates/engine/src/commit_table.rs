@@ -306,3 +306,106 @@ impl TableState {
         Granted(numbers.into_iter().filter_map(owner).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use zodium_storage::Prepared;
+    use zodium_types::Oid;
+
+    use super::*;
+    use crate::commit::{LockKey, LockMode};
+
+    /// Longer than any test.
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(10);
+
+    struct Ignored;
+
+    impl Mailbox for Ignored {
+        fn post(&self, _: Notice) {}
+    }
+
+    /// A table with so many voted transactions.
+    fn voted(count: u64) -> CommitTable {
+        let table = CommitTable::new(Tid::ZERO);
+        for number in 1..=count {
+            let lock = (LockKey::Object(Oid(number)), LockMode::Exclusive);
+            let (number, now) = (TransactionNumber(number), Duration::ZERO);
+            let locks = [lock].into_iter().collect();
+            let granted = table.vote(number, locks, None, Arc::new(Ignored), now);
+            assert_eq!(granted, Ok(LockAnswer::Granted));
+            table.machine().voted(number, now).unwrap();
+        }
+        table
+    }
+
+    fn finish(table: &CommitTable, number: u64) {
+        let voted = Voted {
+            prepared: Prepared::new(()),
+            blobs: None,
+            changed: Vec::new(),
+            resolved: 0,
+            claim: None,
+            _merged: None,
+        };
+        assert!(table.finish(TransactionNumber(number), voted).is_ok());
+    }
+
+    /// Does something on another thread while this one waits.
+    fn meanwhile<T>(act: impl FnOnce() + Send, wait: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(SHORT);
+                act();
+            });
+            wait()
+        })
+    }
+
+    #[test]
+    fn the_writer_waits_for_as_many_transactions_as_it_wants() {
+        let table = voted(3);
+        finish(&table, 1);
+        assert!(table.gather(1, LONG), "it is there");
+        assert!(!table.gather(2, SHORT), "it takes too long");
+        let others = || [2, 3].into_iter().for_each(|number| finish(&table, number));
+        assert!(meanwhile(others, || table.gather(3, LONG)));
+    }
+
+    #[test]
+    fn the_writer_gathers_no_more_when_it_is_woken_or_stopped() {
+        let table = voted(1);
+        assert!(!meanwhile(|| table.wake(), || table.gather(1, LONG)));
+        assert!(!table.gather(1, LONG), "it has not looked yet");
+        let table = voted(1);
+        assert!(!meanwhile(|| table.stop(), || table.gather(1, LONG)));
+        assert!(!table.gather(1, LONG));
+    }
+
+    #[test]
+    fn the_writer_waits_for_work_and_ends_without_it() {
+        let table = voted(2);
+        let now = Duration::ZERO;
+        assert!(table.wait(Some(SHORT), now), "there may be other work");
+        table.wake();
+        assert!(table.wait(Some(LONG), now));
+        assert!(meanwhile(|| table.wake(), || table.wait(None, now)));
+        assert!(meanwhile(|| finish(&table, 1), || table.wait(None, now)));
+        assert!(table.wait(None, now), "it is still there");
+        table.stop();
+        assert!(table.wait(None, now), "it is written");
+        assert_eq!(table.take_batch(9, Tid(9)).len(), 1);
+        assert!(!table.wait(None, now));
+    }
+
+    #[test]
+    fn a_sleep_takes_its_time_or_ends_with_the_table() {
+        let (table, begun) = (voted(0), Instant::now());
+        table.sleep(SHORT);
+        assert!(begun.elapsed() >= SHORT);
+        meanwhile(|| table.stop(), || table.sleep(LONG));
+        table.sleep(LONG);
+    }
+}

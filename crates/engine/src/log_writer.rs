@@ -224,3 +224,57 @@ impl Database {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use zodium_disk::ManualClock;
+    use zodium_memorystorage::MemoryStorage;
+    use zodium_storage::Access;
+    use zodium_types::{Oid, TransactionMetadata, TransactionStatus};
+
+    use super::*;
+    use crate::{Check, Config, Mailbox, Transaction};
+
+    struct Ignored;
+
+    impl Mailbox for Ignored {
+        fn post(&self, _: Notice) {}
+    }
+
+    fn vote(database: &Database, oid: u64) -> (TransactionNumber, Voted) {
+        let metadata = TransactionMetadata::default();
+        let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
+        transaction.store(Oid(oid), Tid::ZERO, Bytes::from_static(b"data"));
+        let mailbox: Arc<dyn Mailbox> = Arc::new(Ignored);
+        let (number, _) = database.begin_vote(&transaction, &mailbox).unwrap();
+        let checked = database.check(number, &transaction, Access::Blocking).unwrap();
+        let Check::Voted(voted) = checked else { panic!("a conflict between new objects") };
+        (number, voted)
+    }
+
+    /// Whether a writer has waited in vain, with so many ready transactions and so many voted ones.
+    fn waits_in_vain(ready: u64, voted: u64) -> bool {
+        let kept = Arc::new(MemoryStorage::new());
+        let clock = Arc::new(ManualClock::default());
+        let (database, mut writer) =
+            Database::with_writer(kept, clock, &Config::default()).unwrap();
+        for oid in 0..ready {
+            let (number, voted) = vote(&database, oid);
+            database.finish(number, voted).unwrap();
+        }
+        let _voted: Vec<_> = (ready..ready + voted).map(|oid| vote(&database, oid)).collect();
+        // A slow disk.
+        (0..100).for_each(|_| writer.delay.note_batch(1, Duration::from_millis(1)));
+        (0..10).for_each(|_| writer.gather());
+        writer.delay.time_max().is_none()
+    }
+
+    #[test]
+    fn the_writer_waits_only_if_a_transaction_is_ready_and_another_one_may_be_soon() {
+        assert!(waits_in_vain(1, 1) && waits_in_vain(2, 3));
+        for (ready, voted) in [(0, 0), (0, 2), (2, 0)] {
+            assert!(!waits_in_vain(ready, voted), "{ready} ready, {voted} voted");
+        }
+    }
+}
