@@ -305,7 +305,7 @@ mod tests {
     use zodium_types::{TransactionMetadata, TransactionStatus};
 
     use super::*;
-    use crate::{Check, Mailbox, Notice, Transaction};
+    use crate::{Check, Mailbox, Notice, Transaction, Voted};
 
     struct NoMailbox;
 
@@ -325,8 +325,8 @@ mod tests {
         Database::with_writer(Arc::new(file), Arc::new(SystemClock::new()), &config).unwrap()
     }
 
-    /// Writes new objects in one transaction.
-    fn store(database: &Database, writer: &mut LogWriter, oids: std::ops::Range<u64>) -> Tid {
+    /// Votes on a transaction with new objects.
+    fn vote(database: &Database, oids: std::ops::Range<u64>) -> (TransactionNumber, Voted) {
         let metadata = TransactionMetadata::default();
         let mut transaction = Transaction::new(metadata, None, TransactionStatus::Normal).unwrap();
         for oid in oids {
@@ -336,9 +336,28 @@ mod tests {
         let (number, _) = database.begin_vote(&transaction, &mailbox).unwrap();
         let checked = database.check(number, &transaction, Access::Blocking).unwrap();
         let Check::Voted(voted) = checked else { panic!("a conflict between new objects") };
+        (number, voted)
+    }
+
+    /// Writes new objects in one transaction.
+    fn store(database: &Database, writer: &mut LogWriter, oids: std::ops::Range<u64>) -> Tid {
+        let (number, voted) = vote(database, oids);
         database.finish(number, voted).unwrap();
         writer.step(Instant::now);
         database.last_tid()
+    }
+
+    #[test]
+    fn the_oldest_owner_of_locks_is_told_until_it_is_over() {
+        let (database, _writer) = start();
+        assert_eq!(database.oldest_lock_owner(), None);
+        let [(first, of_first), (second, of_second)] =
+            [0..1, 1..2].map(|oids| vote(&database, oids));
+        assert_eq!(database.oldest_lock_owner(), Some(first));
+        database.abort(first, Some(of_first));
+        assert_eq!(database.oldest_lock_owner(), Some(second));
+        database.abort(second, Some(of_second));
+        assert_eq!(database.oldest_lock_owner(), None);
     }
 
     #[test]

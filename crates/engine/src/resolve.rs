@@ -143,3 +143,70 @@ impl ConflictResolution<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use zodium_memorystorage::MemoryStorage;
+    use zodium_storage::{NewBody, NewRecord, NewTransaction, Write};
+    use zodium_types::{TransactionMetadata, TransactionStatus};
+
+    use super::*;
+    use crate::commit::ConflictKind;
+
+    /// Takes what the client sent.
+    #[derive(Debug)]
+    struct Newest;
+
+    impl Resolver for Newest {
+        fn resolve(&self, _: &[u8], _: &[u8], new: &[u8], _: Access) -> Merge {
+            Merge::Resolved(new.to_vec())
+        }
+    }
+
+    /// A storage with so many objects, each with revisions 1 and 2.
+    fn storage(objects: u64, data: &Bytes) -> MemoryStorage {
+        let storage = MemoryStorage::new();
+        for tid in [1, 2].map(Tid) {
+            let record = |oid| NewRecord { oid: Oid(oid), body: NewBody::Data(data.clone()) };
+            let records = (0..objects).map(record).collect();
+            let (status, metadata) = (TransactionStatus::Normal, TransactionMetadata::default());
+            let new = NewTransaction { status, metadata, records };
+            let Ok(Poll::Ready(prepared)) = storage.prepare(new, Access::Blocking) else {
+                panic!()
+            };
+            storage.commit(vec![(tid, prepared)]).unwrap();
+        }
+        storage
+    }
+
+    /// How many of so many conflicts are resolved; `None` if it has to be asked again.
+    fn resolved(count: u64, data_bytes: usize, access: Access) -> Option<usize> {
+        let data = Bytes::from(vec![b'd'; data_bytes]);
+        let storage = storage(count, &data);
+        let mut transaction = Transaction::default();
+        (0..count).for_each(|oid| transaction.store(Oid(oid), Tid(1), data.clone()));
+        let (committed, sent, kind) = (Tid(2), Tid(1), ConflictKind::Store);
+        let conflicts = (0..count).map(|oid| Conflict { oid: Oid(oid), committed, sent, kind });
+        let resolution = ConflictResolution { store: &storage, resolver: Some(&Newest) };
+        let mut room = ConflictRoom::new(None);
+        let found = resolution.resolve(&transaction, conflicts.collect(), &mut room, access);
+        found.unwrap().map(|(resolved, left)| {
+            assert!(left.is_empty());
+            resolved.data.len()
+        })
+    }
+
+    #[test]
+    fn a_worker_resolves_few_small_conflicts_and_leaves_others_to_a_job() {
+        // Three revisions of 5,461 bytes are just below the limit.
+        for (count, bytes, is_left) in
+            [(1, 10, false), (4, 10, false), (5, 10, true), (1, 5461, false), (1, 5462, true)]
+        {
+            let by_worker = resolved(count, bytes, Access::NonBlocking);
+            assert_eq!(by_worker, (!is_left).then_some(count as usize), "{count} of {bytes} bytes");
+            assert_eq!(resolved(count, bytes, Access::Blocking), Some(count as usize));
+        }
+    }
+}

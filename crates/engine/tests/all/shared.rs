@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zodium_disk::{MemoryDisk, SystemClock};
 use zodium_engine::commit::ConflictKind;
-use zodium_engine::{Config, Database, Merge, Resolver, Transaction, VoteError, VoteStart};
+use zodium_engine::{Check, Config, Database, Merge, Resolver, Transaction, VoteError, VoteStart};
 use zodium_storage::{Access, StorageError};
 use zodium_types::{Oid, Tid};
 
@@ -65,6 +65,20 @@ fn all_servers_tell_their_clients_of_all_commits_in_one_order() {
         assert_idle(&database);
         database.close().unwrap();
     }
+}
+
+#[test]
+fn a_worker_does_not_wait_for_a_shared_storage() {
+    let [one, _other] = two(&CONFIG);
+    let (session, transaction) = (Session::new(&one), storing(1, Tid::ZERO, "a"));
+    let (number, start) = session.begin(&transaction).unwrap();
+    assert_eq!(start, VoteStart::Granted);
+    let checked = one.check(number, &transaction, Access::NonBlocking);
+    assert!(matches!(checked, Ok(Check::WouldBlock)), "{checked:?}");
+    let checked = one.check(number, &transaction, Access::Blocking);
+    let Ok(Check::Voted(voted)) = checked else { panic!("{checked:?}") };
+    one.abort(number, Some(voted));
+    assert_idle(&one);
 }
 
 #[test]
