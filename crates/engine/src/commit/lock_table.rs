@@ -299,6 +299,19 @@ mod tests {
         (LockKey::Object(Oid(oid)), Shared)
     }
 
+    /// The other tests rely on this.
+    #[test]
+    fn a_table_with_a_request_or_a_key_left_is_not_empty_and_a_key_alone_not_consistent() {
+        for key in [write(1), (LockKey::Clock, Exclusive)] {
+            let mut table = LockTable::new();
+            assert!(table.is_empty());
+            assert_eq!(request(&mut table, 1, &[key]), Granted);
+            assert!(!table.is_empty());
+            table.requests.clear();
+            assert!(!table.is_empty() && table.check_consistency().is_err());
+        }
+    }
+
     #[test]
     fn crossing_requests_do_not_deadlock() {
         let mut table = LockTable::new();
@@ -369,7 +382,7 @@ mod tests {
     fn who_waits_is_told_for_what_and_behind_whom() {
         let mut table = LockTable::new();
         assert_eq!(request(&mut table, 1, &[write(1), write(2)]), Granted);
-        assert_eq!(request(&mut table, 2, &[write(2), write(3)]), Waiting);
+        assert_eq!(request(&mut table, 2, &[write(0), write(2), write(3)]), Waiting);
         assert_eq!(request(&mut table, 3, &[write(3)]), Waiting);
         let wait = |owner, oid, behind| LockWait {
             owner: TransactionNumber(owner),

@@ -690,6 +690,33 @@ mod tests {
         assert!(machine.is_idle());
     }
 
+    /// The other tests rely on this.
+    #[test]
+    fn a_machine_with_anything_left_is_not_idle_and_not_consistent() {
+        let leftovers: [fn(&mut CommitMachine<()>); 5] = [
+            |machine| assert_eq!(machine.locks.request(number(1), writes(&[1])), Granted),
+            |machine| assert!(machine.grants.insert((NOW, number(1)))),
+            |machine| assert!(machine.reserved.insert((NOW, number(1)))),
+            |machine| machine.ready.push_back(number(1)),
+            |machine| machine.writing.push_back((number(1), Tid(11))),
+        ];
+        for (case, leave) in leftovers.into_iter().enumerate() {
+            let mut machine = CommitMachine::<()>::new(Tid(10));
+            assert!(machine.is_idle() && machine.check_consistency().is_ok());
+            leave(&mut machine);
+            assert!(!machine.is_idle() && machine.check_consistency().is_err(), "case {case}");
+        }
+        let mut machine = CommitMachine::<()>::new(Tid(10));
+        assert_eq!(vote(&mut machine, 1, &[1]), Granted);
+        machine.resolve(number(1), NOW).unwrap();
+        machine.reserve(number(1), NOW).unwrap();
+        assert!(!machine.is_idle() && machine.check_consistency().is_ok());
+        // A reservation with another end than the one that is waited for.
+        let transaction = machine.transactions.get_mut(&number(1)).unwrap();
+        transaction.reserved_until = Some(NOW + NOW);
+        assert!(machine.check_consistency().is_err());
+    }
+
     #[test]
     fn passed_on_transactions_keep_their_locks_until_they_are_settled_in_any_order() {
         let mut machine = CommitMachine::<()>::new(Tid(10));
