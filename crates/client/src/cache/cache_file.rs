@@ -246,6 +246,28 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_cache_is_saved_when_that_is_due_and_a_failed_save_is_not_repeated_at_once() {
+        let disk = FaultyDisk::new(MemoryDisk::volatile());
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let cache = Cache::new(1 << 20);
+        let file = open(&shared, &cache);
+        let stream = cache.begin_stream();
+        cache.insert(stream, Oid(1), Tid(5), None, b"data");
+        cache.verified(stream, Tid(6), []);
+        file.save_if_due(&cache).unwrap();
+        assert_eq!(disk.files().bytes(Path::new(PATH)), None, "it is too early");
+        let make_due = || file.saved.lock().next = Instant::now();
+        make_due();
+        disk.fail(Operation::Write, 1, io::ErrorKind::StorageFull);
+        assert!(file.save_if_due(&cache).is_err());
+        file.save_if_due(&cache).unwrap();
+        assert_eq!(disk.files().bytes(Path::new(PATH)), None, "it is too early again");
+        make_due();
+        file.save_if_due(&cache).unwrap();
+        assert_same(&restored(disk.files()), &cache);
+    }
+
+    #[test]
     fn a_file_of_something_else_or_with_any_byte_changed_or_cut_off_is_not_used() {
         let memory = MemoryDisk::volatile();
         let disk: Arc<dyn Disk> = Arc::new(memory.clone());

@@ -1,9 +1,11 @@
 //! A cache that is kept in a file between two runs of a client.
 
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Server, commit, record};
-use zodium_client::{Client, ClientError, Options, WarmUpList};
+use zodium_client::{Client, ClientError, Options, WarmUpList, Watcher};
 use zodium_pickle::Value;
 use zodium_types::{Address, Oid, Tid};
 use zodium_zeo::codec::Encoding;
@@ -45,9 +47,23 @@ fn a_kept_cache_that_is_ahead_of_its_server_is_dropped() {
     let (mut server, options) = keeping(&folder);
     commit(&Client::connect(options.clone()).unwrap(), &[(1, "one")]);
     server.exchange_data(&mut Server::start(Encoding::Pickle));
-    let client = Client::connect(options).unwrap();
+    let watcher = Arc::<DroppedObjects>::default();
+    let told = Arc::clone(&watcher);
+    let client = Client::connect(Options { watcher: Some(watcher), ..options }).unwrap();
     assert_eq!(cached_objects(&client), 0);
     assert!(matches!(client.load_current(Oid(1)), Err(ClientError::NoObject(_))));
+    assert!(!told.0.load(Ordering::Relaxed), "the application has no objects yet");
+}
+
+/// Notes whether the application was told to drop all its objects.
+#[derive(Default)]
+struct DroppedObjects(AtomicBool);
+
+impl Watcher for DroppedObjects {
+    fn all_invalidated(&self) -> Result<(), ClientError> {
+        self.0.store(true, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 #[test]
