@@ -82,5 +82,9 @@ mod tests {
         let oid = Value::tuple([Value::from(b"\0\x01"), 7.into()]);
         assert_eq!(text("m.E", oid), "m.E(b\"\\x00\\x01\", 7)");
         assert_eq!(text("m.ReadOnlyError", Value::tuple([])), "m.ReadOnlyError()");
+        let list = Value::list(["a".into(), 2.into()]);
+        let others = [1.5.into(), Value::None, list, Value::dict([("key", true.into())])];
+        let expected = r#"m.E(1.5, None, ("a", 2), ("key"=1))"#;
+        assert_eq!(text("m.E", Value::tuple(others)), expected);
     }
 }

@@ -209,5 +209,7 @@ mod tests {
         assert_eq!(stores.0, [store(2, b"two"), store(1, b"one again")]);
         stores.remove(Oid(2));
         assert_eq!(stores.0, [store(1, b"one again")]);
+        (2..100).for_each(|oid| stores.add(Oid(oid), Tid(oid), Bytes::new()));
+        assert_eq!(stores.0.len(), 16, "more are not needed to know the transaction by");
     }
 }

@@ -312,3 +312,28 @@ fn failed(error: ClientError) -> StorageError {
     let cause: Cause = Box::<dyn Error + Send + Sync>::from(error);
     if is_damage { StorageError::Corrupt(cause) } else { StorageError::Io(cause) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_a_history_has_its_metadata_and_the_rest_is_the_extension() {
+        let entry = |user: Value<'static>| {
+            let (tid, size) = (Value::from(Tid(7)), 100.into());
+            let own = [("tid", tid), ("size", size), ("time", 1.5.into()), ("user_name", user)];
+            let others = [("description", b"why".into()), ("note", 1.into())];
+            history_entry(Value::dict(own.into_iter().chain(others)))
+        };
+        for user in [Value::from(b"joe"), "joe".into()] {
+            let HistoryEntry { size, transaction } = entry(user).unwrap();
+            assert_eq!((size, transaction.tid), (100, Tid(7)));
+            let TransactionMetadata { user, description, extension } = transaction.metadata;
+            assert_eq!((&user[..], &description[..]), (&b"joe"[..], &b"why"[..]));
+            let extension = Extension::Pickle(extension.into()).into_dict().unwrap();
+            assert_eq!(extension, Value::dict([("note", 1.into())]));
+        }
+        assert_eq!(entry(Value::None).unwrap().transaction.metadata.user, b"");
+        assert!(history_entry(Value::dict([("size", 1.into())])).is_err());
+    }
+}

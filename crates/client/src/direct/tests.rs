@@ -111,6 +111,22 @@ fn calls_are_answered_in_either_encoding_whatever_comes_between() {
 }
 
 #[test]
+fn each_call_has_a_number_of_its_own() {
+    let (stream, peer) = Peer::start(Encoding::Pickle, |peer| {
+        peer.frame();
+        let calls = [peer.message(), peer.message()];
+        assert_ne!(calls[0].id, calls[1].id);
+        peer.reply(&calls[0].id, &1.into());
+        peer.reply(&calls[1].id, &2.into());
+    });
+    let mut client = DirectClient::greet(stream, LIMIT).unwrap();
+    let calls = [(); 2].map(|()| client.request("ping", &Value::tuple([])).unwrap());
+    let answers = calls.map(|call| client.answer(&call, LIMIT).unwrap());
+    assert_eq!(answers, [Some(1.into()), Some(2.into())]);
+    peer.join().unwrap();
+}
+
+#[test]
 fn an_exception_is_an_error_with_its_name_and_text() {
     let (stream, peer) = Peer::start(Encoding::Pickle, |peer| {
         peer.frame();
