@@ -340,6 +340,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_a_source_with_a_longer_name_than_any_has_is_not_used() {
+        let memory = MemoryDisk::volatile();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        for (length, is_used) in [(64 << 10, true), ((64 << 10) + 1, false)] {
+            let source = "s".repeat(length);
+            let path = Path::new(PATH);
+            let empty = Cache::new(1 << 20);
+            let file = CacheFile::open(Arc::clone(&disk), path, source.clone(), &empty).unwrap();
+            file.save(&filled(5)).unwrap();
+            let cache = Cache::new(1 << 20);
+            restore(&memory, path, &source, &cache);
+            assert_eq!(!cache.is_empty(), is_used, "{length} bytes");
+        }
+    }
+
+    #[test]
     fn a_failed_saving_leaves_the_old_cache() {
         for operation in [Operation::Open, Operation::Write, Operation::Folder] {
             let disk = FaultyDisk::new(MemoryDisk::volatile());

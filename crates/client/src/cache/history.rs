@@ -237,6 +237,8 @@ mod tests {
         assert_eq!(spans(&small), [(100, None)]);
         let of_one = data_bytes(&revision(1, None)) + size_of::<Revision>();
         let two = history.ended_at(Tid(100)).unwrap().with(revision(100, None), 2 * of_one);
-        assert_eq!(spans(&two.unwrap()), [(99, Some(100)), (100, None)]);
+        let two = two.unwrap();
+        assert_eq!(spans(&two), [(99, Some(100)), (100, None)]);
+        assert_eq!(two.bytes(), 2 * of_one + SHARED_OVERHEAD_BYTES);
     }
 }
