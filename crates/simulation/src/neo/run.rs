@@ -38,8 +38,6 @@ const COVERAGE_OF_MASTERS: Coverage = Coverage {
         "move",
         "replicas",
         "stop storage",
-        "drop",
-        "erase",
         "truncated",
         "check",
     ],

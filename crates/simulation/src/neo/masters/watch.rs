@@ -59,10 +59,8 @@ impl Watch {
             }
             Message::SendPartitionTable(message) => self.table_sent(context, message),
             Message::NotifyPartitionChanges(message) => self.table_changed(context, message),
-            Message::Truncate(message) => {
-                if context.history.order_cut(message.tid) {
-                    context.event("truncate", &[message.tid.0]);
-                }
+            Message::Truncate(message) if context.history.order_cut(message.tid) => {
+                context.event("truncate", &[message.tid.0]);
             }
             Message::AnswerBeginTransaction(message) => {
                 let given = context.history.give(message.ttid);
