@@ -39,7 +39,7 @@ pub enum RespBug {
 pub(super) enum Subject {
     /// Nothing.
     Commands,
-    /// Keys expire. The model does not tell when their memory is freed, so that nobody is told.
+    /// Keys expire. The model does not tell when their memory is freed, so no client is told.
     Expiry,
     /// Clients have caches.
     Caches,

@@ -35,7 +35,7 @@ const COVERAGE: Coverage = Coverage {
         "commit",
         "time",
     ],
-    least: 20,
+    least: 10,
 };
 
 /// Options of a run.
