@@ -178,7 +178,7 @@ impl Writer {
             shared.synced.store(position, Ordering::Release);
         }
         if self.written < self.kept.len() {
-            self.check_named()?;
+            self.check_unchanged()?;
             let position = self.base + self.written as u64;
             self.file.write_all_at(&self.kept[self.written..], position)?;
             self.written = self.kept.len();
@@ -218,6 +218,7 @@ impl Writer {
     /// Notes at the end that all of the file is synced: damage is no write then that a crash has
     /// cut off. The note itself needs no sync, as it says nothing that is not so without it.
     fn seal(&mut self) -> io::Result<()> {
+        self.check_unchanged()?;
         if record::is_sealed(&*self.file, self.base)? {
             return Ok(());
         }
@@ -231,7 +232,7 @@ impl Writer {
 
     /// Puts a replacement in the place of the log. The next flush makes that durable.
     fn replace(&mut self, mut replacement: Replacement, last: &[u8]) -> io::Result<()> {
-        self.check_named()?;
+        self.check_unchanged()?;
         replacement.append_frames(last)?;
         replacement.sync()?;
         let shared = &*self.shared;
@@ -251,16 +252,27 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that the path leads to the file that is open. No lock stops `mv`, `rm` or a restore,
-    /// after which all that is written would be lost at the end of this process.
-    fn check_named(&self) -> io::Result<()> {
+    /// Checks that the path leads to the file that is open, and that the file ends with what was
+    /// written here. No lock stops `mv`, `rm`, `cp` or a restore, after which all that is written
+    /// would be lost at the end of this process.
+    fn check_unchanged(&self) -> io::Result<()> {
         let Shared { disk, path, .. } = &*self.shared;
-        let found = disk.status(path)?.map(|found| found.identity);
-        if found == Some(self.file.status()?.identity) {
+        let open = self.file.status()?;
+        if disk.status(path)?.map(|found| found.identity) != Some(open.identity) {
+            let what =
+                "the file was removed, renamed or replaced: put it back, it is still open here";
+            return Err(io::Error::other(what));
+        }
+        // A write that failed may have left some of what is written again.
+        let (least, most) = (self.base + self.written as u64, self.base + self.kept.len() as u64);
+        if (least..=most).contains(&open.length) {
             return Ok(());
         }
-        let what = "the file was removed, renamed or replaced: put it back, it is still open here";
-        Err(io::Error::other(what))
+        Err(io::Error::other(format!(
+            "another program has overwritten the file: it has {} bytes, {least} were written here. \
+             Restart the server to use the file as it is now",
+            open.length
+        )))
     }
 
     /// Waits before the next try, or until the log is closed.

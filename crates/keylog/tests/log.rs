@@ -167,6 +167,32 @@ fn nothing_is_acknowledged_while_the_file_has_lost_its_name() {
     assert_eq!(found, [&b"first"[..], b"later", b"later"]);
 }
 
+/// As `cp` and `rsync --inplace` do it with a backup.
+#[test]
+fn a_file_that_is_overwritten_in_place_is_not_written_any_more() {
+    for has_later in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, file): (Arc<dyn Disk>, _) = (Arc::new(RealDisk), folder.path().join(PATH));
+        let (log, _) = open_at(&disk, &file, Sync::Always).unwrap();
+        let first = log.append(b"first");
+        wait_until(|| log.has_reached(first, Reached::Synced));
+        let backup = std::fs::read(&file).unwrap();
+        let second = log.append(b"second");
+        wait_until(|| log.has_reached(second, Reached::Synced));
+        std::fs::write(&file, &backup).unwrap();
+        if has_later {
+            let later = log.append(b"later");
+            wait_until(|| log.failure().is_some_and(|text| text.contains("overwritten")));
+            assert!(!log.has_reached(later, Reached::Written));
+        }
+        assert_eq!(log.close().is_err(), has_later);
+        assert_eq!(std::fs::read(&file).unwrap(), backup);
+        drop(log);
+        let (_, found) = open_at(&disk, &file, Sync::Always).unwrap();
+        assert_eq!(found, [b"first"]);
+    }
+}
+
 #[test]
 fn a_replacement_takes_over_at_one_moment() {
     let disk = MemoryDisk::new();
