@@ -14,6 +14,7 @@ import ZODB.blob
 import ZODB.FileStorage
 from harness import blobs
 from harness.monitor import Monitor
+from harness.waiting import wait_for
 from harness.wire import Z64, ErrorReply
 from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
@@ -262,3 +263,26 @@ def test_check_says_in_words_what_is_wrong_and_what_is_not_known(served, folder,
     )
     assert alone.returncode == 2
     assert "--blob-dir" in alone.stderr
+
+
+def test_a_directory_that_is_away_takes_no_blobs(served, folder):
+    """As when its disk is unmounted: an empty folder has its name then."""
+    server, monitor, client, written = served
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    folder.mkdir()
+    wait_for(lambda: b"is away" in monitor.fetch("/health")[2], "the directory is missed", 30)
+    code, _, body = monitor.fetch("/health")
+    assert (code, b'"degraded"' in body) == (200, True)
+    with pytest.raises(ErrorReply, match="the blob directory in use is away"):
+        blobs.commit(client, 901, [(p64(901), Z64, b"refused")])
+    with pytest.raises(ErrorReply, match="the blob directory in use is away"):
+        blobs.download(client, written[0][:2])
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
+    aside.rename(folder)
+    wait_for(lambda: b"is away" not in monitor.fetch("/health")[2], "the directory is back", 30)
+    blobs.commit(client, 902, [(p64(902), Z64, b"accepted")])
+    blobs.download(client, written[0][:2])
+    log = server.log()
+    assert log.count("is away") == 1 and "the blob directory is back" in log

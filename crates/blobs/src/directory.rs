@@ -13,10 +13,12 @@ use zodium_types::{Oid, Tid};
 
 use crate::BlobError;
 use crate::cleaner::Cleaner;
+use crate::complaints::Complaints;
 use crate::damaged::DamagedBlobs;
 use crate::fingerprint::Fingerprint;
 use crate::folders::Folders;
 use crate::layout::{self, BlobLayout, LAYOUT_MARKER, OUR_PREFIX, TEMPORARY_FOLDER};
+use crate::presence::Presence;
 use crate::sums::Sums;
 use crate::temporary::TemporaryBlob;
 
@@ -34,6 +36,10 @@ pub struct BlobDirectory {
     pub(crate) damaged: DamagedBlobs,
     /// Whether its disk, which may be another than the data file's, has space for blobs.
     pub(crate) space: Arc<SpaceWatch>,
+    presence: Arc<Presence>,
+    /// Blobs that could not be stored, and blobs that were asked for and not there.
+    refused: Complaints,
+    pub(crate) missing: Complaints,
     /// Makes names unique: this process's start, and a count.
     pub(crate) started: u64,
     pub(crate) names: AtomicU64,
@@ -58,10 +64,12 @@ impl BlobDirectory {
         let (folders, cleaner) = (Folders::default(), Cleaner::new(Arc::clone(&disk)));
         let space = Arc::default();
         let sums = Arc::new(Sums::open(Arc::clone(&disk), path, read_only));
-        let directory = BlobDirectory {
+        // Without a slash at the end, behind which `.old` would be something inside.
+        let path: PathBuf = path.components().collect();
+        let presence = Presence::unchecked(Arc::clone(&disk), path.clone());
+        let mut directory = BlobDirectory {
             disk,
-            // Without a slash at the end, behind which `.old` would be something inside.
-            path: path.components().collect(),
+            path,
             layout,
             read_only,
             folders,
@@ -69,12 +77,17 @@ impl BlobDirectory {
             sums,
             damaged: DamagedBlobs::default(),
             space,
+            presence: Arc::new(presence),
+            refused: Complaints::of("a blob cannot be stored: the transaction is refused"),
+            missing: Complaints::of("a client asks for a blob that is not there"),
             started,
             names,
             lock_again: Mutex::default(),
         };
         if !read_only {
             directory.create()?;
+            let presence = Presence::of(Arc::clone(&directory.disk), directory.path.clone());
+            directory.presence = Arc::new(presence);
         }
         if layout == BlobLayout::Lawn {
             warn!(folder = %directory.path.display(),
@@ -111,6 +124,23 @@ impl BlobDirectory {
         &self.path
     }
 
+    /// Has a thread look now and then whether the directory is still there, so that this is known
+    /// although no client asks for a blob.
+    pub fn watch(&self) {
+        self.presence.watch();
+    }
+
+    /// Why blobs are not served and committed, if at the last look the directory was away.
+    pub fn away(&self) -> Option<String> {
+        let why = || {
+            format!(
+                "the blob directory {} is away, see the log: blobs are not committed",
+                self.path.display()
+            )
+        };
+        self.presence.is_away().then(why)
+    }
+
     /// How it is laid out.
     pub fn layout(&self) -> BlobLayout {
         self.layout
@@ -128,11 +158,24 @@ impl BlobDirectory {
 
     /// An empty blob, to be filled with what a client sends. Blocking.
     pub fn temporary(&self) -> Result<TemporaryBlob, BlobError> {
+        self.telling(self.new_temporary())
+    }
+
+    fn new_temporary(&self) -> Result<TemporaryBlob, BlobError> {
         self.check_writable()?;
         let name = self.new_name("");
         let path = self.path.join(TEMPORARY_FOLDER).join(name);
         let file = self.space.noting(self.open_temporary(&path, OpenMode::CreateNew))?;
         Ok(TemporaryBlob::new(Arc::clone(&self.cleaner), Arc::clone(&self.space), path, file))
+    }
+
+    /// Passes a result on, and logs an error of the system: the client alone would know it.
+    pub(crate) fn telling<T>(&self, result: Result<T, BlobError>) -> Result<T, BlobError> {
+        result.inspect_err(|error| {
+            if matches!(error, BlobError::Io { .. }) {
+                self.refused.note(error);
+            }
+        })
     }
 
     /// Makes a file in the folder of temporary files. Programs that clean up, or copy, remove that
@@ -263,7 +306,14 @@ impl BlobDirectory {
         if self.read_only {
             return Err(BlobError::ReadOnly { path: self.path.clone() });
         }
-        Ok(())
+        self.check_present()
+    }
+
+    /// # Errors
+    /// [`BlobError::Away`] when another directory has the name, or none. Never of one that is only
+    /// read.
+    pub(crate) fn check_present(&self) -> Result<(), BlobError> {
+        self.presence.check()
     }
 
     pub(crate) fn list(&self, folder: &Path) -> Result<Vec<Entry>, BlobError> {

@@ -98,6 +98,18 @@ pub enum BlobError {
         /// The id of its process, if it is known.
         owner: Option<u32>,
     },
+    /// The name of the directory leads elsewhere since it was opened, or nowhere.
+    #[error(
+        "{path}: the blob directory in use is away ({found}): blobs are not committed, and those \
+         that are not found are not served. Mount it or move it back, which needs no restart; to \
+         use another one, restart the server", path = path.display()
+    )]
+    Away {
+        /// The directory.
+        path: PathBuf,
+        /// What is found in its place.
+        found: String,
+    },
     /// The directory was opened for reading only.
     #[error("{path}: opened read-only", path = path.display())]
     ReadOnly {

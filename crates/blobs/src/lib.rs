@@ -13,6 +13,7 @@
 
 mod blob_record;
 mod cleaner;
+mod complaints;
 mod damaged;
 mod directory;
 mod error;
@@ -21,6 +22,7 @@ mod folders;
 mod intent;
 mod layout;
 mod packed;
+mod presence;
 mod reading;
 mod staged;
 mod sums;

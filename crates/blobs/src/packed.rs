@@ -128,8 +128,9 @@ impl BlobDirectory {
     ///
     /// # Errors
     /// When `.old` is a symbolic link, or a file: what it leads to is not of a pack. When it is
-    /// the blob directory of a storage that is served.
+    /// the blob directory of a storage that is served. When the directory itself is away.
     pub fn check_old(&self) -> Result<(), BlobError> {
+        self.check_present()?;
         let old = self.old_path();
         match self.disk.kind(&old) {
             Ok(None) => Ok(()),

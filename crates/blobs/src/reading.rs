@@ -56,15 +56,23 @@ impl BlobDirectory {
     ///
     /// # Errors
     /// [`BlobError::Missing`] when there is none of that object and transaction,
-    /// [`BlobError::Length`] when it does not have the length that was committed, and
+    /// [`BlobError::Away`] when the directory is not there either, [`BlobError::Length`] when it does not have the length that was committed, and
     /// [`BlobError::Sum`] when an earlier read found other bytes, which are still there.
     pub fn open_committed(&self, oid: Oid, tid: Tid) -> Result<CommittedBlob, BlobError> {
         let path = self.path_of(oid, tid);
         let opened = self.disk.open(&path, OpenMode::Read);
         let opened = opened.and_then(|file| file.length().map(|length| (file, length)));
-        let (file, length) = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => BlobError::Missing { path: path.clone(), oid, tid },
-            _ => BlobError::io(&path, "open", error),
+        let (file, length) = opened.or_else(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                self.check_present()?;
+                let error = BlobError::Missing { path: path.clone(), oid, tid };
+                // Those that only read are tools, which tell of it themselves.
+                if !self.read_only {
+                    self.missing.note(&error);
+                }
+                return Err(error);
+            }
+            Err(BlobError::io(&path, "open", error))
         })?;
         let recorded = self.sums.find(oid, tid);
         let blob = CommittedBlob { file, length, path, oid, tid, recorded };

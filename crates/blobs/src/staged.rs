@@ -65,7 +65,7 @@ impl BlobDirectory {
         after: Tid,
         blobs: &[(Oid, NewBlob<'_>)],
     ) -> Result<StagedBlobs, BlobError> {
-        let staged = self.space.noting(self.stage_all(after, blobs))?;
+        let staged = self.telling(self.space.noting(self.stage_all(after, blobs)))?;
         let bytes = blobs.iter().map(|(_, blob)| blob.bytes()).sum();
         self.space.note_granted(&self.path, bytes, false);
         Ok(staged)

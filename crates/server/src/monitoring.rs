@@ -151,6 +151,7 @@ impl Source for Watched {
                 let is_full = matches!(storage.write_state(), WriteState::Full { .. });
                 let path = file.as_deref().filter(|_| is_full).map(FileStorage::path);
                 let free_bytes = path.and_then(|path| self.free_space.last_bytes(path));
+                notes.extend(storage.blobs().and_then(|directory| directory.away()));
                 let cluster = self.cluster(name);
                 notes.extend(cluster.iter().flat_map(|cluster| cluster.notes()));
                 let obstacle = cluster.and_then(|cluster| cluster.obstacle());

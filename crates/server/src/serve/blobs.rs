@@ -1,4 +1,5 @@
-//! Warns at the start if blobs of a storage are missing in its blob directory.
+//! Warns at the start if blobs of a storage are missing in its blob directory, and has that
+//! directory watched.
 //!
 //! Key decision: it samples current records, spread over the whole file, while the first clients
 //! are served. All of them would take as long as reading the file, as `zodium check --blob-dir`
@@ -12,10 +13,13 @@ use super::storages::{OpenStorage, Storages};
 /// Objects of each storage that are sampled: all of them in smaller files.
 const OBJECTS_MAX: usize = 4096;
 
-/// Samples each storage, on a separate thread.
+/// Samples each storage, on a separate thread, and watches its directory on another one.
 pub(crate) fn look_for_missing(storages: &Storages) {
     for OpenStorage { name, file, .. } in storages.iter() {
         let Some(file) = file.clone() else { continue };
+        if let Some(directory) = file.blobs() {
+            directory.watch();
+        }
         let name = name.clone();
         let look = move || look(&name, &file);
         if let Err(error) = std::thread::Builder::new().name("blob look".to_owned()).spawn(look) {
