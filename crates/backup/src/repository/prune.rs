@@ -15,7 +15,8 @@ pub struct KeepRules {
     pub last: usize,
     /// The newest one of each of this many days that have one.
     pub daily: usize,
-    /// All that are not older than this many seconds.
+    /// All that are not older than this many seconds, or were made so long before the newest one:
+    /// the clock may be ahead, and a storage that is not backed up any more keeps what it has.
     pub within_seconds: i64,
 }
 
@@ -34,6 +35,7 @@ impl KeepRules {
     /// Those of the points that are kept at a time, by when they were made, the oldest first.
     fn kept(&self, points: &[i64], now: i64) -> Vec<bool> {
         let (mut days, mut last_day) = (0, None);
+        let now = points.last().map_or(now, |newest| now.min(*newest));
         let mut kept: Vec<bool> = points
             .iter()
             .rev()
@@ -133,5 +135,13 @@ mod tests {
         assert_eq!(kept(KeepRules { last: 2, ..KeepRules::default() }), MADE[3..]);
         assert_eq!(kept(KeepRules { within_seconds: DAY, ..KeepRules::default() }), MADE[3..]);
         assert_eq!(kept(rules), MADE[2..]);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_removes_nothing_of_the_last_days() {
+        let rules = KeepRules { within_seconds: DAY, ..KeepRules::default() };
+        assert_eq!(rules.kept(&MADE, 400 * DAY), rules.kept(&MADE, 4 * DAY));
+        // It was ahead when the newest one was made.
+        assert_eq!(rules.kept(&[10, 20, 400 * DAY], 30), [true; 3]);
     }
 }

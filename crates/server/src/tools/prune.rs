@@ -34,7 +34,7 @@ pub(crate) struct PruneOptions {
     #[arg(long, value_name = "N", default_value = "0")]
     keep_daily: usize,
 
-    /// Keep all restore points of the last N days
+    /// Keep all restore points of the last N days before the newest one
     #[arg(long, value_name = "DAYS", default_value = "0", value_parser = days)]
     keep_within: f64,
 
