@@ -11,6 +11,7 @@ mod archive;
 mod backup;
 mod blobs;
 mod chunk_store;
+mod continuity;
 mod cutter;
 mod filling;
 mod hash;

@@ -5,6 +5,7 @@
 
 mod archives;
 mod blobs;
+mod continuity;
 mod damage;
 mod memory;
 mod moments;

@@ -130,7 +130,7 @@ pub(crate) fn source(storage: &MemoryStorage) -> Source<'_> {
 }
 
 pub(crate) fn plan(storage: &MemoryStorage) -> Backup<'_> {
-    Backup { source: source(storage), quick: true, seconds: 1 }
+    Backup { source: source(storage), quick: true, replaced: false, seconds: 1 }
 }
 
 /// Writes a transaction.

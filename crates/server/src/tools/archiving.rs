@@ -68,6 +68,8 @@ pub(super) struct Task<'t> {
     pub(super) repository: &'t Repository,
     /// Does not read what is archived already.
     pub(super) quick: bool,
+    /// Follows it although it is another storage than the repository's.
+    pub(super) replaced: bool,
     pub(super) arguments: &'t WatchArguments,
 }
 
@@ -133,7 +135,8 @@ impl<'w> Watch<'w> {
         let progress = Progress::of_log(format!("backing {} up", storage.name()), &*storage);
         let advance = |bytes| progress.advance(bytes);
         let source = followed.source(&storage, &advance);
-        let backup = Backup { source, quick: true, seconds: now() };
+        let replaced = self.task.replaced;
+        let backup = Backup { source, quick: true, replaced, seconds: now() };
         let started = self.insist(|watch| Ok(Archiver::start(watch.task.repository, &backup)?))?;
         let Some((archiver, summary)) = started else { return Ok(None) };
         complain_of_point(&summary);
@@ -272,6 +275,14 @@ pub(super) fn complain_of_point(done: &BackupSummary) {
             "zodium: {damage}. Point {} is complete, and does not need it: docs/backup.md tells \
              what to remove",
             done.point.number
+        );
+    }
+    if let Some(before) = &done.older_than {
+        complain!(
+            "zodium: the storage ends before transaction {} of point {}: an older copy has taken \
+             its place. What it lacks is in that point, which a prune may remove",
+            before.last(),
+            before.number
         );
     }
 }

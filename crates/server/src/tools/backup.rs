@@ -74,6 +74,11 @@ pub(crate) struct BackupOptions {
     #[arg(long, short = 'Q')]
     quick: bool,
 
+    /// Back up a storage that has no transaction of the newest restore point: it has taken the
+    /// place of the one that was backed up there
+    #[arg(long, conflicts_with = "verify")]
+    replaced: bool,
+
     /// Compress files of a repozo folder, which repozo can read
     #[arg(long, short = 'z')]
     gzip: bool,
@@ -112,6 +117,9 @@ impl Format {
                  leave them out, or give --format repozo"
             ),
             None => {}
+        }
+        if options.replaced && folder.is_some() {
+            bail!("{repository}: --replaced is not for folders of repozo: leave it out");
         }
         Ok(folder)
     }
@@ -168,6 +176,7 @@ pub(super) fn run(options: &BackupOptions) -> Result<ExitCode> {
                     blob_dir: options.how.blob_directory(options.blob_dir.as_deref())?,
                     repository: &repository,
                     quick: options.quick,
+                    replaced: options.replaced,
                     arguments: &options.watching,
                 });
             }
@@ -264,7 +273,8 @@ fn own_backup(
     let progress = Progress::of_log(format!("backing {} up", storage.name()), storage);
     let source = Source { storage, blobs: &blobs, progress: &|bytes| progress.advance(bytes) };
     let seconds = Timestamp::now().as_second();
-    let backup = Backup { source, quick: options.quick, seconds };
+    let BackupOptions { quick, replaced, .. } = *options;
+    let backup = Backup { source, quick, replaced, seconds };
     let summary = repository::backup(repository, &backup)?;
     Ok((summary, blobs.damaged_count()))
 }
