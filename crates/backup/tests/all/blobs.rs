@@ -27,7 +27,7 @@ impl BlobSource for SameData {
 }
 
 fn full(source: Source<'_>) -> Backup<'_> {
-    Backup { source, quick: false, seconds: 1 }
+    Backup { source, quick: false, replaced: false, seconds: 1 }
 }
 
 #[test]

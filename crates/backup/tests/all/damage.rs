@@ -26,7 +26,12 @@ fn commit(storage: &MemoryStorage, tid: u64, data: &[u8]) -> Tid {
 
 fn full(storage: &MemoryStorage) -> Backup<'_> {
     let blobs = &SameData(b"data of a blob");
-    Backup { source: Source { blobs, ..source(storage) }, quick: false, seconds: 1 }
+    Backup {
+        source: Source { blobs, ..source(storage) },
+        quick: false,
+        replaced: false,
+        seconds: 1,
+    }
 }
 
 fn objects(memory: &Memory, folder: &str) -> Vec<String> {
