@@ -1,8 +1,8 @@
 //! Lists, sorted sets and streams.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use super::content::{Content, Entry, Place, Type};
+use super::content::{Content, Entry, Place, Scored, Type};
 use super::{Caller, Failure, Model, Outcome};
 use crate::resp::reply::Reply;
 use crate::resp::request::{number_of, text_of};
@@ -82,10 +82,7 @@ impl Model {
         })
     }
 
-    fn sorted_set(
-        &mut self,
-        place: &Place,
-    ) -> Result<Option<&mut BTreeSet<(i64, Vec<u8>)>>, Failure> {
+    fn sorted_set(&mut self, place: &Place) -> Result<Option<&mut Scored>, Failure> {
         Ok(match self.of_type(place, Type::SortedSet)? {
             Some(Content::SortedSet(set)) => Some(set),
             _ => None,

@@ -11,12 +11,14 @@ pub(super) const WRONG_TYPE: &str =
 /// The number before the dash of an id, and the field and value of an entry.
 pub(super) type Entry = (u64, Vec<u8>, Vec<u8>);
 
+/// Scores and members.
+pub(super) type Scored = BTreeSet<(i64, Vec<u8>)>;
+
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     String(Vec<u8>),
     List(VecDeque<Vec<u8>>),
-    /// Scores and members.
-    SortedSet(BTreeSet<(i64, Vec<u8>)>),
+    SortedSet(Scored),
     Stream(Vec<Entry>),
 }
 

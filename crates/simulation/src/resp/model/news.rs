@@ -153,7 +153,8 @@ impl Model {
             }
         }
         let from = std::mem::replace(&mut self.told, self.altered.len());
-        for key in self.altered[from..].to_vec() {
+        let untold: Vec<_> = self.altered[from..].to_vec();
+        for key in untold {
             for client in self.readers.remove(&key).unwrap_or_default() {
                 let cache = self.sessions.get(&client).and_then(|session| session.cache);
                 if cache.is_some_and(|cache| !cache.is_broadcast) {
