@@ -8,14 +8,14 @@
 //! leaves it. Wrong bits must give the same answers or an error. Entries that name an older record
 //! of their object are noticed if the newest one is in the last 1,000 transactions.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::support::{
-    History, Model, commit, companion, data_of, disk_of, for_each_seed, loads_other_bytes, open,
-    open_read_only, same_answers, scanned_bytes, stores, tid,
+    History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed,
+    loads_other_bytes, open, open_read_only, same_answers, scanned_bytes, stores, tid,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
