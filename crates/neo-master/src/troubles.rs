@@ -1,5 +1,5 @@
 //! What an operator should know although the cluster may run: storages that do not answer, copies
-//! that differ, transactions that a start has given up.
+//! that differ, transactions that a start has given up, databases that are older copies.
 //!
 //! The log has each once. The status has it as long as it is so, and admins that ask for it are
 //! told: those of NEO/py do not, since no message of NEO is for that.
@@ -15,6 +15,7 @@ use zodium_neo::{
 use zodium_types::Tid;
 
 use crate::cluster::Cluster;
+use crate::old_copies::OldCopies;
 use crate::peer::{Asked, Links};
 
 /// Interval between the looks at storages.
@@ -38,6 +39,7 @@ pub(crate) struct Troubles {
     /// That table and the last transaction, if only an older table is found.
     older: Option<(TableId, Tid)>,
     given_up: Option<GivenUp>,
+    old_copies: Option<OldCopies>,
     /// Whether the notes may be other ones now.
     is_changed: bool,
     notes: Vec<String>,
@@ -177,6 +179,14 @@ impl Troubles {
         (self.given_up, self.is_changed) = (Some(GivenUp { kept, until, unchecked }), true);
     }
 
+    /// A start has found these older copies, after all storages were cut if they were to be.
+    pub(crate) fn old_copies_found(&mut self, found: Option<OldCopies>, cut_after: Option<Tid>) {
+        let is_whole = |old: &OldCopies| cut_after.is_some_and(|tid| tid <= old.first_tid());
+        if found.is_some() || self.old_copies.as_ref().is_some_and(is_whole) {
+            (self.old_copies, self.is_changed) = (found, true);
+        }
+    }
+
     /// Has admins told of all, as one of them has just come.
     pub(crate) fn admin_came(&mut self) {
         self.is_changed = true;
@@ -229,7 +239,8 @@ impl Troubles {
                  `zodium neo ctl check :` compares them, and ends this note if they are the same"
             )
         });
-        silent.chain(older).chain(given_up).chain(self.differences()).collect()
+        let old_copies = self.old_copies.as_ref().map(lost_by_old_copies);
+        silent.chain(older).chain(given_up).chain(old_copies).chain(self.differences()).collect()
     }
 
     fn differences(&self) -> Option<String> {
@@ -247,6 +258,19 @@ impl Troubles {
             listed(copies, "; ")
         ))
     }
+}
+
+fn lost_by_old_copies(old: &OldCopies) -> String {
+    let first = old.first_tid();
+    let ends = old.last_tids.iter().map(|(tid, storage)| format!("{storage} ended with {tid}"));
+    format!(
+        "the cluster was started with older copies of databases, those of {}, and no other storage \
+         has some of their partitions: transactions after {first} may be there in part only. {}. \
+         Stop all nodes and put newer databases there. Or, before clients commit, `zodium neo ctl \
+         truncate tid:0x{first}` cuts off what is later in all storages, and ends this note",
+        named(old.storages.iter()),
+        listed(ends, ", ")
+    )
 }
 
 /// Whether storages are asked for what they have, before the cluster operates.

@@ -17,7 +17,7 @@ use zodium_types::{Oid, Tid};
 
 use crate::cluster::Cluster;
 use crate::handling::{Handled, Refusal};
-use crate::old_copies::{self, Said};
+use crate::old_copies::{self, OldCopies, Said};
 use crate::packs::{self, Packs};
 use crate::peer::{Asked, Links};
 use crate::transactions::Transactions;
@@ -37,6 +37,7 @@ pub(crate) struct Verification {
     tids: BTreeMap<Tid, Tid>,
     /// What storages say of their databases.
     said: BTreeMap<NodeId, Said>,
+    old_copies: Option<OldCopies>,
     last_oid: Option<Oid>,
 }
 
@@ -189,7 +190,7 @@ impl Verification {
                 transactions.begin_after(cluster.last_tid);
                 // In a backup each cell is as far as its storage has fetched.
                 if !self.is_backup {
-                    old_copies::outdate(cluster, links, &self.said);
+                    self.old_copies = old_copies::outdate(cluster, links, &self.said);
                 }
                 self.ask_packs(cluster, links, packs);
             }
@@ -201,6 +202,11 @@ impl Verification {
     /// Whether storages have said their last ids: those that were to be cut are cut.
     pub(crate) fn knows_last_ids(&self) -> bool {
         self.step == Step::Packs
+    }
+
+    /// The older copies that lack what no other storage has.
+    pub(crate) fn take_old_copies(&mut self) -> Option<OldCopies> {
+        self.old_copies.take()
     }
 
     /// Some storages may have committed what others have only voted.

@@ -120,6 +120,8 @@ impl Master {
         if !verification.advance(cluster, links, parts) {
             self.begin_operation();
         } else if verification.knows_last_ids() {
+            let found = verification.take_old_copies();
+            self.troubles.old_copies_found(found, self.recovery.truncate_tid());
             self.recovery.truncated();
             if !self.backup.is_there() {
                 self.troubles.started_after(&self.cluster, self.recovery.last_tid());

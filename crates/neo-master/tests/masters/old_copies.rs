@@ -16,6 +16,11 @@ const BOTH: [&[u32]; 2] = [&[1, 2], &[1, 2]];
 
 /// The cells that go out of date at a start, with the numbers of their storages.
 fn outdated(rows: [&[u32]; 2], said: &Said, backup_tid: Option<Tid>) -> Vec<(u32, u32)> {
+    started(rows, said, backup_tid).1
+}
+
+/// A cluster that starts, and the cells that go out of date then.
+fn started(rows: [&[u32]; 2], said: &Said, backup_tid: Option<Tid>) -> (Bench, Vec<(u32, u32)>) {
     let upstream = UpstreamSettings { cluster: "upstream".to_owned(), masters: vec![address(901)] };
     let mut bench = Bench::new(Settings { upstream: Some(upstream), ..settings(101) });
     let storages: Vec<_> = (1..).zip(said).map(|(number, _)| bench.storage(number)).collect();
@@ -48,7 +53,13 @@ fn outdated(rows: [&[u32]; 2], said: &Said, backup_tid: Option<Tid>) -> Vec<(u32
             }));
         });
     }
-    changed
+    (bench, changed)
+}
+
+/// The tid of a second, with metadata in a partition of two.
+fn tid(second: u64, partition: u64) -> u64 {
+    let tid = Tid::from_unix_nanos((1_800_000_000 + second) * 1_000_000_000).0;
+    tid - tid % 2 + partition
 }
 
 #[test]
@@ -79,4 +90,34 @@ fn of_two_older_copies_the_later_one_serves_what_no_other_storage_has() {
 #[test]
 fn cells_of_a_backup_are_as_far_as_their_storages_have_fetched() {
     assert_eq!(outdated(BOTH, &[(7, 900), (7, 1000)], Some(Tid(900))), []);
+}
+
+#[test]
+fn a_storage_that_is_far_behind_fetches_also_if_it_need_not_have_the_last_transaction() {
+    let rows: [&[u32]; 2] = [&[1, 2], &[2]];
+    let last = tid(20, 1);
+    assert_eq!(outdated(rows, &[(7, tid(9, 0)), (7, last)], None), [(0, 1)]);
+    assert_eq!(outdated(rows, &[(7, tid(11, 0)), (7, last)], None), []);
+    assert_eq!(outdated(rows, &[(7, tid(9, 0)), (6, last)], None), []);
+    // The storage that has the later one has no cell of the partition.
+    let (mut bench, changed) = started([&[1], &[2]], &[(7, tid(9, 0)), (7, last)], None);
+    assert_eq!(changed, []);
+    assert_eq!(bench.master.status().notes, [""; 0], "it may have all");
+}
+
+#[test]
+fn what_no_storage_has_any_more_is_noted() {
+    let rows: [&[u32]; 2] = [&[1, 2], &[2, 3]];
+    // The metadata of the last transaction are with 2 and 3. Storage 1 may have all, but is behind.
+    let said = [(7, tid(30, 0)), (7, tid(10, 0)), (7, tid(60, 1))];
+    let (mut bench, changed) = started(rows, &said, None);
+    assert_eq!(changed, [(0, 2), (1, 2)]);
+    let notes = bench.master.status().notes;
+    let (first, second) = (Tid(said[1].1), Tid(said[0].1));
+    assert!(notes.len() == 1 && notes[0].contains("databases, those of S2, S1, and"), "{notes:?}");
+    assert!(notes[0].contains(&format!("S2 ended with {first}, S1 ended with {second}")));
+    assert!(notes[0].contains(&format!("`zodium neo ctl truncate tid:0x{first}`")), "{notes:?}");
+    // All that is missing is with another storage.
+    let (mut bench, _) = started(rows, &[(7, tid(59, 0)), (7, tid(10, 0)), (7, tid(60, 1))], None);
+    assert_eq!(bench.master.status().notes, [""; 0]);
 }
