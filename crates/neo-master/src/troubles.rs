@@ -250,11 +250,11 @@ impl Troubles {
         let copies = self.different.iter();
         let copies = copies.map(|(id, storages)| format!("{id} in {}", named(storages.iter())));
         Some(format!(
-            "a check has found copies that differ, of partition {}: find out which are right. \
-             Then stop one storage with a wrong copy, erase it (`zodium neo storage --reset`), \
-             start it, and wait until `zodium neo status` shows it up to date, before the next \
-             one: others may have their only right copy there. A new `zodium neo ctl check` ends \
-             this note",
+            "a check, or a storage that fetches, has found copies that differ, of partition {}: \
+             find out which are right. Then stop one storage with a wrong copy, erase it (`zodium \
+             neo storage --reset`), start it, and wait until `zodium neo status` shows it up to \
+             date, before the next one: others may have their only right copy there. A new `zodium \
+             neo ctl check` ends this note",
             listed(copies, "; ")
         ))
     }

@@ -123,6 +123,46 @@ fn rows_that_the_source_does_not_have_go_however_many_they_are() {
     assert!(rows(&target) == rows(&source));
 }
 
+/// A cell that ends with a transaction, which it has records of, and metadata or not; what it says
+/// to its master when it fetches from a node with transactions 11, 21 and 31, and its transactions.
+fn ending_with(tid: Tid, oid: Oid, has_metadata: bool) -> (Vec<String>, Vec<Tid>) {
+    let (mut source, mut target) = (source(3), target());
+    let metadata = TransactionMetadata::default();
+    let (ttid, oids) = (Tid(tid.0 - 1), vec![oid]);
+    let row = TransactionRecord { tid, ttid, oids, metadata, is_packed: false, pack: None };
+    let left = |writes: &mut dyn Writes| {
+        if has_metadata {
+            writes.add_transaction(&row)?;
+        }
+        writes.add_record(tid, NewRecord { oid, data: None, data_serial: None })?;
+        writes.set_replicated(storage(2), Partition(0), tid)
+    };
+    target.database.write(false, left).unwrap();
+    target.master_tells(StopOperation {});
+    target.names();
+    target.master_tells(StartOperation { backup: false });
+    let question = target.asked_for_unfinished();
+    let answer = AnswerUnfinishedTransactions { max_tid: Tid(31), ttids: Vec::new() };
+    target.tell(target.master, question, answer);
+    let said = carry(&mut source, &mut target);
+    let tids = target.database.read(|reads| reads.tids(Partition(0), (Tid(0), Tid(99)), 9));
+    (said, tids.unwrap().unwrap())
+}
+
+#[test]
+fn nothing_is_fetched_into_a_database_that_went_another_way() {
+    for has_metadata in [true, false] {
+        let (said, tids) = ending_with(Tid(25), Oid(2), has_metadata);
+        assert!(said.len() == 1 && said[0].contains("Corrupted"), "{said:?}");
+        let own = if has_metadata { &[Tid(25)][..] } else { &[] };
+        let fetched = if has_metadata { &[] } else { &[Tid(31)][..] };
+        assert_eq!(tids, [own, fetched].concat());
+        let (said, tids) = ending_with(Tid(21), Oid(2), has_metadata);
+        assert!(said.len() == 1 && said[0].contains("Done"), "{said:?}");
+        assert!(tids.ends_with(&[Tid(31)]));
+    }
+}
+
 #[test]
 fn stores_are_accepted_without_a_lock_and_delay_readiness() {
     let (mut source, mut target) = (source(3), target());

@@ -100,7 +100,7 @@ impl Node {
             other => {
                 let Node { links, cluster, commits, replication, .. } = self;
                 let has_commits = !commits.is_empty();
-                replication.source_says(links, cluster.id(), from, other, has_commits)
+                replication.source_says(links, cluster, from, other, has_commits)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The partition that is being replicated: which chunk was asked for, and what came of it.
 
-use zodium_neo::Partition;
 use zodium_neo::messages::{AddObject, AddTransaction};
+use zodium_neo::{Map, Partition};
 use zodium_types::{Oid, Tid, TransactionMetadata};
 
 use super::BackupSource;
@@ -25,8 +25,10 @@ pub(super) struct Current {
     /// After the rows that the source was told of, if this node may have further ones: the answer
     /// says nothing of those.
     pub(super) untold: Option<(Tid, Oid)>,
-    /// The last transaction that the upstream cluster must have as well: the last one of the cell.
+    /// The last transaction of the cell: the source must have it as well.
     pub(super) common: Option<Tid>,
+    /// The last transaction of which the cell has records: the source must have these as well.
+    pub(super) common_record: Option<Tid>,
     /// While all records are compared: the last pack that the source may have carried out.
     pub(super) compares: Option<Tid>,
     /// Whether the first chunk was asked for.
@@ -48,10 +50,15 @@ impl Current {
         next.filter(|(tid, _)| *tid <= self.tid)
     }
 
-    /// The transaction of this cell that the upstream cluster lacks, if an answer says so: other
-    /// transactions were committed there in its place.
-    pub(super) fn lacking_upstream(&mut self, deleted: &[Tid]) -> Option<Tid> {
+    /// The transaction of this cell that the source lacks, if an answer says so: other transactions
+    /// were committed there in its place.
+    pub(super) fn lacking(&mut self, deleted: &[Tid]) -> Option<Tid> {
         self.common.take().filter(|common| deleted.contains(common))
+    }
+
+    /// The same of a transaction whose records are here.
+    pub(super) fn lacking_record(&mut self, deleted: &Map<Tid, Vec<Oid>>) -> Option<Tid> {
+        self.common_record.take().filter(|common| deleted.0.iter().any(|(tid, _)| tid == common))
     }
 
     /// Keeps a transaction for the next change. `limits_metadata`: a row holds no longer ones.

@@ -8,10 +8,14 @@
 //! has packed since, and its object would live on here. When the source may have carried out a pack
 //! that this cell has not, all records are compared, those from before as well. And a source begins
 //! no pack of a partition while another storage fetches it.
+//!
+//! A cell begins with its last transaction. If the source lacks it, nothing is fetched: the
+//! database went another way than the cluster, and both together would be one that never was.
 
 mod backup;
 mod dropping;
 mod fetching;
+mod foreign;
 mod progress;
 mod target;
 
@@ -48,6 +52,8 @@ pub(crate) struct Replication {
     turn: usize,
     /// Whether the last source failed: the next one is dialled after a pause.
     has_failed: bool,
+    /// Whether the database has transactions that the cluster has not: nothing is fetched then.
+    is_foreign: bool,
     /// Whether the database limits the metadata of transactions.
     limits_metadata: bool,
     dropping: Dropping,
@@ -82,6 +88,8 @@ struct Cell {
     /// How often sources have refused to send the partition since it got further. Some refusals
     /// pass by themselves, as that of a source whose own cell went out of date a moment ago.
     refusals: u32,
+    /// Whether a source has lacked the last transaction of the cell.
+    was_lacked: bool,
 }
 
 impl Replication {
@@ -142,6 +150,12 @@ struct BackupSource {
     address: Address,
     /// The name of the upstream cluster; empty for the own one.
     cluster: String,
+}
+
+impl BackupSource {
+    fn is_own_cluster(&self) -> bool {
+        self.cluster.is_empty()
+    }
 }
 
 /// A cell waits for an answer of the master.

@@ -29,7 +29,7 @@ impl Replication {
     /// Begins with the partition that is most behind, unless one is being replicated. Those that
     /// sources refuse come last.
     pub(crate) fn replicate_next(&mut self, links: &mut Links, cluster: &Cluster) {
-        if self.current.is_some() || self.wanted.is_empty() {
+        if self.current.is_some() || self.wanted.is_empty() || self.is_foreign {
             return;
         }
         let order = |partition: &Partition| {
@@ -79,6 +79,7 @@ impl Replication {
             asked: None,
             untold: None,
             common: None,
+            common_record: None,
             compares: None,
             has_begun: false,
             transactions: Vec::new(),
@@ -113,7 +114,7 @@ impl Replication {
     }
 
     /// Gives up on a source. Another one, or the same one later, goes on.
-    fn give_up(&mut self, links: &mut Links, cluster: &Cluster) {
+    pub(super) fn give_up(&mut self, links: &mut Links, cluster: &Cluster) {
         let Some(current) = self.current.take() else { return };
         self.has_failed = true;
         if self.cells.contains_key(&current.partition) {
@@ -134,7 +135,7 @@ impl Replication {
     pub(crate) fn source_says(
         &mut self,
         links: &mut Links,
-        own: Option<NodeId>,
+        cluster: &Cluster,
         (connection, id): (ConnectionId, u32),
         message: Message<'_>,
         has_commits: bool,
@@ -150,11 +151,11 @@ impl Replication {
             Message::AddObject(message) => return current.add_record(&message),
             Message::AnswerFetchTransactions(message) => {
                 links.answered((connection, id));
-                self.transactions_fetched(links, own, message);
+                self.transactions_fetched(links, cluster, message);
             }
             Message::AnswerFetchObjects(message) => {
                 links.answered((connection, id));
-                self.records_fetched(links, own, message, has_commits);
+                self.records_fetched(links, cluster, message, has_commits);
             }
             other => return Err(Refusal::unexpected(&other)),
         }
@@ -173,14 +174,14 @@ impl Replication {
     fn fetch_transactions(&self, links: &mut Links, min_tid: Tid, is_first: bool) {
         let Some(current) = &self.current else { return };
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
-        let source = current.source.as_ref().filter(|_| is_first);
-        let is_upstream = source.is_some_and(|source| !source.cluster.is_empty());
+        // In a backup cluster, storages may be ahead of others of the same cluster.
+        let asks = is_first && !current.source.as_ref().is_some_and(BackupSource::is_own_cluster);
         links.write_lazily(
             move |database| {
                 let reads = database.reads();
                 // Begins with the last transaction that is here, to learn whether it is there.
                 let before = Tid(min_tid.0.saturating_sub(1)).min(max_tid);
-                let common = match is_upstream {
+                let common = match asks {
                     true => reads.newest_tids(&[partition], before, (0, 1))?.pop(),
                     false => None,
                 };
@@ -235,14 +236,14 @@ impl Replication {
     fn transactions_fetched(
         &mut self,
         links: &mut Links,
-        own: Option<NodeId>,
+        cluster: &Cluster,
         answer: AnswerFetchTransactions,
     ) {
-        let (Some(current), Some(own)) = (&mut self.current, own) else { return };
+        let (Some(current), Some(own)) = (&mut self.current, cluster.id()) else { return };
         let AnswerFetchTransactions { next_tid, deleted, completed_pack } = answer;
         current.asked = None;
-        if let Some(tid) = current.lacking_upstream(&deleted) {
-            return self.leave_upstream(links, tid);
+        if let Some(tid) = current.lacking(&deleted) {
+            return self.source_lacks(links, cluster, tid);
         }
         let next_tid = next_tid.map(|tid| (tid, Oid(0)));
         let next_tid = current.next(next_tid).map(|(tid, _)| tid);
@@ -300,17 +301,30 @@ impl Replication {
                 cell.next_transaction = current.tid.next();
                 let (next_record, compares) = (cell.next_record, current.compares);
                 let first = compares.map_or(next_record, |_| Tid::ZERO);
-                self.fetch_records(links, first, Oid(0));
+                self.fetch_records(links, first, Oid(0), compares.is_none());
             }
         }
     }
 
-    fn fetch_records(&self, links: &mut Links, min_tid: Tid, min_oid: Oid) {
+    fn fetch_records(&self, links: &mut Links, min_tid: Tid, min_oid: Oid, is_first: bool) {
         let Some(current) = &self.current else { return };
         let (attempt, partition, max_tid) = (current.attempt, current.partition, current.tid);
+        let asks = is_first && current.source.is_none();
         links.write_lazily(
-            move |database| database.reads().records(partition, (min_tid, max_tid), min_oid, CHUNK),
-            move |node, found| {
+            move |database| {
+                let reads = database.reads();
+                // Begins with the records of the last transaction that is here, likewise.
+                let last = Tid(min_tid.0.saturating_sub(1)).min(max_tid);
+                let common = asks && !reads.records(partition, (last, last), Oid(0), 1)?.is_empty();
+                let common = common.then_some(last);
+                let min_tid = common.unwrap_or(min_tid);
+                let found = reads.records(partition, (min_tid, max_tid), min_oid, CHUNK)?;
+                Ok((min_tid, common, found))
+            },
+            move |node, (min_tid, common, found)| {
+                if let Some(current) = node.replication.current_mut(attempt) {
+                    current.common_record = common;
+                }
                 let last = found.last().filter(|_| found.len() == CHUNK as usize);
                 let untold = last.map(|(tid, oid)| (*tid, Oid(oid.0 + 1)));
                 let mut records = BTreeMap::<Tid, Vec<Oid>>::new();
@@ -331,12 +345,15 @@ impl Replication {
     fn records_fetched(
         &mut self,
         links: &mut Links,
-        own: Option<NodeId>,
+        cluster: &Cluster,
         answer: AnswerFetchObjects,
         has_commits: bool,
     ) {
         let Some(current) = &mut self.current else { return };
         current.asked = None;
+        if let Some(tid) = current.lacking_record(&answer.deleted) {
+            return self.source_lacks(links, cluster, tid);
+        }
         let next = answer.next_tid.map(|tid| (tid, answer.next_oid.unwrap_or(Oid(0))));
         let next = current.next(next);
         let answer = AnswerFetchObjects {
@@ -347,7 +364,7 @@ impl Replication {
         let attempt = current.attempt;
         let records = VecDeque::from(std::mem::take(&mut current.records));
         links.count().fetched_records += records.len() as u64;
-        self.write_records(links, own, attempt, records, answer, has_commits);
+        self.write_records(links, cluster.id(), attempt, records, answer, has_commits);
     }
 
     /// Writes the records of a chunk. While clients commit it does so in slices, so that a vote
@@ -431,7 +448,7 @@ impl Replication {
         }
         match next {
             Some((next_tid, next_oid)) => {
-                self.fetch_records(links, next_tid, next_oid);
+                self.fetch_records(links, next_tid, next_oid, false);
                 false
             }
             None => true,
@@ -442,7 +459,7 @@ impl Replication {
     pub(crate) fn finish(&mut self, partition: Partition, tid: Tid) -> bool {
         let compares = self.current.take().and_then(|current| current.compares);
         if let Some(cell) = self.cells.get_mut(&partition) {
-            cell.refusals = 0;
+            (cell.refusals, cell.was_lacked) = (0, false);
             cell.compared = compares.unwrap_or(cell.compared);
         }
         debug!(%partition, %tid, "fetched");
