@@ -40,9 +40,18 @@ pub(crate) struct Troubles {
     older: Option<(TableId, Tid)>,
     given_up: Option<GivenUp>,
     old_copies: Option<OldCopies>,
+    left_backup: Option<LeftBackup>,
     /// Whether the notes may be other ones now.
     is_changed: bool,
     notes: Vec<String>,
+}
+
+/// A backup that its upstream cluster lacked transactions of.
+#[derive(Debug)]
+struct LeftBackup {
+    /// The last transaction of the upstream cluster, if it is known.
+    upstream: Option<Tid>,
+    here: Tid,
 }
 
 /// Transactions that a start has given up.
@@ -187,6 +196,17 @@ impl Troubles {
         }
     }
 
+    /// The cluster, with this last transaction, stops being a backup, since the upstream cluster
+    /// lacks a transaction.
+    pub(crate) fn left_backup(&mut self, upstream: Option<Tid>, here: Tid) {
+        (self.left_backup, self.is_changed) = (Some(LeftBackup { upstream, here }), true);
+    }
+
+    /// The cluster is a backup.
+    pub(crate) fn follows(&mut self) {
+        self.is_changed |= self.left_backup.take().is_some();
+    }
+
     /// Has admins told of all, as one of them has just come.
     pub(crate) fn admin_came(&mut self) {
         self.is_changed = true;
@@ -240,7 +260,9 @@ impl Troubles {
             )
         });
         let old_copies = self.old_copies.as_ref().map(lost_by_old_copies);
-        silent.chain(older).chain(given_up).chain(old_copies).chain(self.differences()).collect()
+        let left_backup = self.left_backup.as_ref().map(left_backup);
+        let lost = older.into_iter().chain(given_up).chain(old_copies).chain(left_backup);
+        silent.chain(lost).chain(self.differences()).collect()
     }
 
     fn differences(&self) -> Option<String> {
@@ -270,6 +292,17 @@ fn lost_by_old_copies(old: &OldCopies) -> String {
          truncate tid:0x{first}` cuts off what is later in all storages, and ends this note",
         named(old.storages.iter()),
         listed(ends, ", ")
+    )
+}
+
+fn left_backup(LeftBackup { upstream, here }: &LeftBackup) -> String {
+    let upstream = upstream.map(|tid| format!(" ends with transaction {tid}, and"));
+    format!(
+        "the cluster has left backup mode by itself, and clients can commit to it: the upstream \
+         cluster{} lacks transactions of this one, which ended with {here}. To have it follow \
+         again, erase the databases of all its storages (`zodium neo storage --reset`), start it, \
+         and `zodium neo ctl set cluster STARTING_BACKUP`. That, or a new master, ends this note",
+        upstream.unwrap_or_default()
     )
 }
 

@@ -2,6 +2,7 @@
 
 use tracing::{error, info, warn};
 use zodium_neo::{Address, ClusterState, ConnectionId, Message, NodeState, NodeType, Request};
+use zodium_types::Tid;
 
 use super::Master;
 use crate::Phase;
@@ -117,9 +118,9 @@ impl Master {
             (Some(Asked::UpstreamLast), Message::AnswerLastTransaction(answer)) => {
                 if answer.tid < cluster.last_tid {
                     let (upstream, here) = (answer.tid, cluster.last_tid);
-                    warn!(%upstream, %here, "the upstream cluster was truncated, leaving backup \
-                        mode in case this one must be truncated as well");
-                    self.leave_backup();
+                    warn!(%upstream, %here, "the upstream cluster was truncated, or this one was \
+                        none of its backups: leaving backup mode, since this one has more");
+                    self.leave_backup(Some(upstream));
                 } else {
                     backup.upstream_is_at(cluster, links, answer.tid);
                 }
@@ -145,11 +146,14 @@ impl Master {
         }
     }
 
-    /// The upstream cluster lacks what this one has: the cluster will not be a backup any more. But
-    /// it stays one if that would remove everything.
-    pub(super) fn leave_backup(&mut self) {
+    /// The upstream cluster, whose last transaction may be known, lacks what this one has: the
+    /// cluster will not be a backup any more. But it stays one if that would remove everything.
+    pub(super) fn leave_backup(&mut self, upstream: Option<Tid>) {
         match self.backup.require_complete(&self.cluster) {
-            Ok(()) => self.stop_backup(),
+            Ok(()) => {
+                self.troubles.left_backup(upstream, self.cluster.last_tid);
+                self.stop_backup();
+            }
             Err(refusal) => error!(reason = refusal.text, "the cluster stays a backup"),
         }
     }

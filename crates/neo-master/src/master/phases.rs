@@ -138,6 +138,7 @@ impl Master {
         }
         if self.backup.is_there() {
             self.phase = Phase::Backup;
+            self.troubles.follows();
             self.backup.begin(&mut self.cluster, &mut self.links);
         } else {
             info!(last_tid = %self.cluster.last_tid, "the cluster is running");

@@ -191,7 +191,7 @@ impl Master {
             if self.cluster.state() == ClusterState::BackingUp {
                 warn!(%partition, "the upstream cluster lacks a transaction of this backup, \
                     leaving backup mode: it was truncated, or an older copy was put back");
-                self.leave_backup();
+                self.leave_backup(None);
             }
             return;
         }

@@ -165,9 +165,14 @@ fn a_lost_upstream_cluster_is_dialled_again_and_a_truncated_one_left() {
     bench.lose(upstream);
     assert_eq!(bench.master.status().state, Some(ClusterState::StartingBackup));
     assert_eq!(bench.dialled.len(), 1);
-    let (bench, storages, _, upstream) = following(Tid(999));
+    assert_eq!(bench.master.status().notes, [""; 0]);
+    let (mut bench, storages, _, upstream) = following(Tid(999));
     assert!(bench.closed.contains(&upstream));
     assert!(bench.names(storages[0]).contains(&"Truncate"));
+    let notes = bench.master.status().notes;
+    let (here, there) = (LAST, Tid(999));
+    assert!(notes.len() == 1 && notes[0].contains(&format!("transaction {there}")), "{notes:?}");
+    assert!(notes[0].contains(&format!("which ended with {here}")), "{notes:?}");
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl Master {
         }
         self.backup.become_running(&mut self.cluster, &mut self.links)?;
         self.phase = Phase::Backup;
+        self.troubles.follows();
         Ok(())
     }
 

@@ -94,6 +94,11 @@ impl Picture {
         if self.state == Some(ClusterState::BackingUp) {
             self.backup_tid = ask.recovery().await?.backup_tid;
         }
+        // An operator may be about to cut off what is between the two. Other masters may refuse.
+        if self.state == Some(ClusterState::StartingBackup) {
+            self.last_tid = ask.last_transaction().await.ok();
+            self.backup_tid = ask.recovery().await.ok().and_then(|answer| answer.backup_tid);
+        }
         Ok(())
     }
 
