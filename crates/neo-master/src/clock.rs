@@ -21,6 +21,11 @@ impl Clock {
         self.now = now;
     }
 
+    /// The time, since 1970.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
     /// A timestamp in seconds since 1970, after all that were given before.
     pub(crate) fn stamp(&mut self) -> f64 {
         let now = self.now.as_secs_f64();

@@ -18,6 +18,7 @@
 
 mod backup;
 mod clock;
+mod clock_watch;
 mod cluster;
 mod election;
 mod identification;

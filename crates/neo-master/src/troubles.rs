@@ -14,6 +14,7 @@ use zodium_neo::{
 };
 use zodium_types::Tid;
 
+use crate::clock_watch::ClockWatch;
 use crate::cluster::Cluster;
 use crate::old_copies::OldCopies;
 use crate::peer::{Asked, Links};
@@ -41,6 +42,7 @@ pub(crate) struct Troubles {
     given_up: Option<GivenUp>,
     old_copies: Option<OldCopies>,
     left_backup: Option<LeftBackup>,
+    clock: ClockWatch,
     /// Whether the notes may be other ones now.
     is_changed: bool,
     notes: Vec<String>,
@@ -96,6 +98,7 @@ impl Troubles {
             // Of a recovery before, or another alarm.
             return;
         }
+        self.is_changed |= self.clock.look(cluster.last_tid, cluster.clock.now());
         // Commits wait for none that is new.
         let is_starting = is_starting(cluster);
         let mut storages = cluster.members.identified(NodeType::Storage);
@@ -262,7 +265,7 @@ impl Troubles {
         let old_copies = self.old_copies.as_ref().map(lost_by_old_copies);
         let left_backup = self.left_backup.as_ref().map(left_backup);
         let lost = older.into_iter().chain(given_up).chain(old_copies).chain(left_backup);
-        silent.chain(lost).chain(self.differences()).collect()
+        silent.chain(lost).chain(self.clock.note()).chain(self.differences()).collect()
     }
 
     fn differences(&self) -> Option<String> {

@@ -17,6 +17,8 @@ const LINE_LETTERS: usize = 60;
 const GROUP_LETTERS: usize = 10;
 /// Most lines of letters for a storage; of larger tables a letter stands for several partitions.
 const LINES_MAX: usize = 8;
+/// Seconds by which clocks of machines may differ: a time that is so far ahead is now.
+const CLOCKS_DIFFER: f64 = 60.0;
 /// Most clients that are listed.
 const CLIENTS_MAX: usize = 5;
 
@@ -78,7 +80,12 @@ fn head(picture: &Picture, now: f64, text: &mut String) {
     let tid = |tid: Tid| match tid {
         Tid::ZERO => "none yet".to_owned(),
         tid => {
-            format!("{tid} ({}, {} ago)", tid_time(tid), span(now - tid.to_unix_seconds()))
+            let ago = now - tid.to_unix_seconds();
+            let when = match ago > -CLOCKS_DIFFER {
+                true => format!("{} ago", span(ago)),
+                false => format!("in {}", span(-ago)),
+            };
+            format!("{tid} ({}, {when})", tid_time(tid))
         }
     };
     if let Some(last) = picture.last_tid {

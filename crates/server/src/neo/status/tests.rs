@@ -97,6 +97,9 @@ to do
     };
     assert_eq!(without_tid(&drawn), without_tid(expected));
     assert!(drawn.contains(" ago)\n"));
+    // Of a master whose clock is ahead.
+    let drawn = draw(&picture, &[], NOW - 3_700.0);
+    assert!(drawn.contains(", in 1 h 1 min)\n"), "{drawn}");
 }
 
 #[test]
