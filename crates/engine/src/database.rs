@@ -348,16 +348,17 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_owner_of_locks_is_told_until_it_is_over() {
+    fn the_client_that_holds_locks_longest_is_told_until_it_has_asked_to_finish() {
         let (database, _writer) = start();
-        assert_eq!(database.oldest_lock_owner(), None);
+        let longest = || database.longest_client_time().map(|(number, _)| number);
+        assert_eq!(longest(), None);
         let [(first, of_first), (second, of_second)] =
             [0..1, 1..2].map(|oids| vote(&database, oids));
-        assert_eq!(database.oldest_lock_owner(), Some(first));
+        assert_eq!(longest(), Some(first));
         database.abort(first, Some(of_first));
-        assert_eq!(database.oldest_lock_owner(), Some(second));
-        database.abort(second, Some(of_second));
-        assert_eq!(database.oldest_lock_owner(), None);
+        assert_eq!(longest(), Some(second));
+        database.finish(second, of_second).unwrap();
+        assert_eq!(longest(), None);
     }
 
     #[test]
