@@ -169,6 +169,7 @@ const MAY_USE: [(&str, &[&str]); 43] = [
             "zodium-filestorage",
             "zodium-neo",
             "zodium-neo-storage",
+            "zodium-neo-master",
             "zodium-sql",
             "zodium-engine",
             "zodium-net",

@@ -13,6 +13,7 @@
 //! - `history`: what was committed; `judge`: what must hold in the end;
 //! - `faulty`: faulty nodes, to test the checks.
 
+mod addresses;
 mod client;
 mod context;
 mod counts;

@@ -3,8 +3,8 @@
 
 use zodium_neo::Address;
 
+use super::addresses::address_of;
 use super::net::End;
-use super::wires::address_of;
 use crate::random::Chance;
 
 /// A bug injected on purpose, to check that the simulation detects it.

@@ -15,11 +15,12 @@ use zodium_neo_storage::{
 };
 use zodium_sql::{NodeDatabase, NodeOptions};
 
+use super::addresses::address_of;
 use super::context::{CLUSTER, Context};
 use super::faulty;
 use super::net::{End, WireId};
 use super::plan::ClusterBug;
-use super::wires::{Wires, address_of};
+use super::wires::Wires;
 
 /// The files of a database that hold content.
 const FILES: [&str; 2] = ["node.sqlite", "node.sqlite-wal"];

@@ -3,34 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zodium_neo::{Address, ConnectionId, Frame, LinkTask, Packet, Scan, Scanner};
+use zodium_neo::{ConnectionId, Frame, LinkTask, Packet, Scan, Scanner};
 
+use super::addresses::end_of;
 use super::context::Context;
 use super::faulty;
 use super::net::{End, WireId};
-
-/// The ports of the masters begin with this one.
-const MASTER_PORT: u16 = 900;
-/// The ports of the storages begin with this one.
-const STORAGE_PORT: u16 = 1000;
-
-/// Where a process listens. Clients do not.
-pub(super) fn address_of(end: End) -> Address {
-    let port = match end {
-        End::Master(place) => MASTER_PORT + place as u16,
-        End::Storage(place) => STORAGE_PORT + place as u16,
-        End::Client(_) | End::Operator => 0,
-    };
-    Address { host: "127.0.0.1".to_owned(), port }
-}
-
-/// The process that listens at an address.
-pub(super) fn end_of(address: &Address) -> End {
-    match address.port.checked_sub(STORAGE_PORT) {
-        Some(place) => End::Storage(place.into()),
-        None => End::Master(address.port.saturating_sub(MASTER_PORT).into()),
-    }
-}
 
 /// The connections of a process.
 #[derive(Debug, Default)]

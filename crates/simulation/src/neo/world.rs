@@ -350,7 +350,7 @@ impl World {
             && operator.as_ref().is_none_or(Operator::is_idle)
     }
 
-    /// Has replicas compared, if there is an operator who can; whether it was done before.
+    /// Has replicas compared, if there is an operator that can; whether it was done before.
     pub(super) fn check(&mut self) -> bool {
         let World { context, operator, .. } = self;
         operator.as_mut().is_none_or(|operator| operator.check(context))

@@ -15,10 +15,10 @@ use zodium_types::{Oid, Tid};
 
 use self::commit::Commit;
 use self::orders::{Link, Order};
+use super::addresses;
 use super::context::{CLUSTER, Context};
 use super::net::{End, WireId};
 use super::storage::id_of;
-use super::wires;
 
 /// A client, which may be down.
 pub(super) struct Client {
@@ -178,7 +178,7 @@ impl Client {
             Message::StopOperation(_) => {}
             Message::NotPrimaryMaster(message) => {
                 let primary = message.primary.and_then(|at| message.masters.get(at as usize));
-                if let Some(End::Master(place)) = primary.map(wires::end_of) {
+                if let Some(End::Master(place)) = primary.map(addresses::end_of) {
                     self.next_master = place;
                 }
             }

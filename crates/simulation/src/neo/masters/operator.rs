@@ -15,9 +15,9 @@ use zodium_neo::{
 };
 use zodium_types::Tid;
 
+use crate::neo::addresses;
 use crate::neo::context::{CLUSTER, Context};
 use crate::neo::net::{End, WireId};
-use crate::neo::wires;
 
 /// What an operator wants beside that all storages have cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Operator {
             }
             Message::NotPrimaryMaster(message) => {
                 let primary = message.primary.and_then(|at| message.masters.get(at as usize));
-                if let Some(End::Master(place)) = primary.map(wires::end_of) {
+                if let Some(End::Master(place)) = primary.map(addresses::end_of) {
                     self.next_master = place;
                 }
             }

@@ -4,10 +4,11 @@ use zodium_neo::{ClusterState, LinkTask, Output, Packet, PartitionTable};
 use zodium_neo_master::{Master, Settings};
 
 use super::watch::Watch;
+use crate::neo::addresses::address_of;
 use crate::neo::context::{CLUSTER, Context};
 use crate::neo::faulty;
 use crate::neo::net::{End, WireId};
-use crate::neo::wires::{Wires, address_of, each_packet};
+use crate::neo::wires::{Wires, each_packet};
 
 /// Clocks are wrong by so many microseconds at most.
 const ERROR_MICROS_MAX: u64 = 4_000_000;

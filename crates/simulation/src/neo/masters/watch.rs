@@ -1,7 +1,7 @@
 //! What a real master decides, as its messages show it.
 //!
 //! It is the truth that clients, storages and other masters are compared with: a transaction is
-//! committed when the primary master tells anybody so.
+//! committed when the primary master tells a client or a storage so.
 
 use zodium_neo::messages::{NotifyPartitionChanges, SendPartitionTable};
 use zodium_neo::{CellState, ClusterState, Message, Packet, PartitionTable};
