@@ -59,8 +59,8 @@ pub(crate) struct Walk {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Set before `replies` is read, and read after it is raised, both in one order for all threads:
-    /// a reply that is counted after the flag was set also has its latency recorded.
+    /// Set before `replies` is read, and read after it is raised, both in one order for all
+    /// threads: a reply that is counted after the flag was set also has its latency recorded.
     counting: AtomicBool,
     /// Relaxed: no other data depends on it.
     stopping: AtomicBool,
@@ -119,8 +119,8 @@ impl Generator {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Starts or stops recording latencies. Each reply that [`Generator::replies`] counts between the
-    /// two has its latency recorded.
+    /// Starts or stops recording latencies. Each reply that [`Generator::replies`] counts between
+    /// the two has its latency recorded.
     pub(crate) fn count_latencies(&self, counting: bool) {
         self.shared.counting.store(counting, Ordering::SeqCst);
     }

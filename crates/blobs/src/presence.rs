@@ -31,7 +31,7 @@ pub(crate) struct Presence {
 #[derive(Debug)]
 struct Opened {
     identity: FileIdentity,
-    /// Some file systems give a folder another number once nobody has it open.
+    /// Some file systems give a folder another number once it is open nowhere.
     _folder: Arc<dyn DiskFile>,
 }
 

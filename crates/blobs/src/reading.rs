@@ -55,10 +55,10 @@ impl BlobDirectory {
     /// Opens a committed blob. Blocking.
     ///
     /// # Errors
-    /// [`BlobError::Missing`] when there is none of that object and transaction,
-    /// [`BlobError::Away`] when the directory is not there either, [`BlobError::Length`] when it
-    /// does not have the length that was committed, and [`BlobError::Sum`] when an
-    /// earlier read found other bytes, which are still there.
+    /// - [`BlobError::Missing`] when there is none of that object and transaction;
+    /// - [`BlobError::Away`] when the directory is not there either;
+    /// - [`BlobError::Length`] when it does not have the length that was committed;
+    /// - [`BlobError::Sum`] when an earlier read found other bytes, which are still there.
     pub fn open_committed(&self, oid: Oid, tid: Tid) -> Result<CommittedBlob, BlobError> {
         let path = self.path_of(oid, tid);
         let opened = self.disk.open(&path, OpenMode::Read);

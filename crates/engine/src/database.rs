@@ -260,8 +260,8 @@ impl Database {
         self.commits.machine().longest_client_time(now)
     }
 
-    /// For how long the transactions that are being written have been so; `None` if none are. A disk
-    /// that does not answer shows here only: times of writes are recorded when these end.
+    /// For how long the transactions that are being written have been so; `None` if none are. A
+    /// disk that does not answer shows here only: times of writes are recorded when these end.
     pub fn write_time(&self) -> Option<Duration> {
         let since = self.writing.since()?;
         Some(self.clock.monotonic().saturating_sub(since))

@@ -15,8 +15,8 @@ pub struct KeepRules {
     pub last: usize,
     /// The newest one of each of this many days that have one.
     pub daily: usize,
-    /// All that are not older than this many seconds, or were made so long before the newest one:
-    /// the clock may be ahead, and a storage that is not backed up any more keeps what it has.
+    /// All that are not older than this many seconds, or were made so long before the newest one.
+    /// The clock may be ahead, and a storage that is not backed up any more keeps what it has.
     pub within_seconds: i64,
 }
 

@@ -123,8 +123,9 @@ fn rows_that_the_source_does_not_have_go_however_many_they_are() {
     assert!(rows(&target) == rows(&source));
 }
 
-/// A cell that ends with a transaction, which it has records of, and metadata or not; what it says
-/// to its master when it fetches from a node with transactions 11, 21 and 31, and its transactions.
+/// Has a cell fetch from a node with transactions 11, 21 and 31. The cell ends with a transaction
+/// that it has records of, and metadata or not. Gives what it says to its master, and its
+/// transactions.
 fn ending_with(tid: Tid, oid: Oid, has_metadata: bool) -> (Vec<String>, Vec<Tid>) {
     let (mut source, mut target) = (source(3), target());
     let metadata = TransactionMetadata::default();
