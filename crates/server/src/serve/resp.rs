@@ -77,6 +77,10 @@ pub(crate) async fn bind(
 /// Reads the file of the password again, if there is one. If it cannot be read, the password stays.
 pub(crate) fn reload_password(server: &Server, options: &ServerOptions) {
     let Some(path) = &options.resp_password_file else { return };
+    if path.exists() && !path.is_file() {
+        // A pipe was read at the start. To read it again could wait for ever.
+        return;
+    }
     match password(path).map(|password| server.set_password(password)) {
         Ok(true) => {
             info!("SIGUSR2: read the new password of RESP; clients that gave the old one stay");
