@@ -101,8 +101,8 @@ pub enum BlobError {
     /// The name of the directory leads elsewhere since it was opened, or nowhere.
     #[error(
         "{path}: the blob directory in use is away ({found}): blobs are not committed, and those \
-         that are not found are not served. Mount it or move it back, which needs no restart; to \
-         use another one, restart the server", path = path.display()
+         that are not found are not served. Mount it or move it back, which needs no restart; for \
+         another one, or a device with another number, restart the server", path = path.display()
     )]
     Away {
         /// The directory.
