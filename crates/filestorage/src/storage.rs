@@ -205,7 +205,9 @@ impl FileStorage {
 
     /// Makes an appended transaction visible to readers. Call it in the order of the appends.
     pub fn publish(&self, appended: Appended) {
+        let tid = appended.tid();
         appended.publish(&self.reader.log(), &self.oids);
+        self.appender.note_published(tid);
     }
 
     /// Allows appends again after a failure, if the device holds the acknowledged bytes and can be

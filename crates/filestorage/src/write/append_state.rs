@@ -26,6 +26,7 @@ pub(crate) enum WriteFailure {
 pub(crate) struct AppendState {
     /// Identity of the file that transactions are appended to.
     pub(super) identity: FileIdentity,
+    /// The latest tid that readers see.
     pub(super) last_tid: Tid,
     /// End of the last transaction written, which is durable. It is ahead of the readers' end until
     /// published.

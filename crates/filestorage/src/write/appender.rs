@@ -72,9 +72,15 @@ impl Appender {
         self.appending.is_locked()
     }
 
-    /// Tid of the last transaction in the file; [`Tid::ZERO`] when there is none.
+    /// The latest tid that readers see; [`Tid::ZERO`] when there is none.
     pub(crate) fn last_tid(&self) -> Tid {
         self.state.lock().last_tid
+    }
+
+    /// Notes that readers see a transaction. Earlier, some would see a part of it by its tid.
+    pub(crate) fn note_published(&self, tid: Tid) {
+        let mut state = self.state.lock();
+        state.last_tid = state.last_tid.max(tid);
     }
 
     /// Distribution of the durations of syncs, one for each batch of commits.
@@ -220,7 +226,6 @@ impl Appender {
                 assert!(end >= start, "the log only grows");
                 state.recent.note(start..end, crc32c);
                 (state.end, state.refused_end) = (end, end);
-                state.last_tid = batch.iter().fold(state.last_tid, |last, (tid, _)| last.max(*tid));
                 let appended = batch.into_iter().zip(written);
                 Ok(appended.map(|((tid, new), at)| Appended::new(tid, new, at)).collect())
             }
