@@ -34,7 +34,7 @@ pub(super) struct Blobs {
 enum Place {
     /// Nowhere: the files of blobs are left out.
     Absent,
-    Directory(BlobDirectory),
+    Directory(Box<BlobDirectory>),
     Server(Arc<Client>),
 }
 
@@ -49,7 +49,7 @@ impl Blobs {
                 bail!("{}: there is no such blob directory", path.display())
             }
             (Some(path), _) => {
-                Place::Directory(BlobDirectory::open(Arc::new(RealDisk), path, true)?)
+                Place::Directory(Box::new(BlobDirectory::open(Arc::new(RealDisk), path, true)?))
             }
             (None, Some(client)) => Place::Server(Arc::clone(client)),
             (None, None) => Place::Absent,
