@@ -36,7 +36,7 @@ def test_the_end_of_the_certificate_of_a_node_is_told_of_in_time(tmp_path, kind)
     try:
         node.start()
         wait_for(lambda: "in 19 days" in node.log(), "the warning")
-        wait_for(lambda: "starting a" in node.log(), "the node")
+        wait_for(lambda: "monitor: " in node.log(), "the monitor")
         notes = json.loads(monitor.fetch("/health")[2])["notes"]
         assert [note for note in notes if "in 19 days" in note]
         samples = monitor.samples()
