@@ -61,9 +61,9 @@ fn what_ended_elsewhere_is_dropped_when_the_master_tells_what_is_in_progress() {
         bench.master_tells(change(2, 2, UpToDate));
         bench.master_tells(change(3, 1, Discarded));
         bench.master_tells(change(4, 1, OutOfDate));
+        let id = bench.asked("AskUnfinishedTransactions");
         vote(&mut bench, one, 101);
         assert_eq!(unfinished(&bench), 1);
-        let id = bench.asked("AskUnfinishedTransactions");
         let left = ttids.len();
         bench.tell(bench.master, id, AnswerUnfinishedTransactions { max_tid: Tid(100), ttids });
         assert_eq!(unfinished(&bench), left);
