@@ -350,7 +350,7 @@ fn an_index_is_compared_with_the_file_that_it_lies_beside() {
     assert_eq!((checked.index, found), (IndexVerdict::Agrees, vec![]));
 }
 
-/// Each time that it is looked at.
+/// The file is another one each time that the check looks at it.
 #[test]
 fn an_index_of_a_file_that_is_replaced_again_and_again_is_not_compared() {
     let disk = MemoryDisk::new();
