@@ -28,9 +28,6 @@ use crate::promise::Promise;
 use crate::table::{ArrivingBlob, Call, LoadKey, Loaded, Table, Then};
 use crate::{ClientError, Revision};
 
-/// The request buffer is freed if it has grown beyond this.
-const OUTPUT_KEPT_BYTES_MAX: usize = 1 << 20;
-
 /// Handles incoming messages, in stream order, on the reading thread.
 pub(crate) trait Receiver: Send + Sync {
     /// A revision was loaded; `data` does not share the input buffer.
@@ -46,7 +43,7 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) encoding: Encoding,
     pub(crate) receiver: Arc<dyn Receiver>,
-    /// The buffer that requests are encoded in; locked while one is written.
+    /// Locked while requests are written. The buffer that small ones are encoded in.
     output: Mutex<BytesMut>,
     /// Number of reads that returned data. Relaxed: it is only compared with an earlier value.
     pub(crate) heard: AtomicU64,
@@ -332,9 +329,6 @@ impl Connection {
     fn write_out(&self, output: &mut BytesMut) -> Result<(), ClientError> {
         let written = self.transport.send(output);
         output.clear();
-        if output.capacity() > OUTPUT_KEPT_BYTES_MAX {
-            *output = BytesMut::new();
-        }
         self.sent(written)
     }
 
