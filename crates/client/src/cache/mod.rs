@@ -214,9 +214,6 @@ impl Cache {
     }
 
     fn advance(&self, tid: Tid) {
-        // Relaxed: only written with `order` locked.
-        if tid.0 > self.last_tid.load(Ordering::Relaxed) {
-            self.last_tid.store(tid.0, Ordering::Release);
-        }
+        self.last_tid.fetch_max(tid.0, Ordering::Release);
     }
 }
