@@ -91,6 +91,8 @@ mod transaction;
 mod url;
 mod view;
 mod warm_up;
+#[cfg(test)]
+mod warnings;
 mod watcher;
 
 pub use client::Client;

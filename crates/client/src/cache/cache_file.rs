@@ -107,7 +107,7 @@ impl CacheFile {
         }
         let started = Instant::now();
         let result = self.write(cache);
-        saved.next = Instant::now() + SAVE_EVERY.max(started.elapsed() * SAVE_TIME_SHARE);
+        saved.next = Instant::now() + pause_after(started.elapsed());
         if result.is_ok() {
             saved.content = content;
         }
@@ -135,6 +135,11 @@ impl CacheFile {
         }
         result
     }
+}
+
+/// Least time between a save that took so long and the next one.
+fn pause_after(save: Duration) -> Duration {
+    SAVE_EVERY.max(save * SAVE_TIME_SHARE)
 }
 
 fn content(cache: &Cache) -> Content {
@@ -189,6 +194,7 @@ mod tests {
     use zodium_types::Oid;
 
     use super::*;
+    use crate::warnings::warnings_of;
 
     const PATH: &str = "cache";
     const SOURCE: &str = "storage 1 of localhost:8100";
@@ -352,6 +358,27 @@ mod tests {
             let cache = Cache::new(1 << 20);
             restore(&memory, path, &source, &cache);
             assert_eq!(!cache.is_empty(), is_used, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_yet_is_no_warning_and_one_that_cannot_be_read_is() {
+        let disk = FaultyDisk::new(MemoryDisk::volatile());
+        assert_eq!(warnings_of(|| assert!(restored(&disk).is_empty())), 0);
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        open(&shared, &Cache::new(1 << 20)).save(&filled(5)).unwrap();
+        assert_eq!(warnings_of(|| assert!(!restored(&disk).is_empty())), 0);
+        disk.fail(Operation::Open, 1, io::ErrorKind::PermissionDenied);
+        assert_eq!(warnings_of(|| assert!(restored(&disk).is_empty())), 1);
+        disk.mend();
+        assert!(!restored(&disk).is_empty(), "it is not set aside");
+    }
+
+    #[test]
+    fn saving_takes_a_fiftieth_of_the_time_at_most() {
+        let seconds = Duration::from_secs;
+        for (save, pause) in [(0, 300), (6, 300), (7, 350), (60, 3000)] {
+            assert_eq!(pause_after(seconds(save)), seconds(pause), "{save} s");
         }
     }
 

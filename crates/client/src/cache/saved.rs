@@ -185,3 +185,32 @@ impl From<io::Error> for Useless {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of another source, without revisions, with this length of its source.
+    fn read_with_length(length: impl FnOnce(usize) -> usize) -> Useless {
+        let mut file = Vec::new();
+        let snapshot = Snapshot { last_tid: Tid(5), histories: Vec::new() };
+        write(&mut file, "theirs", &snapshot).unwrap();
+        let place = MAGIC.len()..MAGIC.len() + size_of::<u32>();
+        let length = u32::try_from(length(file.len() - place.end)).unwrap();
+        file[place].copy_from_slice(&length.to_be_bytes());
+        read(&file[..], file.len() as u64, "ours", |_, _| ()).unwrap_err()
+    }
+
+    #[test]
+    fn a_length_is_believed_up_to_the_end_of_the_file() {
+        let foreign = |left| read_with_length(|rest| rest - left);
+        for left in [0, 1] {
+            let found = foreign(left);
+            assert!(matches!(found, Useless::Foreign(_)), "{left} left: {found}");
+        }
+        for surplus in [1, 2, 60_000] {
+            let found = read_with_length(|rest| rest + surplus).to_string();
+            assert!(found.contains("a length beyond its end"), "{surplus} beyond: {found}");
+        }
+    }
+}

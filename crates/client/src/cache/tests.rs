@@ -137,6 +137,15 @@ fn metrics_tell_revisions_found_from_those_that_were_not() {
     assert!(metrics.bytes > 5 && metrics.bytes < 1000);
 }
 
+/// The table may be half empty, and each entry has an index in the map beside it.
+#[test]
+fn an_object_weighs_its_data_and_its_share_of_the_table() {
+    let (cache, stream) = cache();
+    cache.insert(stream, OID, Tid(3), None, &[1; 100]);
+    let entry = size_of::<(Oid, History)>() + 40;
+    assert_eq!(cache.metrics().bytes, 100 + 64 + 2 * entry + 12);
+}
+
 #[test]
 fn reading_ten_times_the_cache_once_does_not_throw_out_what_is_used() {
     const DATA_BYTES: usize = 1000;

@@ -71,3 +71,42 @@ impl ListFile {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
+    use zodium_types::Oid;
+
+    use super::*;
+    use crate::warnings::warnings_of;
+
+    #[test]
+    fn a_list_that_is_not_there_yet_is_no_warning_and_one_that_cannot_be_read_is() {
+        let disk = FaultyDisk::new(MemoryDisk::volatile());
+        let file = ListFile::new(Arc::new(disk.clone()), "list".into());
+        let oids = || file.read("source").oids();
+        assert_eq!(warnings_of(|| assert_eq!(oids(), [])), 0);
+        file.write("source", &List::default().after(&[Oid(7)], 10)).unwrap();
+        assert_eq!(warnings_of(|| assert_eq!(oids(), [Oid(7)])), 0);
+        disk.fail(Operation::Open, 1, io::ErrorKind::PermissionDenied);
+        assert_eq!(warnings_of(|| assert_eq!(oids(), [])), 1);
+        disk.mend();
+        assert_eq!(oids(), [Oid(7)]);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_written_leaves_the_last_one_and_no_part_of_another() {
+        let disk = FaultyDisk::new(MemoryDisk::volatile());
+        let file = ListFile::new(Arc::new(disk.clone()), "list".into());
+        let list = |oid| List::default().after(&[Oid(oid)], 10);
+        file.write("source", &list(7)).unwrap();
+        for operation in [Operation::Open, Operation::Write, Operation::Folder] {
+            disk.fail(operation, 1, io::ErrorKind::StorageFull);
+            assert!(file.write("source", &list(8)).is_err(), "{operation:?}");
+            disk.mend();
+            assert_eq!(file.read("source").oids(), [Oid(7)]);
+            let partial = with_suffix("list".as_ref(), &format!(".{}.new", std::process::id()));
+            assert_eq!(disk.files().bytes(&partial), None, "{operation:?}");
+        }
+    }
+}

@@ -119,5 +119,10 @@ mod tests {
         first.save_if_due("source", now + Duration::from_secs(3600));
         let next = WarmUp::open(&options, "source");
         assert_eq!((next.take(), next.take()), (vec![Oid(7)], vec![]));
+        // Without a cache there is nothing to warm up.
+        options.cache_bytes = 0;
+        assert_eq!(WarmUp::open(&options, "source").take(), []);
+        options.cache_bytes = 1;
+        assert_eq!(WarmUp::open(&options, "source").take(), [Oid(7)]);
     }
 }
