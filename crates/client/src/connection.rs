@@ -394,3 +394,108 @@ fn greet(transport: &Transport, input: &mut Input, deadline: Instant) -> io::Res
     transport.send_by(&greeting, Some(deadline))?;
     Ok(encoding)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use rustls_pki_types::ServerName;
+    use zodium_zeo::codec::decode_message;
+    use zodium_zeo::codec::frame::split_frame;
+
+    use super::*;
+    use crate::tls_peers::{accept, with_tls};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+    const ENCODING: Encoding = Encoding::Msgpack;
+
+    struct Deaf;
+
+    impl Receiver for Deaf {
+        fn loaded(&self, _: &LoadReply<'_>, _: &Bytes) {}
+
+        fn invalidated(&self, _: Tid, _: &[Oid]) -> Result<(), ClientError> {
+            Ok(())
+        }
+
+        fn info(&self, _: &Value<'_>) {}
+    }
+
+    /// Opens a connection to `server`, which gets the other end.
+    fn open<T: Send>(
+        tls: Option<&TlsSide>,
+        server: impl FnOnce(UnixStream) -> T + Send,
+    ) -> (Result<Connection, ClientError>, T) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo");
+        let listener = UnixListener::bind(&path).unwrap();
+        thread::scope(|scope| {
+            let served = scope.spawn(|| server(listener.accept().unwrap().0));
+            let (address, patience) = (Address::Unix(path), Patience::new(None));
+            let opened = Connection::open(&address, tls, LIMIT, Arc::new(Deaf), patience, || ());
+            (opened, served.join().unwrap())
+        })
+    }
+
+    /// A connection in its handshake, and the server's end.
+    fn greeted() -> (Connection, UnixStream) {
+        let (opened, peer) = open(None, |mut peer| {
+            let mut greeting = BytesMut::new();
+            encode_frame(&mut greeting, ENCODING.announcement()).unwrap();
+            peer.write_all(&greeting).unwrap();
+            let mut answer = vec![0; greeting.len()];
+            peer.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, greeting);
+            peer
+        });
+        (opened.unwrap(), peer)
+    }
+
+    #[test]
+    fn a_server_that_leaves_before_its_greeting_may_want_tls_only_if_there_is_none() {
+        let (plain, ()) = open(None, drop);
+        let plain = plain.err().unwrap().to_string();
+        assert!(plain.ends_with("does it speak TLS?"), "{plain}");
+        let (config, server) = with_tls();
+        let side = TlsSide { config, name: Some(ServerName::try_from("localhost").unwrap()) };
+        let (secured, ()) = open(Some(&side), |socket| drop(accept(server, socket)));
+        let secured = secured.err().unwrap().to_string();
+        assert!(secured.contains("handshake with") && !secured.contains("TLS"), "{secured}");
+    }
+
+    #[test]
+    fn a_handshake_that_is_extended_has_the_whole_time_again() {
+        let (connection, _peer) = greeted();
+        let left = || {
+            let reading = connection.reading.lock();
+            reading.handshake.as_ref().map(|it| it.deadline.duration_since(Instant::now()))
+        };
+        assert!(left().unwrap() <= LIMIT);
+        connection.extend_handshake(3 * LIMIT);
+        assert!((2 * LIMIT..=3 * LIMIT).contains(&left().unwrap()));
+        connection.establish(Tid(1), LIMIT).unwrap();
+        connection.extend_handshake(3 * LIMIT);
+        assert_eq!(left(), None, "it is over");
+    }
+
+    #[test]
+    fn a_sign_of_life_is_sent_unless_another_thread_sends_something() {
+        let (connection, mut peer) = greeted();
+        let writing = connection.output.lock();
+        connection.send_heartbeat().unwrap();
+        connection.ping().unwrap();
+        drop(writing);
+        connection.ping().unwrap();
+        connection.send_heartbeat().unwrap();
+        connection.end(ClientError::Closed);
+        let mut sent = Vec::new();
+        peer.read_to_end(&mut sent).unwrap();
+        let mut sent = BytesMut::from(&sent[..]);
+        let mut next = || split_frame(&mut sent, 1000).unwrap().map(|frame| frame.to_vec());
+        let ping = next().unwrap();
+        assert_eq!(decode_message(ENCODING, &ping).unwrap().name, "ping");
+        assert!(decode_message(ENCODING, &next().unwrap()).unwrap().is_heartbeat());
+        assert_eq!(next(), None);
+    }
+}

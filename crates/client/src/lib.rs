@@ -87,6 +87,8 @@ mod shared;
 mod standing;
 mod stored;
 mod table;
+#[cfg(test)]
+mod tls_peers;
 mod transaction;
 mod url;
 mod view;

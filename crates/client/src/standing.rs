@@ -204,6 +204,47 @@ mod tests {
     use super::*;
     use crate::{Client, Options};
 
+    fn reason(standing: &Standing) -> String {
+        match &*standing.phase.lock() {
+            Phase::Connecting(reason) => reason.to_string(),
+            Phase::Connected | Phase::Closed => panic!("it is not connecting"),
+        }
+    }
+
+    #[test]
+    fn the_first_attempt_is_told_of_as_far_as_it_has_come_and_later_ones_by_their_error() {
+        let standing = Standing::default();
+        let address = |port| Address::Tcp { host: "db.example".to_owned(), port };
+        assert_eq!(reason(&standing), NOT_ATTEMPTED);
+        for port in [1, 2] {
+            standing.note_attempt(&address(port));
+            assert_eq!(reason(&standing), format!("no answer yet from {}", address(port)));
+        }
+        standing.note_silence(&address(2), true);
+        let silent = "db.example:2 accepted the connection, but has not answered as a ZEO server";
+        assert_eq!(reason(&standing), silent);
+        standing.note_silence(&address(2), false);
+        assert_eq!(reason(&standing), silent, "it is known to speak TLS");
+        let refused = "connection refused";
+        standing.enter(Phase::Connecting(refused.into()));
+        standing.note_attempt(&address(1));
+        standing.note_silence(&address(1), false);
+        assert_eq!(reason(&standing), refused);
+        standing.enter(Phase::Closed);
+        standing.enter(Phase::Connecting(refused.into()));
+        assert!(standing.is_closed() && matches!(*standing.phase.lock(), Phase::Closed));
+    }
+
+    #[test]
+    fn a_silent_peer_may_want_tls_only_if_there_is_none() {
+        for (has_tls, says_so) in [(false, true), (true, false)] {
+            let standing = Standing::default();
+            let address = Address::Tcp { host: "db.example".to_owned(), port: 1 };
+            standing.note_silence(&address, has_tls);
+            assert_eq!(reason(&standing).contains("if it speaks TLS"), says_so);
+        }
+    }
+
     #[test]
     fn a_peer_that_accepts_and_stays_silent_is_named() {
         // The system accepts connections for it, and nothing answers.

@@ -3,9 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use rustls::{ServerConnection, StreamOwned};
+use rustls_pki_types::ServerName;
 use zodium_pickle::Value;
 use zodium_transport::{Socket, Transport};
 use zodium_types::Tid;
@@ -16,6 +18,7 @@ use zodium_zeo::codec::{
 
 use super::{DirectClient, DirectError, Stream, health};
 use crate::Exception;
+use crate::tls_peers::{accept, with_tls};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
@@ -173,7 +176,7 @@ fn a_server_that_says_nothing_or_nonsense_is_told_apart() {
     for (says, expected) in [
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], "this is not a ZEO server"),
         (b"\0\0\0\x04Z310", "does not speak ZEO 5"),
-        (b"", "closed the connection"),
+        (b"", "closed the connection before it said anything"),
     ] {
         let (ours, mut peer) = UnixStream::pair().unwrap();
         peer.write_all(says).unwrap();
@@ -181,6 +184,107 @@ fn a_server_that_says_nothing_or_nonsense_is_told_apart() {
         let error = health(stream(ours), LIMIT).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_server_that_takes_nothing_in_is_given_up_in_time() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut announcement = BytesMut::new();
+    encode_frame(&mut announcement, Encoding::Pickle.announcement()).unwrap();
+    theirs.write_all(&announcement).unwrap();
+    let limit = 10 * SHORT;
+    let mut client = DirectClient::greet(stream(ours), limit).unwrap();
+    let begin = Instant::now();
+    let long = Value::tuple([vec![7; 8 << 20].into()]);
+    let error = client.tell("long", &long).unwrap_err();
+    assert!(matches!(error, DirectError::Silent { limit: told } if told == limit), "{error}");
+    assert!(begin.elapsed() >= limit);
+}
+
+#[test]
+fn a_server_without_an_opened_storage_has_no_last_transaction() {
+    let (stream, peer) = Peer::start(Encoding::Pickle, |peer| {
+        peer.frame();
+        for last in [Value::None, "no tid".into()] {
+            let call = peer.message();
+            peer.reply(&call.id, &last);
+        }
+    });
+    let mut client = DirectClient::greet(stream, LIMIT).unwrap();
+    assert_eq!(client.register("1", true).unwrap(), Tid::ZERO);
+    assert!(matches!(client.register("1", true), Err(DirectError::Codec(_))));
+    peer.join().unwrap();
+}
+
+/// Runs `script` as a server, after the TLS handshake; gives the client's end.
+fn secured(
+    script: impl FnOnce(StreamOwned<ServerConnection, UnixStream>) + Send + 'static,
+) -> (Stream, JoinHandle<()>) {
+    let (client, server) = with_tls();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let thread = std::thread::spawn(move || script(accept(server, theirs)));
+    let name = ServerName::try_from("localhost").unwrap();
+    (stream(ours).secure(client, name, LIMIT).unwrap(), thread)
+}
+
+/// What became of a TLS handshake with a server that does this, and how long it took.
+fn handshake(limit: Duration, server: impl FnOnce(UnixStream) + Send) -> (DirectError, Duration) {
+    let (client, _) = with_tls();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || server(theirs));
+        let name = ServerName::try_from("localhost").unwrap();
+        let begin = Instant::now();
+        let error = stream(ours).secure(client, name, limit).err().unwrap();
+        (error, begin.elapsed())
+    })
+}
+
+#[test]
+fn a_tls_handshake_that_fails_says_whether_the_server_was_silent_or_left_or_has_no_tls() {
+    let read = |stream: &mut UnixStream| assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+    let (silent, waited) = handshake(10 * SHORT, |mut stream| {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+    });
+    assert!(matches!(silent, DirectError::Silent { limit } if limit == 10 * SHORT), "{silent}");
+    assert!((10 * SHORT..LIMIT).contains(&waited), "{waited:?}");
+    let (left, _) = handshake(LIMIT, |mut stream| read(&mut stream));
+    assert!(matches!(left, DirectError::NoHandshake), "{left}");
+    let (plain, _) = handshake(LIMIT, |mut stream| {
+        read(&mut stream);
+        stream.write_all(b"\0\0\0\x02Z5").unwrap();
+    });
+    assert!(matches!(plain, DirectError::Tls(_)), "{plain}");
+}
+
+#[test]
+fn a_server_with_tls_that_does_not_greet_is_not_asked_for_tls() {
+    let (silent, peer) = secured(|mut stream| {
+        let end = stream.read(&mut [0; 64]);
+        assert_eq!(end.unwrap(), 0, "the end of the client is an orderly one");
+    });
+    let error = DirectClient::greet(silent, SHORT).err().unwrap();
+    assert!(matches!(error, DirectError::Silent { limit: SHORT }), "{error}");
+    peer.join().unwrap();
+    let (closed, peer) = secured(drop);
+    let error = DirectClient::greet(closed, LIMIT).err().unwrap();
+    assert!(matches!(error, DirectError::Closed), "{error}");
+    peer.join().unwrap();
+}
+
+#[test]
+fn what_is_no_tls_within_it_ends_the_connection_at_once() {
+    let (garbled, peer) = secured(|mut stream| {
+        stream.sock.write_all(b"no record of TLS").unwrap();
+        // The client says why it leaves.
+        assert!(stream.sock.read(&mut [0; 4096]).is_ok_and(|count| count > 0));
+    });
+    let begin = Instant::now();
+    let error = DirectClient::greet(garbled, LIMIT).err().unwrap();
+    assert!(matches!(error, DirectError::Tls(_)), "{error}");
+    assert!(begin.elapsed() < LIMIT);
+    peer.join().unwrap();
 }
 
 #[test]
