@@ -86,5 +86,8 @@ mod tests {
         let others = [1.5.into(), Value::None, list, Value::dict([("key", true.into())])];
         let expected = r#"m.E(1.5, None, ("a", 2), ("key"=1))"#;
         assert_eq!(text("m.E", Value::tuple(others)), expected);
+        // More digits than a float has.
+        let large = Value::tuple([Value::Int((1 << 60) + 1), Value::None]);
+        assert_eq!(text("m.E", large), "m.E(1152921504606846977, None)");
     }
 }

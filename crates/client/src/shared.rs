@@ -243,6 +243,14 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_beyond_what_the_clock_counts_is_as_long_as_a_century() {
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
+        let options = Options { wait_timeout: Duration::MAX, ..Options::new(address) };
+        let wait_timeout = Shared::new(options, None).options.wait_timeout;
+        assert_eq!(wait_timeout, Duration::from_secs(100 * 365 * 86_400));
+    }
+
+    #[test]
     fn a_load_as_of_a_commit_that_is_being_applied_never_finds_what_it_replaces() {
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
         let shared = &Shared::new(Options::new(address), None);

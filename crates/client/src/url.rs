@@ -243,6 +243,7 @@ mod tests {
         assert_eq!((all.wait, all.wait_timeout), (false, Duration::from_millis(2500)));
         assert_eq!((all.access, all.label.as_deref()), (Access::Fallback, Some("a b")));
         let longest = options("zeo://a:1?wait_timeout=9223372036854775807").wait_timeout;
+        assert_eq!(longest, Duration::from_secs(100 * 365 * 86_400));
         assert!(std::time::Instant::now().checked_add(longest).is_some());
         assert_eq!((all.cache_bytes, all.cache_path), (5 << 20, Some("/tmp/c".into())));
         assert_eq!(all.warm_up, WarmUpList::BesideCache);
@@ -266,6 +267,8 @@ mod tests {
             ("?read_only=0", Access::ReadWrite),
             ("?read_only_fallback=yes", Access::Fallback),
             ("?read_only_fallback=no", Access::ReadWrite),
+            ("?read_only=TRUE", Access::ReadOnly),
+            ("?read_only=off", Access::ReadWrite),
         ] {
             assert_eq!(options(&format!("zeo://a:1{query}")).access, access, "{query}");
         }
@@ -295,6 +298,8 @@ mod tests {
             ("zeo://a:1?colour=red", "no parameter \"colour\""),
             ("zeo://a:1?ssl_key=k", "ssl_certificate"),
             ("zeo://a:1?ssl_certificate=c", "ssl_authenticate"),
+            ("zeo://a:1?ssl_server_hostname=db", "ssl_authenticate"),
+            ("zeo://a:1?ssl_key_password_file=p", "ssl_certificate"),
             ("file:", "no file"),
             ("file:///Data.fs", "open_with"),
         ] {
