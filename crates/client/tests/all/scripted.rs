@@ -531,12 +531,18 @@ fn chunks_are_requested_further_ahead_the_more_are_read() {
     const CHUNKS: u64 = 12;
     let script = |listener: &UnixListener| {
         let mut server = Peer::accept(listener);
-        let methods = ["zodium_iterator_read", "zodium_objects_read"].map(Value::from);
-        let info = Value::dict([("zodium_methods", Value::list(methods))]);
-        server.admit_with(info, Tid(CHUNKS), |_| ());
+        server.admit_with(info_with_chunks(), Tid(CHUNKS), |_| ());
         let start = server.expect("iterator_start");
         server.reply(&start, 0.into());
-        let mut asked = VecDeque::from([server.expect("zodium_iterator_read")]);
+        // The first answer is small, and each further one twice as large, up to a limit.
+        let mut sizes = [32, 64, 128].into_iter().chain(std::iter::repeat(256));
+        let ask = |server: &mut Peer, size: u64| {
+            let (id, arguments) = server.asked("zodium_iterator_read");
+            assert_eq!(arguments[1].as_u64(), Some(size << 10));
+            id
+        };
+        let mut size = sizes.next().unwrap();
+        let mut asked = VecDeque::from([ask(&mut server, size)]);
         server.expect_silence();
         for number in 1..=CHUNKS {
             let mut chunk = Vec::new();
@@ -552,9 +558,10 @@ fn chunks_are_requested_further_ahead_the_more_are_read() {
                 put_chunk_item(&mut chunk, &ChunkItem::End).unwrap();
             }
             server.reply(&asked.pop_front().unwrap(), chunk.into());
+            size = sizes.next().unwrap();
             let ahead = usize::try_from((number + 1).min(8)).unwrap();
             while asked.len() < ahead {
-                asked.push_back(server.expect("zodium_iterator_read"));
+                asked.push_back(ask(&mut server, size));
             }
             if number < CHUNKS {
                 server.expect_silence();
@@ -568,5 +575,126 @@ fn chunks_are_requested_further_ahead_the_more_are_read() {
             assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(number));
         }
         assert_eq!(reader.next_transaction().unwrap(), None);
+    });
+}
+
+/// Answers of Zodium's own methods.
+fn chunk(items: &[ChunkItem<'_>]) -> Value<'static> {
+    let mut chunk = Vec::new();
+    items.iter().for_each(|item| put_chunk_item(&mut chunk, item).unwrap());
+    chunk.into()
+}
+
+fn info_with_chunks() -> Value<'static> {
+    let methods = ["zodium_iterator_read", "zodium_objects_read"].map(Value::from);
+    Value::dict([("zodium_methods", Value::list(methods))])
+}
+
+/// Of the objects of one answer only those are asked for again that a commit has made old, or
+/// that are not next in order.
+#[test]
+fn objects_that_were_read_ahead_are_asked_for_once() {
+    let script = |listener: &UnixListener| {
+        let mut server = Peer::accept(listener);
+        server.admit_with(info_with_chunks(), Tid(10), |_| ());
+        let answer = |server: &mut Peer, from: Option<u64>, kib: u64, oids: &[u64]| {
+            let (id, arguments) = server.asked("zodium_objects_read");
+            assert_eq!(arguments[0].as_oid(), from.map(Oid));
+            assert_eq!(arguments[1].as_u64(), Some(kib << 10));
+            let object =
+                |oid: &u64| ChunkItem::Object { oid: Oid(*oid), serial: Tid(5), data: b"x" };
+            let mut items: Vec<_> = oids.iter().map(object).collect();
+            items.push(match oids.last() {
+                Some(9) | None => ChunkItem::End,
+                Some(last) => ChunkItem::Following(Oid(last + 1)),
+            });
+            server.reply(&id, chunk(&items));
+        };
+        answer(&mut server, None, 4, &[1, 2, 3]);
+        // All of them were used.
+        answer(&mut server, Some(4), 8, &[4, 5, 6]);
+        // Another one than the next is asked for.
+        answer(&mut server, Some(2), 4, &[2, 3]);
+        server.invalidate(Tid(11), &[Oid(3)]);
+        let ping = server.expect("ping");
+        server.reply(&ping, Value::None);
+        answer(&mut server, Some(3), 4, &[3, 9]);
+        // An answer without an object is no answer.
+        answer(&mut server, Some(20), 8, &[]);
+        let ping = server.expect("ping");
+        server.reply(&ping, Value::None);
+    };
+    play(script, |client, _| {
+        let next = |from: Option<u64>| {
+            let found = client.next_object(from.map(Oid)).unwrap();
+            assert_eq!((found.serial, &found.data[..]), (Tid(5), &b"x"[..]));
+            (found.oid.0, found.following.map(|oid| oid.0))
+        };
+        assert_eq!(next(None), (1, Some(2)));
+        assert_eq!(next(Some(2)), (2, Some(3)));
+        assert_eq!(next(Some(3)), (3, Some(4)));
+        assert_eq!(next(Some(4)), (4, Some(5)));
+        assert_eq!(next(Some(2)), (2, Some(3)));
+        client.sync().unwrap();
+        assert_eq!(next(Some(3)), (3, Some(9)));
+        assert_eq!(next(Some(9)), (9, None));
+        let refused = client.next_object(Some(Oid(20))).unwrap_err();
+        assert!(matches!(refused, ClientError::Unexpected { .. }), "{refused:?}");
+        client.sync().unwrap();
+    });
+}
+
+#[test]
+fn a_server_that_has_said_nothing_for_too_long_is_left_and_that_is_said() {
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        peer.expect("slow");
+        peer.expect("ping");
+        peer.expect_end();
+    };
+    let silence_max = Duration::from_millis(1500);
+    let options = |options| Options { silence_max, ..options };
+    play_with(options, script, |client, _| {
+        let left = client.call("slow", &Value::tuple([])).unwrap_err();
+        assert!(matches!(left, ClientError::Disconnected(_)), "{left:?}");
+        let said = left.to_string();
+        assert!(said.contains("the server has said nothing for 1.5 seconds"), "{said}");
+    });
+}
+
+/// A silent one is left after a part of the time that it takes to read the request.
+#[test]
+fn a_server_that_takes_a_long_request_lives_although_it_says_nothing() {
+    const BYTES: usize = 4 << 20;
+    let script = |listener: &UnixListener| {
+        let mut peer = Peer::admitted(listener, Tid(10));
+        peer.read_slowly(BYTES);
+        let frame = peer.frame(PATIENCE).unwrap();
+        assert_eq!(decode_message(ENCODING, &frame).unwrap().name, "long");
+    };
+    let options = |options| Options { silence_max: 3 * SILENCE, ..options };
+    play_with(options, script, |client, _| {
+        client.cast("long", &Value::tuple([vec![7; BYTES].into()])).unwrap();
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_a_registration_in_time_is_said_so() {
+    let script = |listener: &UnixListener| {
+        for _ in 0..2 {
+            let mut peer = Peer::accept(listener);
+            peer.expect("register");
+            peer.expect_end();
+        }
+    };
+    let options = |options| Options {
+        silence_max: 3 * SILENCE,
+        wait: false,
+        wait_timeout: 10 * SILENCE,
+        ..options
+    };
+    play_with(options, script, |client, _| {
+        let error = client.wait().unwrap_err().to_string();
+        assert!(error.contains("no answer in time"), "{error}");
     });
 }

@@ -73,10 +73,28 @@ impl Peer {
 
     /// Reads the next request, which must be this one.
     pub(crate) fn expect(&mut self, name: &str) -> MessageId {
+        self.asked(name).0
+    }
+
+    /// Like [`Peer::expect`], with the arguments of the request.
+    pub(crate) fn asked(&mut self, name: &str) -> (MessageId, Vec<Value<'static>>) {
         let frame = self.frame(PATIENCE).unwrap_or_else(|| panic!("no {name} comes"));
-        let Message { id, name: found, .. } = decode_message(ENCODING, &frame).unwrap();
+        let Message { id, name: found, arguments, .. } = decode_message(ENCODING, &frame).unwrap();
         assert_eq!(found, name);
-        id
+        (id, arguments.unwrap_or_default().into_iter().map(Value::into_owned).collect())
+    }
+
+    /// Reads at least so many bytes, whatever they are, a part each millisecond.
+    pub(crate) fn read_slowly(&mut self, mut bytes: usize) {
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut buffer = [0; 4096];
+        while bytes > 0 {
+            thread::sleep(Duration::from_millis(1));
+            let count = self.stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "the client has closed the connection");
+            self.input.extend_from_slice(&buffer[..count]);
+            bytes = bytes.saturating_sub(count);
+        }
     }
 
     pub(crate) fn reply(&mut self, id: &MessageId, value: Value<'_>) {
@@ -133,7 +151,7 @@ impl Peer {
     pub(crate) fn frame(&mut self, patience: Duration) -> Option<Bytes> {
         self.stream.set_read_timeout(Some(patience)).unwrap();
         loop {
-            if let Some(frame) = split_frame(&mut self.input, 1 << 20).unwrap() {
+            if let Some(frame) = split_frame(&mut self.input, 1 << 24).unwrap() {
                 return Some(frame.to_vec().into());
             }
             let mut buffer = [0; 4096];
