@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 
 use crate::common::peer::{Peer, failure, play, reply};
-use crate::common::stock_log::{Logged, head, record, serve_log, serve_log_from};
+use crate::common::stock_log::{FIRST_RECORDS, Logged, head, record, serve_log, serve_log_from};
 use zodium_client::LogReader;
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
@@ -172,7 +172,7 @@ fn a_log_whose_transactions_are_read_in_part_is_begun_once() {
             let mut peer = Peer::admitted(listener, Tid(COUNT));
             let logged = || Logged { records: 2, ..Logged::default() };
             let log: Vec<_> = (0..COUNT).map(|_| logged()).collect();
-            assert_eq!(serve_log(&mut peer, &log), 1);
+            assert_eq!(serve_log(&mut peer, &log).begun, 1);
         },
         |client, _| {
             let mut reader = client.read_log(None, None).unwrap();
@@ -202,5 +202,136 @@ fn a_record_that_cannot_be_read_is_passed_over_with_its_transaction() {
             assert_eq!([next().unwrap(), next().unwrap()], [Some(Tid(3)), None]);
             client.sync().unwrap();
         },
+    );
+}
+
+/// A log of transactions with so many records each.
+fn log_of(records: &[u64]) -> Vec<Logged> {
+    records.iter().map(|records| Logged { records: *records, ..Logged::default() }).collect()
+}
+
+/// The oids of the next records of the transaction.
+fn take(reader: &mut LogReader, count: usize) -> Vec<u64> {
+    let next = || reader.next_record().unwrap().map(|record| record.oid.0);
+    std::iter::from_fn(next).take(count).collect()
+}
+
+#[test]
+fn sixty_four_transactions_are_read_at_a_time() {
+    const RECORDS: u64 = 2000;
+    let mut records = vec![1; 150];
+    records[0] = RECORDS;
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(150));
+            let served = serve_log(&mut peer, &log_of(&records));
+            assert_eq!((served.begun, served.ahead), (1, 64));
+            // It was read to its end, so there is nothing left to be released.
+            assert_eq!(served.released, [] as [Vec<u64>; 0]);
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            for (tid, records) in (1..).zip(&records) {
+                assert_eq!(reader.next_transaction().unwrap().unwrap().tid, Tid(tid));
+                assert!(take(&mut reader, usize::MAX).into_iter().eq(1..=*records));
+            }
+            assert_eq!(reader.next_transaction().unwrap(), None);
+            drop(reader);
+            client.sync().unwrap();
+        },
+    );
+}
+
+/// While the first transaction was read, most of the second one has come.
+#[test]
+fn further_transactions_are_requested_while_there_is_something_to_return() {
+    const AT_ONCE: usize = 16;
+    const TIMES: usize = 10;
+    let mut records = vec![1; 200];
+    records[..2].fill(300);
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(1000));
+            let marked = serve_log(&mut peer, &log_of(&records)).marked;
+            assert_eq!(marked.len(), TIMES);
+            assert!(marked.is_sorted_by(|one, next| one < next), "{marked:?}");
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            reader.next_transaction().unwrap().unwrap();
+            assert_eq!(take(&mut reader, usize::MAX).len(), 300);
+            reader.next_transaction().unwrap().unwrap();
+            for _ in 0..TIMES {
+                assert_eq!(take(&mut reader, AT_ONCE).len(), AT_ONCE);
+                // Whatever was requested before is answered before this.
+                client.call("mark", &Value::tuple([])).unwrap();
+            }
+            client.sync().unwrap();
+        },
+    );
+}
+
+/// A stock server keeps an iterator until it is released.
+#[test]
+fn a_reader_that_is_dropped_releases_the_iterators_that_have_not_ended() {
+    let records = [30, 1, 500, 500];
+    let of = |transaction: u64| FIRST_RECORDS + transaction - 1;
+    // As far as the client knows further transactions may follow, or not. If so it has seen the
+    // end of the log meanwhile.
+    for (last, expected) in [(4, vec![0, of(1), of(3), of(4)]), (5, vec![of(1), of(3), of(4)])] {
+        play(
+            |listener| {
+                let mut peer = Peer::admitted(listener, Tid(last));
+                let mut released = serve_log(&mut peer, &log_of(&records)).released;
+                released.iter_mut().for_each(|ids| ids.sort_unstable());
+                assert_eq!(released, [expected]);
+            },
+            |client, _| {
+                let mut reader = client.read_log(None, None).unwrap();
+                reader.next_transaction().unwrap().unwrap();
+                assert_eq!(take(&mut reader, 20).len(), 20);
+                drop(reader);
+                client.sync().unwrap();
+            },
+        );
+    }
+}
+
+/// The id of the iterator over its records is still on its way.
+#[test]
+fn a_reader_that_is_dropped_early_waits_for_what_it_has_to_release() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let start = peer.expect("iterator_start");
+            peer.reply(&start, 7.into());
+            let first = peer.expect("iterator_next");
+            peer.reply(&first, head(Tid(1), Value::dict::<&str>([])));
+            let records = peer.expect("iterator_record_start");
+            peer.expect("iterator_next");
+            peer.expect_silence();
+            peer.reply(&records, 8.into());
+            let (_, arguments) = peer.asked("iterator_gc");
+            assert_eq!(arguments[0].as_sequence().unwrap(), [8.into(), 7.into()]);
+        },
+        |client, _| {
+            let mut reader = client.read_log(None, None).unwrap();
+            assert_eq!(reader.number(), 7);
+            reader.next_transaction().unwrap().unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_reader_whose_iterator_has_no_number_says_so() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let start = peer.expect("iterator_start");
+            peer.reply(&start, "seven".into());
+            let (_, arguments) = peer.asked("iterator_gc");
+            assert_eq!(arguments[0].as_sequence().unwrap(), ["seven".into()]);
+        },
+        |client, _| assert_eq!(client.read_log(None, None).unwrap().number(), -1),
     );
 }

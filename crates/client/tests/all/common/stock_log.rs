@@ -32,15 +32,33 @@ pub(crate) fn record(oid: Oid, tid: Tid) -> Value<'static> {
     Value::tuple([oid.into(), tid.into(), Value::from(b"data"), Value::None])
 }
 
-/// Sends the log to a client until it pings; returns how many times the client began to read it.
-pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) -> usize {
+/// What a client has asked for.
+#[derive(Default)]
+pub(crate) struct Served {
+    /// How many times it began to read the log.
+    pub(crate) begun: usize,
+    /// The iterators that it released, with one message each time.
+    pub(crate) released: Vec<Vec<u64>>,
+    /// How many transactions it had requested when it had read the first one.
+    pub(crate) ahead: usize,
+    /// The same, at each call of `mark`.
+    pub(crate) marked: Vec<usize>,
+}
+
+/// The id of the iterator over the records of the first transaction; those of further ones follow.
+pub(crate) const FIRST_RECORDS: u64 = 100;
+
+/// Sends the log to a client until it pings.
+pub(crate) fn serve_log(peer: &mut Peer, log: &[Logged]) -> Served {
     serve_log_from(peer, 1, log)
 }
 
 /// As [`serve_log`]; the tids begin with `first`.
-pub(crate) fn serve_log_from(peer: &mut Peer, first: u64, log: &[Logged]) -> usize {
+pub(crate) fn serve_log_from(peer: &mut Peer, first: u64, log: &[Logged]) -> Served {
+    let mut served = Served::default();
     // The tids that an iterator has left, and the transaction and next object of one of records.
     let (mut walks, mut records) = (Vec::new(), Vec::new());
+    let mut requested = 0;
     loop {
         let frame = peer.frame(PATIENCE).expect("the client says when it is done");
         let Message { id, name, arguments, .. } = decode_message(ENCODING, &frame).unwrap();
@@ -49,9 +67,16 @@ pub(crate) fn serve_log_from(peer: &mut Peer, first: u64, log: &[Logged]) -> usi
         match &*name {
             "ping" => {
                 peer.reply(&id, Value::None);
-                return walks.len();
+                return Served { begun: walks.len(), ..served };
             }
-            "iterator_gc" => {}
+            "mark" => {
+                served.marked.push(requested);
+                peer.reply(&id, Value::None);
+            }
+            "iterator_gc" => {
+                let ids = arguments[0].as_sequence().unwrap().iter();
+                served.released.push(ids.map(|id| id.as_u64().unwrap()).collect());
+            }
             "iterator_start" => {
                 let start = arguments[0].as_tid().map_or(first, |tid| tid.0);
                 let stop = arguments[1].as_tid().map_or(u64::MAX, |tid| tid.0);
@@ -60,23 +85,30 @@ pub(crate) fn serve_log_from(peer: &mut Peer, first: u64, log: &[Logged]) -> usi
             }
             "iterator_next" => {
                 let answer = match walks[number(0)].next() {
-                    Some(tid) => head(Tid(tid), log[(tid - first) as usize].extension.clone()),
+                    Some(tid) => {
+                        requested += 1;
+                        head(Tid(tid), log[(tid - first) as usize].extension.clone())
+                    }
                     None => Value::None,
                 };
                 peer.reply(&id, answer);
             }
             "iterator_record_start" => {
-                peer.reply(&id, (records.len() as u64).into());
+                peer.reply(&id, (FIRST_RECORDS + records.len() as u64).into());
                 records.push((arguments[1].as_tid().unwrap(), 1));
             }
             "iterator_record_next" => {
-                let (tid, oid) = &mut records[number(0)];
+                let place = number(0) - FIRST_RECORDS as usize;
+                let (tid, oid) = &mut records[place];
                 let logged = &log[(tid.0 - first) as usize];
                 if logged.damaged == Some(*oid) {
                     peer.fail(&id, "builtins.OSError");
                     continue;
                 }
                 let is_over = *oid > logged.records;
+                if is_over && place == 0 && served.ahead == 0 {
+                    served.ahead = requested;
+                }
                 peer.reply(&id, if is_over { Value::None } else { record(Oid(*oid), *tid) });
                 *oid += 1;
             }
