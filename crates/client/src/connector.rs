@@ -402,3 +402,26 @@ fn has_transaction(connection: &Connection, tid: Tid) -> Result<bool, ClientErro
         found => Ok(!found?.is_none()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    /// The next attempt is due long after the end of the test.
+    #[test]
+    fn a_pause_ends_when_the_client_is_closed_or_has_other_addresses() {
+        let address = |port| Address::Tcp { host: "127.0.0.1".to_owned(), port };
+        let shared = Shared::new(Options::new(address(1)), None);
+        let begun = Instant::now();
+        let next = begun + Duration::from_secs(60);
+        let addresses = shared.addresses.load_full();
+        shared.use_addresses(vec![address(2)]);
+        pause(&shared, &addresses, next);
+        let addresses = shared.addresses.load_full();
+        pause(&shared, &addresses, begun);
+        shared.close();
+        pause(&shared, &addresses, next);
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -105,6 +105,66 @@ fn a_server_that_takes_commits_is_better_than_one_that_answers_first() {
 }
 
 #[test]
+fn the_first_server_that_takes_commits_is_used_whatever_answers_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["reader", "writer"].map(|name| folder.path().join(name));
+    let [reader, writer] = paths.each_ref().map(|path| UnixListener::bind(path).unwrap());
+    let served = thread::spawn(move || {
+        let mut first = Peer::accept(&writer);
+        let register = first.expect("register");
+        first.reply(&register, Tid(10).into());
+        let mut second = Peer::accept(&reader);
+        refuse_writer(&mut second);
+        let register = second.expect("register");
+        second.reply(&register, Tid(10).into());
+        let asked = first.expect("get_info");
+        first.reply(&asked, Value::dict::<&str>([]));
+        (first, second)
+    });
+    let addresses = paths.map(Address::Unix).to_vec();
+    let options = Options { access: Access::Fallback, ..Options::new(addresses[0].clone()) };
+    let client = Client::connect(Options { addresses, ..options }).unwrap();
+    assert!(client.is_connected() && !client.is_read_only());
+    client.close();
+    served.join().unwrap();
+}
+
+#[test]
+fn a_better_server_is_searched_for_again_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("reader");
+    let listener = UnixListener::bind(&path).unwrap();
+    let served = thread::spawn(move || {
+        let mut reader = Peer::accept(&listener);
+        admit_reader(&mut reader, Tid(10));
+        // The client waits for this answer before it asks again.
+        let mut asked = Peer::accept(&listener);
+        let ping = reader.expect("ping");
+        reader.reply(&ping, Value::None);
+        refuse_writer(&mut asked);
+        asked.expect_end();
+        // It still takes no commits, and then it does.
+        refuse_writer(&mut Peer::accept(&listener));
+        let ping = reader.expect("ping");
+        reader.reply(&ping, Value::None);
+        let mut writer = Peer::accept(&listener);
+        let register = writer.expect("register");
+        writer.reply(&register, Tid(10).into());
+        reader.expect_end();
+        let asked = writer.expect("get_info");
+        writer.reply(&asked, Value::dict::<&str>([]));
+        writer
+    });
+    let options = Options { access: Access::Fallback, ..Options::new(Address::Unix(path)) };
+    // It looks whether there is a better one as often as it looks whether the server lives.
+    let silence_max = Duration::from_millis(1500);
+    let client = Client::connect(Options { silence_max, ..options }).unwrap();
+    assert!(client.is_read_only());
+    wait_until(|| !client.is_read_only());
+    let _writer = served.join().unwrap();
+}
+
+#[test]
 fn commits_are_heard_while_a_better_server_is_searched_for() {
     let folder = tempfile::tempdir().unwrap();
     let (_listener, silent) = silent(folder.path());
