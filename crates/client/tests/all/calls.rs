@@ -1,5 +1,6 @@
 //! What a client can ask a server for beside loads and commits.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -265,6 +266,45 @@ fn a_close_does_not_wait_for_ever_for_a_watcher_that_waits_for_its_thread() {
     assert_eq!(told, ["invalidated"]);
 }
 
+/// Takes some time whenever it is told of a commit.
+#[derive(Default)]
+struct Slow {
+    begun: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Watcher for Slow {
+    fn invalidated(&self, _: Tid, _: &[Oid]) -> Result<(), ClientError> {
+        self.begun.store(true, Ordering::Release);
+        // Longer than a close waits for a thread that is connecting.
+        thread::sleep(Duration::from_millis(800));
+        self.ended.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_close_waits_until_the_watcher_has_returned() {
+    let slow = Arc::new(Slow::default());
+    let watcher: Arc<dyn Watcher> = Arc::<Slow>::clone(&slow) as _;
+    play_with(
+        |options| Options { watcher: Some(watcher), ..options },
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            // From now on its connector reads.
+            peer.expect("ping");
+            peer.invalidate(Tid(11), &[Oid(1)]);
+            peer.expect_end();
+        },
+        |client, _| {
+            client.cast("ping", &Value::tuple([])).unwrap();
+            wait_until(|| slow.begun.load(Ordering::Acquire));
+            client.close();
+            assert!(slow.ended.load(Ordering::Acquire));
+        },
+    );
+}
+
 #[test]
 fn a_load_without_a_server_waits_as_long_as_any_call() {
     let address = Address::Unix("/no/such/server".into());
@@ -313,6 +353,55 @@ fn loads_of_many_objects_and_of_serials_outlive_a_connection() {
     );
 }
 
+/// The connection ends in the middle of their answers.
+#[test]
+fn loads_that_a_lost_connection_has_not_answered_are_asked_for_again() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let loads = [(); 3].map(|()| peer.expect("loadBefore"));
+            peer.reply_load(&loads[0], b"data", Tid(5));
+            drop(peer);
+            let mut peer = Peer::admitted(listener, Tid(10));
+            for _ in 1..3 {
+                let load = peer.expect("loadBefore");
+                peer.reply_load(&load, b"data", Tid(5));
+            }
+        },
+        |client, _| {
+            let loaded = client.load_many(&[1, 2, 3].map(Oid), Tid(11)).unwrap();
+            assert!(loaded.iter().all(|one| matches!(one, Ok(Some(_)))), "{loaded:?}");
+        },
+    );
+}
+
+#[test]
+fn a_prefetch_requests_no_more_than_fit_beside_what_is_under_way() {
+    const AT_ONCE: usize = 4096;
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let loads: Vec<_> = (0..AT_ONCE).map(|_| peer.expect("loadBefore")).collect();
+            let ping = peer.expect("ping");
+            loads[1..].iter().for_each(|load| peer.reply_load(load, b"data", Tid(5)));
+            peer.reply(&ping, Value::None);
+            // One is still under way.
+            for _ in 1..AT_ONCE {
+                peer.expect("loadBefore");
+            }
+            peer.expect("last");
+        },
+        |client, _| {
+            let oids: Vec<_> = (0..10_000).map(Oid).collect();
+            client.prefetch(&oids[..AT_ONCE + 1], Tid(11));
+            client.prefetch(&oids[5000..], Tid(11));
+            client.sync().unwrap();
+            client.prefetch(&oids[1..], Tid(11));
+            client.cast("last", &Value::tuple([])).unwrap();
+        },
+    );
+}
+
 /// A load of what is current is asked for anew, beside an earlier one that is not answered yet.
 #[test]
 fn an_object_that_two_threads_miss_is_missing_to_both() {
@@ -328,6 +417,41 @@ fn an_object_that_two_threads_miss_is_missing_to_both() {
                 [(); 2].map(|()| scope.spawn(load)).map(|thread| thread.join().unwrap())
             });
             assert!(errors.iter().all(|error| matches!(error, ClientError::NoObject(Oid(1)))));
+        },
+    );
+}
+
+#[test]
+fn two_threads_that_load_what_is_current_both_get_what_the_server_answers() {
+    let revision = || Value::tuple([b"data".into(), Tid(5).into(), Value::None]);
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let mut both = |answer: &dyn Fn(&mut Peer, &MessageId)| {
+                let loads = [(); 2].map(|()| peer.expect("loadBefore"));
+                loads.iter().for_each(|load| answer(&mut peer, load));
+            };
+            both(&|peer, load| peer.fail(load, "builtins.OSError"));
+            both(&|peer, load| peer.reply(load, Value::None));
+            both(&|peer, load| peer.reply(load, revision()));
+        },
+        |client, _| {
+            let both = || {
+                let load = || client.load_before(Oid(1), Tid::MAX);
+                thread::scope(|scope| {
+                    [(); 2].map(|()| scope.spawn(load)).map(|thread| thread.join().unwrap())
+                })
+            };
+            for failed in both() {
+                assert!(failed.unwrap_err().is_exception("builtins.OSError"));
+            }
+            for absent in both() {
+                assert_eq!(absent.unwrap(), None);
+            }
+            for found in both() {
+                let found = found.unwrap().unwrap();
+                assert_eq!((&found.data[..], found.serial), (&b"data"[..], Tid(5)));
+            }
         },
     );
 }

@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::common::{Server, commit, record};
 use zodium_client::{Client, ClientError, Options, WarmUpList, Watcher};
@@ -39,6 +40,17 @@ fn a_kept_cache_learns_what_changed_since_the_last_run() {
     assert_eq!(next.load_current(Oid(2)).unwrap().data, record("two"));
     assert_eq!(next.cache_metrics().hits, 1);
     assert_eq!(next.load_current(Oid(1)).unwrap().data, record("uno"));
+}
+
+#[test]
+fn a_client_that_is_dropped_keeps_its_cache_as_one_that_is_closed_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, options) = keeping(&folder);
+    commit(&server.client(), &[(1, "one")]);
+    let first = Client::connect(options.clone()).unwrap();
+    first.load_current(Oid(1)).unwrap();
+    drop(first);
+    assert_eq!(cached_objects(&Client::connect(options).unwrap()), 1);
 }
 
 #[test]
@@ -124,7 +136,10 @@ fn a_client_that_is_closed_while_a_server_is_silent_leaves_the_file_to_the_next_
     let waiting = Options { addresses, wait: false, ..options.clone() };
     let waiting = Client::connect(waiting).unwrap();
     let _silent = listener.accept().unwrap();
+    let begin = Instant::now();
     waiting.close();
+    // A watcher would be waited for for five seconds.
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     let next = Client::connect(options.clone()).unwrap();
     next.load_current(Oid(1)).unwrap();
     next.close();

@@ -254,6 +254,59 @@ fn a_missing_record_is_none_and_a_server_that_fails_is_an_error() {
     );
 }
 
+#[test]
+fn loads_of_one_time_are_requested_together() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let loads = [(); 3].map(|()| peer.expect("loadBefore"));
+            loads.iter().for_each(|load| peer.reply_load(load, b"data", Tid(5)));
+        },
+        |client, _| {
+            let storage = ServerStorage::new(Arc::clone(client), &[]);
+            let loaded = storage.load_many_before(&[1, 2, 3].map(|oid| (Oid(oid), Tid(11))));
+            assert_eq!(loaded.len(), 3);
+            for load in loaded {
+                assert!(matches!(load, Ok(Load::Revision(_))));
+            }
+        },
+    );
+}
+
+#[test]
+fn a_history_of_no_object_is_empty_and_one_that_a_server_refuses_is_an_error() {
+    let refusals = [
+        "ZODB.POSException.POSKeyError",
+        "builtins.ValueError",
+        "ZODB.FileStorage.format.CorruptedDataError",
+    ];
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            for exception in refusals {
+                let history = peer.expect("history");
+                peer.fail(&history, exception);
+            }
+            let history = peer.expect("history");
+            peer.reply(&history, Value::None);
+            peer.expect("history");
+        },
+        |client, _| {
+            let storage = ServerStorage::new(Arc::clone(client), &[]);
+            let history = || storage.history(Oid(1), 5);
+            assert!(history().unwrap().is_empty());
+            let refused = history().map(drop).unwrap_err();
+            assert!(matches!(refused, StorageError::Unsupported { .. }), "{refused:?}");
+            let damaged = history().map(drop).unwrap_err();
+            assert!(matches!(damaged, StorageError::Corrupt(_)), "{damaged:?}");
+            let nonsense = history().map(drop).unwrap_err();
+            assert!(matches!(nonsense, StorageError::Other(_)), "{nonsense:?}");
+            let lost = history().map(drop).unwrap_err();
+            assert!(matches!(lost, StorageError::Io(_)), "{lost:?}");
+        },
+    );
+}
+
 /// It sends a dict instead of the pickle in its file.
 #[test]
 fn the_extension_that_a_stock_server_sends_becomes_a_pickle_with_sorted_keys() {
