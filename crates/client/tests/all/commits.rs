@@ -299,6 +299,76 @@ fn a_transaction_that_read_what_has_changed_since_is_refused() {
     }
 }
 
+/// What a transaction has written would leave no room for anything else.
+#[test]
+fn what_a_transaction_writes_fills_half_of_the_cache_at_most() {
+    const BYTES: usize = 128 << 10;
+    let server = Server::start(Encoding::Msgpack);
+    let options = Options { cache_bytes: 2 << 20, ..server.options() };
+    let client = Client::connect(options).unwrap();
+    let mut transaction = begin(&client);
+    for oid in (0..12).map(Oid) {
+        transaction.store(oid, Tid::ZERO, vec![7; BYTES].into()).unwrap();
+    }
+    let tid = finish(transaction);
+    let is_cached = |oid: &u64| client.load_cached(Oid(*oid), tid.next()).is_some();
+    let cached: Vec<_> = (0..12).filter(is_cached).collect();
+    assert_eq!(cached, (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn stores_are_sent_together_and_not_later_than_the_vote() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            peer.expect("first");
+            for name in ["tpc_begin", "storea", "storea", "second", "storea"] {
+                peer.expect(name);
+            }
+            let vote = peer.expect("vote");
+            peer.reply(&vote, Value::list([]));
+        },
+        |client, _| {
+            let mark = |name| client.cast(name, &Value::tuple([])).unwrap();
+            let mut transaction = begin(client);
+            transaction.store(Oid(1), Tid::ZERO, record("small")).unwrap();
+            mark("first");
+            transaction.store(Oid(2), Tid::ZERO, vec![7; 256 << 10].into()).unwrap();
+            mark("second");
+            transaction.store(Oid(3), Tid::ZERO, record("small")).unwrap();
+            transaction.vote().unwrap();
+        },
+    );
+}
+
+/// A server could take late messages of an aborted transaction for those of the next one.
+#[test]
+fn each_transaction_has_an_id_of_its_own() {
+    play(
+        |listener| {
+            let mut peer = Peer::admitted(listener, Tid(10));
+            let mut ids = Vec::new();
+            for _ in 0..3 {
+                let (_, arguments) = peer.asked("tpc_begin");
+                ids.push(arguments[0].as_u64().unwrap());
+                peer.expect("storea");
+                let (abort, arguments) = peer.asked("tpc_abort");
+                assert_eq!(arguments[0].as_u64(), ids.last().copied());
+                peer.reply(&abort, Value::None);
+            }
+            assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
+        },
+        |client, _| {
+            for _ in 0..3 {
+                let mut transaction = begin(client);
+                // So that it is told to the server before it ends.
+                transaction.store(Oid(1), Tid::ZERO, vec![7; 256 << 10].into()).unwrap();
+                transaction.abort().unwrap();
+            }
+        },
+    );
+}
+
 #[test]
 fn a_blob_in_the_shared_directory_is_named_to_the_server() {
     let script = |listener: &UnixListener| {
