@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::peer::{Peer, wait_until};
+use crate::common::peer::{Peer, SILENCE, wait_until};
 use crate::common::{Server, commit};
 use zodium_client::{Access, Client, ClientError, Options, TransactionOptions};
 use zodium_pickle::Value;
@@ -49,19 +49,6 @@ fn a_client_that_only_reads_does_not_wait_for_further_servers() {
 }
 
 #[test]
-fn a_server_that_takes_no_commits_is_better_than_one_that_fails_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_listener, silent) = silent(folder.path());
-    let server = read_only_server();
-    let mut options = Options { access: Access::Fallback, silence_max: SHORT, ..server.options() };
-    options.addresses.push(silent);
-    let client = Client::connect(options).unwrap();
-    assert!(client.is_connected() && client.is_read_only());
-    let refused = client.begin(&TransactionOptions::default()).err();
-    assert!(matches!(refused, Some(ClientError::ReadOnly)), "{refused:?}");
-}
-
-#[test]
 fn a_server_that_takes_no_commits_is_better_than_one_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let (_listener, silent) = silent(folder.path());
@@ -82,6 +69,33 @@ fn admit_reader(peer: &mut Peer, last: Tid) {
 fn refuse_writer(peer: &mut Peer) {
     let register = peer.expect("register");
     peer.fail(&register, "ZODB.POSException.ReadOnlyError");
+}
+
+#[test]
+fn a_server_that_takes_no_commits_is_better_than_one_that_fails_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["reader", "failing"].map(|name| folder.path().join(name));
+    let [reader, failing] = paths.each_ref().map(|path| UnixListener::bind(path).unwrap());
+    let served = thread::spawn(move || {
+        let mut peer = Peer::accept(&reader);
+        refuse_writer(&mut peer);
+        let register = peer.expect("register");
+        peer.reply(&register, Tid(10).into());
+        let (leaving, _) = failing.accept().unwrap();
+        // The first one has become the second choice.
+        thread::sleep(SILENCE);
+        drop(leaving);
+        let asked = peer.expect("get_info");
+        peer.reply(&asked, Value::dict::<&str>([]));
+        peer
+    });
+    let addresses = paths.map(Address::Unix).to_vec();
+    let options = Options { access: Access::Fallback, ..Options::new(addresses[0].clone()) };
+    let client = Client::connect(Options { addresses, ..options }).unwrap();
+    assert!(client.is_connected() && client.is_read_only());
+    let refused = client.begin(&TransactionOptions::default()).err();
+    assert!(matches!(refused, Some(ClientError::ReadOnly)), "{refused:?}");
+    served.join().unwrap();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use zodium_client::{ClientError, Interrupt, Options};
 use zodium_pickle::Value;
 use zodium_types::{Oid, Tid};
 
-use crate::common::peer::{Peer, SILENCE, play, play_with};
+use crate::common::peer::{Peer, play, play_with};
 use crate::common::switch::Switch;
 
 const OID: Oid = Oid(1);
@@ -74,7 +74,7 @@ fn a_blob_that_is_fetched_again_has_no_chunk_of_the_fetch_that_was_given_up() {
         send_chunk(&mut peer, b"AAAA");
         is_given_up.recv().unwrap();
         // The caller asks again, and waits for the answer to the first request.
-        std::thread::sleep(SILENCE);
+        peer.expect_silence();
         send_chunk(&mut peer, b"BBBB");
         peer.reply(&first, Value::None);
         let second = peer.expect("sendBlob");
