@@ -149,6 +149,28 @@ mod tests {
         assert_eq!(List::decode(&file, SOURCE), Err(Useless::OtherVersion));
     }
 
+    /// Of a file whose checksum is right, so that it was written like this.
+    #[test]
+    fn a_list_has_as_many_entries_as_it_says_and_nothing_behind_them() {
+        let whole = list(&[(1, 0), (2, 1)]).encode(SOURCE);
+        let body = &whole[..whole.len() - SUM_BYTES];
+        let decode = |added: &[u8], counted: u32| {
+            let mut file = [body, added].concat();
+            let count = MAGIC.len() + size_of::<u32>() + SOURCE.len();
+            file[count..count + size_of::<u32>()].copy_from_slice(&counted.to_be_bytes());
+            let sum = crc32c::crc32c(&file);
+            file.extend(sum.to_be_bytes());
+            List::decode(&file, SOURCE)
+        };
+        assert_eq!(decode(&[], 2), Ok(list(&[(1, 0), (2, 1)])));
+        assert_eq!(decode(&[0; ENTRY_BYTES], 3), Ok(list(&[(1, 0), (2, 1), (0, 0)])));
+        for (added, counted) in [(0, 1), (0, 3), (1, 2), (ENTRY_BYTES - 1, 2), (ENTRY_BYTES, 2)] {
+            let found = decode(&vec![0; added], counted);
+            let is_damaged = matches!(found, Err(Useless::Damaged(_)));
+            assert!(is_damaged, "{added} bytes more, {counted} entries: {found:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_list_is_read_as_it_was_written(

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use crate::common::peer::wait_until;
 use crate::common::{Server, commit, record};
 use parking_lot::Mutex;
 use zodium_client::{
@@ -302,6 +303,8 @@ fn a_client_without_a_server_waits_as_long_as_it_was_told_and_says_why() {
     }
     assert!(late.is_connected());
     assert_eq!(late.peer(), Some(server.path().display().to_string()));
+    server.stop();
+    wait_until(|| late.peer().is_none());
     late.close();
     assert!(matches!(late.sync(), Err(ClientError::Closed)));
 }
