@@ -1,5 +1,7 @@
 //! Locks on stripes, to change keys or to read them only.
 
+use std::mem;
+
 use zodium_readlocks::{ReadGuard, ReadGuards, WriteGuard};
 
 use crate::Stripes;
@@ -8,22 +10,38 @@ use crate::stripe::Stripe;
 /// The guards of a hold.
 pub(crate) enum Guards<'a> {
     One(usize, WriteGuard<'a, Stripe>),
-    /// By number, ascending.
-    Many(Vec<(usize, WriteGuard<'a, Stripe>)>),
+    /// These, by number, ascending.
+    Many(Stripes, Vec<(usize, WriteGuard<'a, Stripe>)>),
     /// Others may read it too.
     OneRead(usize, ReadGuard<'a, Stripe>),
     ManyRead(Stripes, ReadGuards<'a, Stripe>),
 }
 
-impl Guards<'_> {
-    fn stripes(&self) -> Stripes {
+impl<'a> Guards<'a> {
+    /// The stripes that are held.
+    pub(crate) fn stripes(&self) -> Stripes {
         match self {
             Guards::One(number, _) | Guards::OneRead(number, _) => Stripes::one(*number),
-            Guards::Many(stripes) => {
-                stripes.iter().fold(Stripes::NONE, |all, (number, _)| all | Stripes::one(*number))
-            }
-            Guards::ManyRead(stripes, _) => *stripes,
+            Guards::Many(stripes, _) | Guards::ManyRead(stripes, _) => *stripes,
         }
+    }
+
+    /// Adds a stripe that was locked later than the others.
+    ///
+    /// # Panics
+    /// The others are read only.
+    pub(crate) fn add(&mut self, number: usize, stripe: WriteGuard<'a, Stripe>) {
+        let (held, mut stripes) = match mem::replace(self, Guards::Many(Stripes::NONE, Vec::new()))
+        {
+            Guards::One(held, first) => (Stripes::one(held), vec![(held, first)]),
+            Guards::Many(held, stripes) => (held, stripes),
+            Guards::OneRead(..) | Guards::ManyRead(..) => {
+                unreachable!("stripe {number} is not locked to read it")
+            }
+        };
+        let place = stripes.partition_point(|(held, _)| *held < number);
+        stripes.insert(place, (number, stripe));
+        *self = Guards::Many(held | Stripes::one(number), stripes);
     }
 
     /// # Panics
@@ -31,7 +49,7 @@ impl Guards<'_> {
     pub(crate) fn stripe(&self, number: usize) -> &Stripe {
         let stripe = match self {
             Guards::One(held, stripe) => (*held == number).then_some(&**stripe),
-            Guards::Many(stripes) => place(stripes, number).map(|place| &*stripes[place].1),
+            Guards::Many(_, stripes) => place(stripes, number).map(|place| &*stripes[place].1),
             Guards::OneRead(held, stripe) => (*held == number).then_some(&**stripe),
             Guards::ManyRead(_, stripes) => stripes.get(number),
         };
@@ -44,7 +62,7 @@ impl Guards<'_> {
     pub(crate) fn stripe_mut(&mut self, number: usize) -> &mut Stripe {
         let stripe = match self {
             Guards::One(held, stripe) => (*held == number).then_some(&mut **stripe),
-            Guards::Many(stripes) => place(stripes, number).map(|place| &mut *stripes[place].1),
+            Guards::Many(_, stripes) => place(stripes, number).map(|place| &mut *stripes[place].1),
             Guards::OneRead(..) | Guards::ManyRead(..) => None,
         };
         let Some(stripe) = stripe else {
@@ -62,7 +80,7 @@ impl Guards<'_> {
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Stripe> {
         let (one, many) = match self {
             Guards::One(_, stripe) => (Some(&mut **stripe), &mut [][..]),
-            Guards::Many(stripes) => (None, &mut stripes[..]),
+            Guards::Many(_, stripes) => (None, &mut stripes[..]),
             Guards::OneRead(..) | Guards::ManyRead(..) => {
                 unreachable!("no stripe is locked to change it")
             }

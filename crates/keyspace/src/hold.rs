@@ -2,17 +2,18 @@
 
 use std::cell::Cell;
 
+use crate::gate::Passage;
 use crate::guards::Guards;
 use crate::journal::Journal;
 use crate::news::News;
 use crate::record::New;
 use crate::seen::Seen;
-use crate::stripe::Database;
+use crate::stripe::{Database, Stripe};
 use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
 use crate::{
-    Entry, EntryRef, Keyspace, Kind, Place, Record, Text, Tie, Totals, Uses, Value, ValueRef,
-    Watcher, Word, WrongType, random_below,
+    Entry, EntryRef, Keyspace, Kind, Place, Record, Stripes, Text, Tie, Totals, Uses, Value,
+    ValueRef, Watcher, Word, WrongType, random_below,
 };
 
 /// Locked stripes. All keys that are asked for must be in them. If they were locked to read them
@@ -23,6 +24,7 @@ use crate::{
 pub struct Hold<'a> {
     keyspace: &'a Keyspace,
     guards: Guards<'a>,
+    passage: Passage<'a>,
     /// The time of all that happens within, in milliseconds since 1970.
     pub now: u64,
     /// The same in microseconds, if several commands are executed within.
@@ -61,10 +63,16 @@ pub struct Removed {
 }
 
 impl<'a> Hold<'a> {
-    pub(crate) fn new(keyspace: &'a Keyspace, guards: Guards<'a>, now: u64) -> Hold<'a> {
+    pub(crate) fn new(
+        keyspace: &'a Keyspace,
+        guards: Guards<'a>,
+        passage: Passage<'a>,
+        now: u64,
+    ) -> Hold<'a> {
         Hold {
             keyspace,
             guards,
+            passage,
             now,
             frozen: None,
             past: now,
@@ -79,6 +87,30 @@ impl<'a> Hold<'a> {
             seen: Seen::default(),
             garbage: Vec::new(),
         }
+    }
+
+    /// Locks further stripes, and waits for them; whether there were any. Only for a hold that was
+    /// made for that ([`Keyspace::try_lock_first`]): others have all of theirs from the start.
+    ///
+    /// What others did until now with these stripes has happened before all of the hold. So ties
+    /// that were cut until now are cut for it. The caller has asked for no key with ties until then:
+    /// once the hold has such keys ([`Hold::has_ties`]), the caller locks all stripes.
+    pub fn widen(&mut self, wanted: Stripes) -> bool {
+        let Passage::Alone { .. } = self.passage else { return false };
+        let missing = wanted.without(self.guards.stripes());
+        if missing.is_empty() {
+            return false;
+        }
+        let stripes = &self.keyspace.stripes;
+        missing.numbers().for_each(|number| self.guards.add(number, stripes.lock(number)));
+        self.moment = self.keyspace.moments.last();
+        true
+    }
+
+    /// Whether a key of the held stripes has ties.
+    #[must_use]
+    pub fn has_ties(&self) -> bool {
+        self.guards.all().any(Stripe::has_ties)
     }
 
     /// Has all that follows happen at another time, in milliseconds since 1970.

@@ -9,6 +9,7 @@ use zodium_readlocks::{ReadLocks, Reader};
 
 use crate::changed_keys::ChangedKeys;
 use crate::eviction::{Candidate, Pool};
+use crate::gate::{Gate, Passage};
 use crate::guards::Guards;
 use crate::hold::Hold;
 use crate::stripe::{Database, Stripe, Tally};
@@ -30,6 +31,7 @@ pub type Visit<'a> = dyn FnMut(EntryRef<'_>, &[Tie]) + 'a;
 /// The data of a server.
 pub struct Keyspace {
     pub(crate) stripes: ReadLocks<Stripe>,
+    gate: Gate,
     /// Sums of each stripe, to be read without its lock.
     tallies: Vec<Arc<Tally>>,
     /// Keys that may go when memory is full. Stripes are only tried while it is locked.
@@ -74,6 +76,7 @@ impl Default for Keyspace {
         let tallies = stripes.iter().map(|stripe| Arc::clone(&stripe.tally)).collect();
         Keyspace {
             stripes: ReadLocks::new(stripes),
+            gate: Gate::default(),
             tallies,
             pool: Mutex::default(),
             uses: SharedUses::default(),
@@ -102,35 +105,58 @@ impl Keyspace {
     #[must_use]
     pub fn lock(&self, stripes: Stripes, now: u64) -> Hold<'_> {
         let lock = |number: usize| self.stripes.lock(number);
+        let passage = match stripes.are_several() {
+            true => self.gate.share(),
+            false => Passage::Unneeded,
+        };
         let guards = match stripes.only() {
             Some(number) => Guards::One(number, lock(number)),
             None => {
                 let mut guards = Vec::with_capacity(stripes.count());
                 guards.extend(stripes.numbers().map(|number| (number, lock(number))));
-                Guards::Many(guards)
+                Guards::Many(stripes, guards)
             }
         };
-        Hold::new(self, guards, now)
+        Hold::new(self, guards, passage, now)
     }
 
     /// As [`Keyspace::lock`], but waits until a time at most, or not at all.
     #[must_use]
     pub fn try_lock(&self, stripes: Stripes, now: u64, until: Option<Instant>) -> Option<Hold<'_>> {
+        let passage = match stripes.are_several() {
+            true => self.gate.try_share(until)?,
+            false => Passage::Unneeded,
+        };
+        Some(Hold::new(self, self.try_guards(stripes, until)?, passage, now))
+    }
+
+    /// As [`Keyspace::try_lock`], for a hold that may lock further stripes as it goes
+    /// ([`Hold::widen`]). There is one of its kind at a time, and no other hold of several stripes
+    /// beside it, but for those of readers.
+    #[must_use]
+    pub fn try_lock_first(
+        &self,
+        stripes: Stripes,
+        now: u64,
+        until: Option<Instant>,
+    ) -> Option<Hold<'_>> {
+        let passage = self.gate.try_alone(until)?;
+        Some(Hold::new(self, self.try_guards(stripes, until)?, passage, now))
+    }
+
+    fn try_guards(&self, stripes: Stripes, until: Option<Instant>) -> Option<Guards<'_>> {
         let lock = |number: usize| match until {
             Some(until) => self.stripes.try_lock_until(number, until),
             None => self.stripes.try_lock(number),
         };
-        let guards = match stripes.only() {
-            Some(number) => Guards::One(number, lock(number)?),
-            None => {
-                let mut guards = Vec::with_capacity(stripes.count());
-                for number in stripes.numbers() {
-                    guards.push((number, lock(number)?));
-                }
-                Guards::Many(guards)
-            }
-        };
-        Some(Hold::new(self, guards, now))
+        if let Some(number) = stripes.only() {
+            return Some(Guards::One(number, lock(number)?));
+        }
+        let mut guards = Vec::with_capacity(stripes.count());
+        for number in stripes.numbers() {
+            guards.push((number, lock(number)?));
+        }
+        Some(Guards::Many(stripes, guards))
     }
 
     /// Locks stripes to read them beside other readers; `None` if another thread has locked one of
@@ -146,7 +172,7 @@ impl Keyspace {
             Some(number) => Guards::OneRead(number, self.stripes.try_read(reader, number)?),
             None => Guards::ManyRead(stripes, self.stripes.read_all(reader, stripes.bits())?),
         };
-        Some(Hold::new(self, guards, now))
+        Some(Hold::new(self, guards, Passage::Unneeded, now))
     }
 
     /// Permission of a thread to read beside others.

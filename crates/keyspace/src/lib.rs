@@ -2,7 +2,8 @@
 //!
 //! Key decision: keys are spread over [stripes](Stripes) by their hash, each behind a lock of its
 //! own. A command locks the stripes of all its keys in ascending order, so that none sees a part
-//! of another one, and none waits in a circle. This crate knows neither sockets nor commands.
+//! of another one, and none waits in a circle. A script locks more of them as it goes (`gate.rs`).
+//! This crate knows neither sockets nor commands.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod due;
 mod entry;
 mod eviction;
 mod few_scored;
+mod gate;
 mod guards;
 mod hash;
 mod hold;

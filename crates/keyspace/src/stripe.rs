@@ -342,6 +342,11 @@ impl Stripe {
         Some((number, self.databases.get(number)?.random(only_volatile)?))
     }
 
+    /// Whether a key of any database has ties.
+    pub(crate) fn has_ties(&self) -> bool {
+        self.databases.iter().any(|database| !database.ties.is_empty())
+    }
+
     pub(crate) fn watch(&mut self, database: usize, key: &[u8], watcher: &Watcher) {
         self.watched.entry((database, key.into())).or_default().push(watcher.clone());
     }

@@ -28,6 +28,11 @@ impl Stripes {
         self.0 == 0
     }
 
+    /// Those that are not among others.
+    pub(crate) fn without(self, others: Stripes) -> Stripes {
+        Stripes(self.0 & !others.0)
+    }
+
     /// A bit for each.
     pub(crate) fn bits(self) -> u64 {
         self.0
@@ -36,6 +41,11 @@ impl Stripes {
     /// The only one, if there is one.
     pub(crate) fn only(self) -> Option<usize> {
         self.0.is_power_of_two().then_some(self.0.trailing_zeros() as usize)
+    }
+
+    /// Whether there are two or more.
+    pub(crate) fn are_several(self) -> bool {
+        self.count() > 1
     }
 
     pub(crate) fn count(self) -> usize {

@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use zodium_keyspace::{
-    Entry, EntryRef, Hold, Keyspace, PACKED_BYTES_MAX, Reader, Removed, Set, Stripes, Text, Value,
-    ValueRef, Watcher, WrongType,
+    Entry, EntryRef, Hold, Keyspace, PACKED_BYTES_MAX, Reader, Removed, Set, Stripes, Text, Tie,
+    Value, ValueRef, Watcher, WrongType,
 };
 
 #[derive(Clone, Debug)]
@@ -261,6 +262,111 @@ fn no_thread_sees_half_a_change_of_two_keys() {
             assert_eq!(one, two);
         }
     });
+}
+
+/// As scripts do: it begins with one key, and comes to the others in another order than that in
+/// which transactions lock them.
+#[test]
+fn a_hold_that_locks_more_as_it_goes_waits_for_none_that_waits_for_it() {
+    const ROUNDS: usize = 5_000;
+    let keys: Vec<[u8; 1]> = (0..20).map(|key| [key]).collect();
+    let keyspace = Keyspace::default();
+    let put = |hold: &mut Hold, key: &[u8], round: usize| {
+        hold.put(key, Entry::new(value((round % 250) as u8)));
+    };
+    let all = || keyspace.stripes(keys.iter().map(|key| &key[..]));
+    let are_equal = |hold: &Hold| {
+        let text = |key: &[u8; 1]| hold.read_string(key).unwrap().map(|text| text[0]);
+        keys.iter().all(|key| text(key) == text(&keys[0]))
+    };
+    std::thread::scope(|scope| {
+        let widening = |order: Vec<[u8; 1]>| {
+            let (keyspace, put) = (&keyspace, &put);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let until = Instant::now() + Duration::from_secs(60);
+                    let first = keyspace.stripe(&order[0]);
+                    let mut hold = keyspace.try_lock_first(first, 1, Some(until)).unwrap();
+                    for key in &order {
+                        hold.widen(keyspace.stripe(key));
+                        put(&mut hold, key, round);
+                    }
+                }
+            });
+        };
+        widening(keys.iter().rev().copied().collect());
+        widening(keys.clone());
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let mut hold = keyspace.lock(all(), 1);
+                keys.iter().for_each(|key| put(&mut hold, key, round));
+            }
+        });
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let key = &keys[round % keys.len()];
+                drop(keyspace.lock(keyspace.stripe(key), 1));
+                let whole = keyspace.try_lock(all(), 1, None);
+                assert!(whole.is_none_or(|hold| are_equal(&hold)));
+            }
+        });
+        let reader = keyspace.reader();
+        for _ in 0..ROUNDS {
+            let hold = keyspace.try_read(&reader, all(), 1);
+            assert!(hold.is_none_or(|hold| are_equal(&hold)));
+        }
+    });
+}
+
+/// A key that is in none of these stripes.
+fn key_elsewhere(keyspace: &Keyspace, stripes: Stripes) -> Vec<u8> {
+    let mut keys = (0..).map(|number: u32| number.to_string().into_bytes());
+    keys.find(|key| keyspace.stripe(key) | stripes != stripes).unwrap()
+}
+
+#[test]
+fn a_hold_that_locks_more_has_what_it_comes_to_and_leaves_the_rest_to_others() {
+    let keyspace = Keyspace::default();
+    let one = keyspace.stripe(b"one");
+    let key = key_elsewhere(&keyspace, one);
+    let other = keyspace.stripe(&key);
+    let mut hold = keyspace.try_lock_first(one, 1, None).unwrap();
+    assert!(keyspace.try_lock(one, 1, None).is_none());
+    keyspace.try_lock(other, 1, None).unwrap().put(&key, Entry::new(value(7)));
+    assert!(keyspace.try_lock_first(Stripes::NONE, 1, None).is_none(), "there is one at a time");
+    let third = keyspace.stripe(&key_elsewhere(&keyspace, one | other));
+    assert!(keyspace.try_lock(other | third, 1, None).is_none(), "and none of several stripes");
+    assert!(keyspace.try_lock(third, 1, None).is_some());
+    assert!(hold.widen(other) && !hold.widen(one | other));
+    assert!(hold.has(&key) && !hold.has(b"one"));
+    assert!(keyspace.try_lock(other, 1, None).is_none());
+    assert!(hold.widen(Stripes::ALL));
+    hold.put(b"one", Entry::new(value(1)));
+    assert_eq!(hold.len(), 2);
+    drop(hold);
+    let mut hold = keyspace.try_lock(Stripes::ALL, 1, None).unwrap();
+    assert_eq!(hold.len(), 2);
+    assert!(!hold.widen(Stripes::ALL), "it has all from the start");
+}
+
+/// Ties are cut without a lock: what a hold comes to later must not be older than what others have
+/// done meanwhile.
+#[test]
+fn ties_are_cut_for_what_a_hold_comes_to_later() {
+    let keyspace = Keyspace::default();
+    let tie = Tie::default();
+    let one = keyspace.stripe(b"one");
+    let mut hold = keyspace.try_lock_first(one, 1, None).unwrap();
+    let key = key_elsewhere(&keyspace, one);
+    let stripe = keyspace.stripe(&key);
+    let mut others = keyspace.lock(stripe, 1);
+    others.put(&key, Entry::new(value(7)));
+    others.tie(&key, vec![tie.clone()]);
+    drop(others);
+    keyspace.cut(&[tie]);
+    assert!(!hold.has_ties());
+    assert!(hold.widen(stripe) && hold.has_ties());
+    assert!(!hold.has(&key));
 }
 
 #[test]
