@@ -1,4 +1,4 @@
-//! The script that runs. There is one at most: it holds all stripes.
+//! The script that runs. There is one at most: it holds all stripes, or may come to them.
 //!
 //! A script that takes long is not ended by itself at first: other commands are answered `BUSY`,
 //! and a client may end it with `SCRIPT KILL` if it has written nothing. After
@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mlua::Lua;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::commands::{Command, flags};
 use crate::fail::{Fail, Outcome};
@@ -25,13 +26,12 @@ const BUSY: Fail = Fail::fixed(
     "BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 );
 
-/// The script that runs, for all workers. It is written under all stripes; other workers read it
-/// only to say that the server is busy, so that no order of accesses is needed.
+/// The script that runs, for all workers. It is written by the hold of a script, of which there is
+/// one at a time. Other workers read it only to say that the server is busy, so that no order of
+/// accesses is needed.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// When the server started.
-    started: Instant,
-    /// When it began, in milliseconds since the server started and one more; 0 if none runs.
+    /// When it began, in milliseconds of [`now`] and one more; 0 if none runs.
     began_at: AtomicU64,
     has_written: AtomicBool,
     is_killed: AtomicBool,
@@ -61,18 +61,13 @@ impl Default for Running {
     fn default() -> Running {
         let [has_written, is_killed] = std::array::from_fn(|_| AtomicBool::new(false));
         let [began_at, stopped_at] = std::array::from_fn(|_| AtomicU64::new(0));
-        Running { started: Instant::now(), began_at, has_written, is_killed, stopped_at }
+        Running { began_at, has_written, is_killed, stopped_at }
     }
 }
 
 impl Running {
-    /// Milliseconds since the server started.
-    fn now(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     pub(crate) fn begin(&self) {
-        self.begin_at(self.now());
+        self.begin_at(now());
     }
 
     fn begin_at(&self, at: u64) {
@@ -96,7 +91,7 @@ impl Running {
 
     /// Whether the script must end.
     pub(super) fn must_end(&self) -> Option<End> {
-        self.must_end_at(self.now())
+        self.must_end_at(now())
     }
 
     fn must_end_at(&self, now: u64) -> Option<End> {
@@ -117,7 +112,7 @@ impl Running {
 
     /// Whether a script runs, and has run for no longer than it may.
     pub(crate) fn is_in_time(&self) -> bool {
-        self.is_in_time_at(self.now())
+        self.is_in_time_at(now())
     }
 
     fn is_in_time_at(&self, now: u64) -> bool {
@@ -131,7 +126,7 @@ impl Running {
 
     /// Has scripts end early: the server stops.
     pub(crate) fn stop(&self) {
-        self.stop_at(self.now());
+        self.stop_at(now());
     }
 
     fn stop_at(&self, at: u64) {
@@ -173,11 +168,20 @@ impl Running {
     /// `BUSY` if it has run for that long.
     pub(crate) fn patience(&self, settings: &Settings) -> Result<Duration, Fail> {
         let threshold = u64::try_from(settings.number("busy-reply-threshold")).unwrap_or(0);
-        match self.age(self.now()) {
+        match self.age(now()) {
             Some(age) if age >= threshold => Err(BUSY),
             age => Ok(Duration::from_millis(threshold - age.unwrap_or(0))),
         }
     }
+}
+
+/// Milliseconds since some time, at most one tick of the system behind. To read that tick costs a
+/// fraction of what the time itself does, which would be a part of what a short script does.
+fn now() -> u64 {
+    let tick = clock_gettime(ClockId::MonotonicCoarse);
+    let [seconds, nanoseconds] =
+        [tick.tv_sec, tick.tv_nsec].map(|number| u64::try_from(number).unwrap_or(0));
+    seconds * 1000 + nanoseconds / 1_000_000
 }
 
 /// Milliseconds since a time that is kept with one more; `None` for 0.
