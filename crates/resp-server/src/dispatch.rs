@@ -171,11 +171,15 @@ fn run(command: &'static Command, request: Request) -> Result<After, Fail> {
 fn run_data(command: &'static Command, run: fn(&mut Call) -> Outcome, request: Request) -> Outcome {
     let Request { local, client, arguments, reply } = request;
     let server = &*local.server;
-    let stripes = stripes_of(&server.keyspace, client, command, arguments);
+    let stripes = match command.is_script() {
+        true => server.keyspace.stripes(command.keys_of(arguments)),
+        false => stripes_of(&server.keyspace, client, command, arguments),
+    };
     let now = local.clock.time();
-    let mut hold = match command.only_reads() {
-        true => server.lock_to_read(&local.reader, stripes, now)?,
-        false => server.lock(stripes, now)?,
+    let mut hold = match () {
+        () if command.is_script() => server.lock_first(stripes, now)?,
+        () if command.only_reads() => server.lock_to_read(&local.reader, stripes, now)?,
+        () => server.lock(stripes, now)?,
     };
     if command.is_script() {
         local.clock.freeze(&mut hold);

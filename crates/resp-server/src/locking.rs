@@ -22,9 +22,39 @@ impl Server {
     /// than `busy-reply-threshold`, it answers `BUSY`. All happens at `now`, in milliseconds since
     /// 1970, or when it has waited: a time to live counts from the command that sets it.
     pub(crate) fn lock(&self, stripes: Stripes, now: u64) -> Result<Hold<'_>, Fail> {
+        self.lock_by(|until| self.keyspace.try_lock(stripes, now, until))
+    }
+
+    /// As [`Server::lock`], for a script: these are the stripes of the keys that it names. It may
+    /// come to others ([`Server::widen`]).
+    pub(crate) fn lock_first(&self, named: Stripes, now: u64) -> Result<Hold<'_>, Fail> {
+        let mut hold = self.lock_by(|until| self.keyspace.try_lock_first(named, now, until))?;
+        self.widen_if_tied(&mut hold);
+        Ok(hold)
+    }
+
+    /// Locks further stripes for a script.
+    pub(crate) fn widen(&self, hold: &mut Hold, wanted: Stripes) {
+        if hold.widen(wanted) {
+            self.widen_if_tied(hold);
+        }
+    }
+
+    /// Locks all stripes if keys are held that a commit may remove: a script is not to see some of
+    /// the keys of a commit go.
+    fn widen_if_tied(&self, hold: &mut Hold) {
+        if self.beside.is_attached() && hold.has_ties() {
+            hold.widen(Stripes::ALL);
+        }
+    }
+
+    fn lock_by<'k>(
+        &'k self,
+        try_lock: impl Fn(Option<Instant>) -> Option<Hold<'k>>,
+    ) -> Result<Hold<'k>, Fail> {
         let mut until = None;
         loop {
-            if let Some(mut hold) = self.keyspace.try_lock(stripes, now, until) {
+            if let Some(mut hold) = try_lock(until) {
                 if until.is_some() {
                     hold.begin_at(zodium_keyspace::now());
                 }

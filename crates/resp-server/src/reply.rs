@@ -29,8 +29,9 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    pub(crate) fn new(bytes_max: usize) -> Limited {
-        Limited { bytes: BytesMut::new(), bytes_max, is_over: false }
+    /// One in a buffer that is empty.
+    pub(crate) fn in_buffer(bytes: BytesMut, bytes_max: usize) -> Limited {
+        Limited { bytes, bytes_max, is_over: false }
     }
 
     /// Whether there is room for so many bytes more.

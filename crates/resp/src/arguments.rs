@@ -94,6 +94,18 @@ impl OwnedRequest {
         }
     }
 
+    /// Removes all arguments, and keeps their memory for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+
+    /// The memory that it keeps for arguments, in bytes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity() + self.places.capacity() * size_of::<Range<usize>>()
+    }
+
     /// Adds an argument.
     pub fn push(&mut self, word: &[u8]) {
         let start = self.bytes.len();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::introspection::help;
 use crate::call::{Call, is};
 use crate::fail::{Fail, NO_INTEGER, Outcome};
-use crate::scripting::{self, Script, Wish, digest};
+use crate::scripting::{self, Digest, Script, Wish};
 
 const NO_SCRIPT: Fail = Fail::fixed("NOSCRIPT No matching script.");
 
@@ -36,14 +36,13 @@ fn keys(call: &Call) -> Result<usize, Fail> {
     }
 }
 
-fn script(source: &[u8]) -> Script {
-    Script { digest: digest(source), source: Arc::from(source) }
-}
-
 fn run_source(call: &mut Call, is_readonly: bool) -> Outcome {
-    let keys = keys(call)?;
-    let script = &script(call.word(1));
-    scripting::run(call, &Wish { script, keys, is_readonly, is_new: true })
+    let (keys, source) = (keys(call)?, call.word(1));
+    let digest = Digest::of(source);
+    let known = call.server.scripts.known(digest);
+    let is_new = known.is_none();
+    let script = &known.unwrap_or_else(|| Script { digest, source: Arc::from(source) });
+    scripting::run(call, &Wish { script, keys, is_readonly, is_new })
 }
 
 fn run_known(call: &mut Call, is_readonly: bool) -> Outcome {
@@ -53,10 +52,11 @@ fn run_known(call: &mut Call, is_readonly: bool) -> Outcome {
 }
 
 pub(super) fn script_load(call: &mut Call) -> Outcome {
-    let script = script(call.word(2));
+    let source = call.word(2);
+    let script = Script { digest: Digest::of(source), source: Arc::from(source) };
     scripting::check(call.server, &script)?;
     call.server.scripts.add(&script, true);
-    call.reply.text(&script.digest);
+    call.reply.text(script.digest.as_str());
     Ok(())
 }
 

@@ -24,6 +24,11 @@ impl<'a> Answer<'a> {
         Some(text.strip_suffix(b"\r\n").unwrap_or(text))
     }
 
+    /// Whether the answer is an integer.
+    pub(super) fn is_number(&self) -> bool {
+        self.bytes.first() == Some(&b':')
+    }
+
     /// The answer as a value of Lua.
     pub(super) fn value(&mut self, lua: &Lua) -> Result<Value> {
         let Some((kind, line)) = self.line() else { return Ok(Value::Nil) };

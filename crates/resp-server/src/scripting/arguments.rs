@@ -3,12 +3,11 @@
 use mlua::{MultiValue, Value};
 use zodium_resp::{OwnedRequest, format_double};
 
-/// The request of a script's arguments, or why there is none.
-pub(super) fn request(arguments: &MultiValue) -> Result<OwnedRequest, &'static str> {
+/// Reads a script's arguments as a request, which is empty before; or why that is none.
+pub(super) fn read(arguments: &MultiValue, request: &mut OwnedRequest) -> Result<(), &'static str> {
     if arguments.is_empty() {
         return Err("ERR Please specify at least one argument for this call");
     }
-    let mut request = OwnedRequest::with_room(arguments.len());
     for argument in arguments {
         match argument {
             Value::String(text) => request.push(&text.as_bytes()),
@@ -17,7 +16,7 @@ pub(super) fn request(arguments: &MultiValue) -> Result<OwnedRequest, &'static s
             _ => return Err("ERR Command arguments must be strings or integers"),
         }
     }
-    Ok(request)
+    Ok(())
 }
 
 /// A number of Lua, whole or not.

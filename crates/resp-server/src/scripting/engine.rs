@@ -13,7 +13,8 @@ use mlua::{
 use rustc_hash::FxHashMap;
 use zodium_resp::{Arguments, Version};
 
-use super::answer::{Answer, sequence};
+use super::answer::sequence;
+use super::commands::{self, Buffers, COMMANDS, Commands};
 use super::errors::{internal, text_of};
 use super::host::{self, CHUNK};
 use super::room::{BYTES_MAX, with_room};
@@ -21,17 +22,14 @@ use super::running::{Running, must_end};
 use super::shebang::{self, Traits};
 use super::{Digest, Script, arguments, result};
 use crate::call::Call;
-use crate::client::Client;
-use crate::commands::{self, Run, flags};
-use crate::fail::{Fail, OUT_OF_MEMORY, Outcome};
+use crate::fail::{Fail, Outcome};
 use crate::memory::{Room, make_room};
-use crate::monitoring::{Sender, show};
-use crate::objects;
-use crate::reply::{Limited, Reply};
 use crate::server::Server;
 
-/// Garbage that scripts may leave behind, and half of what is no garbage.
-const GARBAGE_BYTES_MAX: usize = 1 << 20;
+/// Garbage that scripts may leave behind, and half of what is no garbage. A collection looks at all
+/// that is there; but more garbage leaves the caches of the processor before its memory is used
+/// again. With four times as much a short script took a third longer.
+const GARBAGE_BYTES_MAX: usize = 256 << 10;
 /// Work of the garbage collector in a step, as a share in percent of what was allocated since the
 /// last one. Lua's own share suits small objects: texts of a megabyte outrun it up to the limit.
 const COLLECTED_PERCENT: i32 = 100_000;
@@ -55,11 +53,13 @@ struct Engine {
     /// What scripts see as globals.
     environment: Table,
     run: Function,
-    /// Stands before the command of `redis.pcall`, whose errors are returned.
-    returns_errors: Value,
     /// The version of RESP that the script wants answers in.
     version: Rc<Cell<Version>>,
     compiled: FxHashMap<Digest, (Function, Traits)>,
+    /// For the commands of a script.
+    buffers: Cell<Buffers>,
+    /// How the script of a server is told to end.
+    running: Option<Arc<Running>>,
     /// Flushes of scripts that it knows of.
     flushes: u64,
     /// Bytes that the last collection of garbage has left.
@@ -142,9 +142,11 @@ impl Engine {
             Ok(())
         })?;
         host.raw_set("setresp", set_version)?;
+        host.raw_set("call", lua.create_function(commands::call)?)?;
+        host.raw_set("pcall", lua.create_function(commands::pcall)?)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let (environment, globals, run, returns_errors) =
-            prelude.set_mode(ChunkMode::Text).call::<(Table, Table, Function, Value)>(&host)?;
+        let (environment, globals, run) =
+            prelude.set_mode(ChunkMode::Text).call::<(Table, Table, Function)>(&host)?;
         let loader = host::loader(&lua, &environment)?;
         globals.raw_set("load", &loader)?;
         globals.raw_set("loadstring", loader)?;
@@ -153,9 +155,10 @@ impl Engine {
             lua,
             environment,
             run,
-            returns_errors,
             version,
             compiled,
+            buffers: Cell::default(),
+            running: None,
             flushes: 0,
             kept,
             used: kept,
@@ -165,10 +168,10 @@ impl Engine {
     }
 
     /// Has scripts end as the running one of a server must.
-    fn obey(&self, running: &Arc<Running>) {
-        let is_set = |set: mlua::AppDataRef<Arc<Running>>| Arc::ptr_eq(&set, running);
-        if !self.lua.app_data_ref().is_some_and(is_set) {
+    fn obey(&mut self, running: &Arc<Running>) {
+        if !self.running.as_ref().is_some_and(|set| Arc::ptr_eq(set, running)) {
             self.lua.set_app_data(Arc::clone(running));
+            self.running = Some(Arc::clone(running));
         }
     }
 
@@ -193,7 +196,7 @@ impl Engine {
         if self.compiled.len() >= COMPILED_MAX {
             self.compiled.clear();
         }
-        self.compiled.insert(script.digest.clone(), (function.clone(), traits));
+        self.compiled.insert(script.digest, (function.clone(), traits));
         Ok((function, traits))
     }
 
@@ -203,7 +206,8 @@ impl Engine {
         if wish.is_new {
             server.scripts.add(wish.script, false);
         }
-        if let Some(text) = must_end(&self.lua) {
+        if let Some(end) = server.scripts.running.must_end() {
+            let text = end.text();
             return Err(Fail::text(format!("ERR {text}")));
         }
         if wish.is_readonly && traits.is_declared && !traits.is_readonly {
@@ -221,7 +225,7 @@ impl Engine {
         script: &Function,
         keys: usize,
         (may_write, traits): (bool, Traits),
-        digest: &str,
+        digest: &Digest,
     ) -> Outcome {
         // Keys that may go are locked by the script itself, and go after it.
         let may_grow = traits.allows_oom || make_room(call.server) != Room::None;
@@ -240,8 +244,10 @@ impl Engine {
             version: &self.version,
             may_write,
             may_grow,
+            buffers: self.buffers.take(),
         };
         let returned = self.call(script, call.arguments.from(3), keys, &mut commands);
+        self.buffers.set(commands.buffers);
         // A script that selects another database does so for itself.
         call.hold.database = database;
         if let Some(client) = call.client {
@@ -249,14 +255,14 @@ impl Engine {
         }
         let (is_whole, value) = returned.map_err(internal)?;
         if !is_whole {
-            return Err(failure(&value, digest));
+            return Err(failure(&value, digest.as_str()));
         }
         let bytes_max = call.server.settings.bulk_bytes_max();
         result::write(&self.lua, &mut call.reply, &value, (self.version.get(), bytes_max))
     }
 
-    /// Runs a function, whose commands are executed here; whether it came to its end, and with what
-    /// or why not. The first `keys` words are its keys.
+    /// Runs a function, whose commands are executed by these; whether it came to its end, and with
+    /// what or why not. The first `keys` words are its keys.
     fn call(
         &self,
         script: &Function,
@@ -264,29 +270,15 @@ impl Engine {
         keys: usize,
         commands: &mut Commands,
     ) -> Result<(bool, Value)> {
-        let commands = RefCell::new(commands);
-        let busy = |_| Error::runtime("a command is being executed");
         let word_bytes = words.iter().map(|word| word.len() + 1).sum();
-        self.lua.scope(|scope| {
-            let (call, keys, others) = with_room(&self.lua, word_bytes, || {
-                let call = scope.create_function(|lua, mut arguments: MultiValue| {
-                    let returns_errors = arguments.front() == Some(&self.returns_errors);
-                    if returns_errors {
-                        arguments.pop_front();
-                    }
-                    match commands.try_borrow_mut().map_err(busy)?.execute(lua, &arguments) {
-                        Err(error) if returns_errors => host::failure(lua, &error),
-                        executed => executed,
-                    }
-                })?;
-                let list = |words: Arguments, count| {
-                    let words = words.iter().take(count);
-                    sequence(&self.lua, words.map(|word| self.lua.create_string(word)))
-                };
-                Ok((call, list(words, keys)?, list(words.from(keys), words.len())?))
-            })?;
-            self.run.call((script, call, keys, others))
-        })
+        let (keys, others) = with_room(&self.lua, word_bytes, || {
+            let list = |words: Arguments, count| {
+                let words = words.iter().take(count);
+                sequence(&self.lua, words.map(|word| self.lua.create_string(word)))
+            };
+            Ok((list(words, keys)?, list(words.from(keys), words.len())?))
+        })?;
+        COMMANDS.set(commands, || self.run.call((script, keys, others)))
     }
 
     /// Forgets compiled scripts if they take so much that others would find too little.
@@ -371,76 +363,4 @@ fn failure(reason: &Value, digest: &str) -> Fail {
         message.push_str(&format!(" script: {digest}, on {source}:{line}."));
     }
     Fail::text(message)
-}
-
-/// What executes the commands of a script.
-struct Commands<'a, 'k> {
-    server: &'a Server,
-    client: Option<&'a Client>,
-    hold: &'a mut zodium_keyspace::Hold<'k>,
-    version: &'a Cell<Version>,
-    may_write: bool,
-    /// As with the stock server, only a script that begins with full memory is refused more of it.
-    may_grow: bool,
-}
-
-impl Commands<'_, '_> {
-    /// Executes a command, and returns its answer.
-    fn execute(&mut self, lua: &Lua, arguments: &MultiValue) -> Result<Value> {
-        // A longer one would have no room in Lua's memory.
-        let mut limited = Limited::new(BYTES_MAX);
-        let request = arguments::request(arguments).map_err(host::refusal)?;
-        let outcome = self.answer(request.arguments(), &mut limited);
-        outcome.map_err(|Fail(text)| host::refusal(text))?;
-        if limited.is_over {
-            return Err(host::refusal(
-                "ERR the answer of the command is too large for a script. Ask for fewer values",
-            ));
-        }
-        let mut answer = Answer::of(&limited.bytes);
-        match answer.error() {
-            Some(text) => Err(host::refusal(String::from_utf8_lossy(text))),
-            None => with_room(lua, limited.bytes.len(), || answer.value(lua)),
-        }
-    }
-
-    fn answer(&mut self, arguments: zodium_resp::Arguments, limited: &mut Limited) -> Outcome {
-        let command = commands::find(arguments).map_err(|fail| {
-            Fail::fixed(match fail.0.contains("wrong number") {
-                true => "ERR Wrong number of args calling command from script",
-                false => "ERR Unknown command called from script",
-            })
-        })?;
-        let (Run::Data(run), false) = (command.run, command.has(flags::NO_SCRIPT)) else {
-            return Err(Fail::fixed("ERR This Redis command is not allowed from script"));
-        };
-        if objects::is_object(self.server, command, arguments) {
-            return Err(objects::READ_ONLY);
-        }
-        let writes = command.has(flags::WRITE);
-        // A message is no change of a key, and yet one that all see.
-        if (writes || command.name == "publish") && !self.may_write {
-            return Err(Fail::fixed("ERR Write commands are not allowed from read-only scripts."));
-        }
-        let running = &self.server.scripts.running;
-        // What has begun to write may go on: half a move of an element would lose it.
-        if command.has(flags::DENY_OOM) && !self.may_grow && !running.has_written() {
-            return Err(OUT_OF_MEMORY);
-        }
-        if writes {
-            if !running.has_written() {
-                self.server.log.check()?;
-            }
-            running.note_write();
-        }
-        let reply = Reply::to_limited(limited, self.version.get());
-        let mut call = Call::new((self.server, self.client), self.hold, arguments, reply);
-        let outcome = call.execute(command, run);
-        if let Some(client) = self.client {
-            self.hold.database = client.database.get();
-        }
-        let sender = Sender { database: self.hold.database, name: "lua" };
-        show(&self.server.clients, self.hold.now, &sender, (command, arguments));
-        outcome
-    }
 }

@@ -7,7 +7,7 @@ use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::arguments::number;
 use super::errors::text_of;
-use super::sources::digest;
+use super::sources::Digest;
 use super::{bits, json, messagepack};
 use crate::commands;
 
@@ -85,7 +85,8 @@ fn sha1hex(lua: &Lua, arguments: MultiValue) -> Result<String> {
         return Err(refusal("ERR wrong number of arguments"));
     }
     let text = arguments.front().and_then(|value| lua.coerce_string(value.clone()).ok()?);
-    Ok(digest(&text.map(|text| text.as_bytes().to_vec()).unwrap_or_default()))
+    let text = text.map(|text| text.as_bytes().to_vec()).unwrap_or_default();
+    Ok(Digest::of(&text).as_str().to_owned())
 }
 
 fn log(lua: &Lua, mut arguments: MultiValue) -> Result<()> {

@@ -1,7 +1,7 @@
 -- What scripts see: the globals of the sandbox, and the functions of `redis`.
 --
 -- Runs once for each worker, with the functions of the server in `host`. Returns the environment
--- of scripts, the table of its globals, the function that runs a script, and the mark of `pcall`.
+-- of scripts, the table of its globals, and the function that runs a script.
 -- What must know the line of an error is a function of the server: a Lua function that is called
 -- last takes the place of its caller.
 
@@ -101,12 +101,6 @@ local redis = {
   VALKEY_VERSION = host.version, VALKEY_VERSION_NUM = host.version_number,
 }
 
--- Executes a command. It belongs to one run of a script, and is `redis.call` too. Errors are
--- returned if this mark, which no script has, comes before the command.
-local execute
-local function returns_errors()
-end
-
 local function one_field(field, ...)
   local value = ...
   if select("#", ...) ~= 1 or type(value) ~= "string" then
@@ -135,14 +129,11 @@ end
 
 redis.sha1hex, redis.log, redis.set_repl = host.sha1hex, host.log, host.set_repl
 redis.setresp = host.setresp
+redis.call, redis.pcall = host.call, host.pcall
 
 -- There are no replicas, so that nothing is replicated in another way.
 function redis.replicate_commands()
   return true
-end
-
-function redis.pcall(...)
-  return execute(returns_errors, ...)
 end
 
 function redis.acl_check_cmd(...)
@@ -259,10 +250,9 @@ local function described(reason)
   return reason
 end
 
-local function run(script, call, keys, words)
-  execute, redis.call = call, call
+local function run(script, keys, words)
   allowed.KEYS, allowed.ARGV = keys, words
   return xpcall(script, described)
 end
 
-return environment, allowed, run, returns_errors
+return environment, allowed, run

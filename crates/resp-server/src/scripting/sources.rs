@@ -13,8 +13,12 @@ use super::running::Running;
 /// Most scripts of `EVAL` that are kept. Those of `SCRIPT LOAD` stay.
 const UNLOADED_MAX: usize = 500;
 
-/// The SHA-1 of a source, as 40 hexadecimal digits.
-pub(crate) type Digest = String;
+/// Hexadecimal digits of a SHA-1.
+const DIGITS: usize = 40;
+
+/// The SHA-1 of a source, as hexadecimal digits in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Digest([u8; DIGITS]);
 
 /// A script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +44,29 @@ struct Known {
     unloaded: VecDeque<Digest>,
 }
 
-/// The digest of a source.
-pub(crate) fn digest(source: &[u8]) -> Digest {
-    Sha1::digest(source).iter().map(|byte| format!("{byte:02x}")).collect()
+impl Digest {
+    /// The digest of a source.
+    pub(crate) fn of(source: &[u8]) -> Digest {
+        let mut digits = [0; DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(Sha1::digest(source)) {
+            let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        Digest(digits)
+    }
+
+    /// The digest that a client names, in any case; `None` if it can be none.
+    fn named(digits: &[u8]) -> Option<Digest> {
+        let mut digits: [u8; DIGITS] = digits.try_into().ok()?;
+        digits.make_ascii_lowercase();
+        digits.is_ascii().then_some(Digest(digits))
+    }
+
+    /// Its digits.
+    pub(crate) fn as_str(&self) -> &str {
+        // They are ASCII.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
 }
 
 impl Scripts {
@@ -51,12 +75,12 @@ impl Scripts {
         let mut known = self.known.lock();
         let is_new = !known.sources.contains_key(&script.digest);
         if is_new {
-            known.sources.insert(script.digest.clone(), Arc::clone(&script.source));
+            known.sources.insert(script.digest, Arc::clone(&script.source));
         }
         if is_loaded {
             known.unloaded.retain(|digest| *digest != script.digest);
         } else if is_new {
-            known.unloaded.push_back(script.digest.clone());
+            known.unloaded.push_back(script.digest);
         }
         if known.unloaded.len() > UNLOADED_MAX
             && let Some(oldest) = known.unloaded.pop_front()
@@ -65,9 +89,13 @@ impl Scripts {
         }
     }
 
-    /// The script with a digest.
+    /// The script with a digest that a client names.
     pub(crate) fn find(&self, digest: &[u8]) -> Option<Script> {
-        let digest = std::str::from_utf8(digest).ok()?.to_ascii_lowercase();
+        self.known(Digest::named(digest)?)
+    }
+
+    /// The script with a digest.
+    pub(crate) fn known(&self, digest: Digest) -> Option<Script> {
         let source = Arc::clone(self.known.lock().sources.get(&digest)?);
         Some(Script { digest, source })
     }
@@ -94,7 +122,7 @@ mod tests {
     use super::*;
 
     fn script(source: &str) -> Script {
-        Script { digest: digest(source.as_bytes()), source: source.as_bytes().into() }
+        Script { digest: Digest::of(source.as_bytes()), source: source.as_bytes().into() }
     }
 
     #[test]
@@ -106,13 +134,14 @@ mod tests {
         for number in 0..UNLOADED_MAX {
             scripts.add(&script(&format!("return {number}")), false);
         }
-        assert_eq!(scripts.find(loaded.digest.as_bytes()), Some(loaded));
-        assert_eq!(scripts.find(first.digest.as_bytes()), None);
+        let upper = loaded.digest.as_str().to_ascii_uppercase();
+        assert_eq!(scripts.find(upper.as_bytes()), Some(loaded));
+        assert_eq!(scripts.find(first.digest.as_str().as_bytes()), None);
         assert_eq!(scripts.count(), UNLOADED_MAX + 1);
     }
 
     #[test]
     fn a_digest_is_that_of_sha1() {
-        assert_eq!(digest(b"return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(Digest::of(b"return 1").as_str(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
 }

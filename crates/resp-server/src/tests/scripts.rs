@@ -1,6 +1,7 @@
 //! Scripts that would end the server, or take all of its memory or time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -316,5 +317,84 @@ fn a_script_or_command_reaches_no_object_of_a_storage_as_a_key() {
         }
         let moved = peer.ask("LMOVE list zodb:main:1 LEFT LEFT\r\nLLEN list\r\nEXISTS a").await;
         assert!(moved.ends_with(":1 :0"), "{moved}");
+    });
+}
+
+/// Has a script wait for the clock in between, while other threads look at its keys.
+#[test]
+fn a_script_is_seen_as_a_whole_also_at_keys_that_it_does_not_name() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let looking = {
+            let (server, keys) = (Arc::clone(&server), keys.clone());
+            let is_over = Arc::clone(&is_over);
+            move || {
+                let mut seen = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let all = server.keyspace.stripes(keys.iter().map(|key| key.as_bytes()));
+                    let hold = server.lock_however_long(all);
+                    let lengths = keys.iter().map(|key| {
+                        let text = hold.read_string(key.as_bytes()).unwrap();
+                        text.map_or(0, |text| text.len())
+                    });
+                    let lengths: Vec<usize> = lengths.collect();
+                    assert!(lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
+                    seen += 1;
+                }
+                seen
+            }
+        };
+        let looking = [looking.clone(), looking].map(thread::spawn);
+        let append = "for i = tonumber(ARGV[1]), ARGV[2], ARGV[3] do \
+                      redis.call('APPEND', 'k' .. i, 'x') end return 1";
+        for round in 0..300 {
+            let order = if round % 2 == 0 { "0 19 1" } else { "19 0 -1" };
+            let answer = peer.ask(&format!("EVAL \"{append}\" 1 k7 {order}")).await;
+            assert_eq!(answer, ":1");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(looking.into_iter().all(|thread| thread.join().unwrap() > 0));
+        peer.expect(&[("STRLEN k0", ":300"), ("STRLEN k19", ":300")]).await;
+    });
+}
+
+#[test]
+fn a_script_holds_its_own_keys_and_no_others_before_it_comes_to_them() {
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        let stripe = |key: &str| server.keyspace.stripe(key.as_bytes());
+        let mut numbers = (0..).map(|number: u32| number.to_string());
+        let other = numbers.find(|key| stripe(key) != stripe("mine")).unwrap();
+        for (call, is_held) in [
+            ("redis.call('GET', KEYS[1])".to_owned(), false),
+            (format!("redis.call('GET', '{other}')"), true),
+            ("redis.call('DBSIZE')".to_owned(), true),
+            // A client that gets the message is not to see a key as it was before.
+            ("redis.call('PUBLISH', 'channel', 'text')".to_owned(), true),
+        ] {
+            let is_locked = {
+                let server = Arc::clone(&server);
+                let stripes = [stripe("mine"), stripe(&other)];
+                move |number: usize| server.keyspace.try_lock(stripes[number], 1, None).is_none()
+            };
+            let killing = Arc::clone(&server);
+            let looking = thread::spawn(move || {
+                let until = Instant::now() + Duration::from_secs(20);
+                while !is_locked(usize::from(is_held)) && Instant::now() < until {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                thread::sleep(Duration::from_millis(20));
+                let locked = [is_locked(0), is_locked(1)];
+                killing.scripts.running.kill().unwrap();
+                locked
+            });
+            let answer = peer.ask(&format!("EVAL \"{call} while true do end\" 1 mine")).await;
+            assert!(answer.contains("Script killed"), "{call}: {answer}");
+            assert_eq!(looking.join().unwrap(), [true, is_held], "{call}");
+        }
     });
 }
