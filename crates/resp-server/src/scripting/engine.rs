@@ -227,7 +227,7 @@ impl Engine {
         (may_write, traits): (bool, Traits),
         digest: &Digest,
     ) -> Outcome {
-        // Keys that may go are locked by the script itself, and go after it.
+        // Keys that the script has locked go after it.
         let may_grow = traits.allows_oom || make_room(call.server) != Room::None;
         if !may_grow && may_write && traits.is_declared {
             return Err(Fail::fixed(
