@@ -13,7 +13,7 @@ use crate::stripes::{STRIPE_BITS, STRIPES};
 use crate::uses::Used;
 use crate::{
     Entry, EntryRef, Keyspace, Kind, Place, Record, Stripes, Text, Tie, Totals, Uses, Value,
-    ValueRef, Watcher, Word, WrongType, random_below,
+    ValueRef, Watcher, Word, WrongType, now, random_below,
 };
 
 /// Locked stripes. All keys that are asked for must be in them. If they were locked to read them
@@ -92,9 +92,11 @@ impl<'a> Hold<'a> {
     /// Locks further stripes, and waits for them; whether there were any. Only for a hold that was
     /// made for that ([`Keyspace::try_lock_first`]): others have all of theirs from the start.
     ///
-    /// What others did until now with these stripes has happened before all of the hold. So ties
-    /// that were cut until now are cut for it. The caller has asked for no key with ties until then:
-    /// once the hold has such keys ([`Hold::has_ties`]), the caller locks all stripes.
+    /// What others did until now with these stripes has happened before all of the hold. So keys of
+    /// theirs whose time is past by now are removed, though the hold's own time is an earlier one:
+    /// others may have acted on their absence. And ties that were cut until now are cut for it. The
+    /// caller has asked for no key with ties until then: once the hold has such keys
+    /// ([`Hold::has_ties`]), the caller locks all stripes.
     pub fn widen(&mut self, wanted: Stripes) -> bool {
         let Passage::Alone { .. } = self.passage else { return false };
         let missing = wanted.without(self.guards.stripes());
@@ -104,7 +106,27 @@ impl<'a> Hold<'a> {
         let stripes = &self.keyspace.stripes;
         missing.numbers().for_each(|number| self.guards.add(number, stripes.lock(number)));
         self.moment = self.keyspace.moments.last();
+        self.remove_past(missing);
         true
+    }
+
+    /// Removes the keys of stripes whose time has passed since the hold began.
+    fn remove_past(&mut self, stripes: Stripes) {
+        let has_volatile = |number| self.guards.stripe(number).tally.keys(true) > 0;
+        if !stripes.numbers().any(has_volatile) {
+            return;
+        }
+        let now = now();
+        if now <= self.past {
+            return;
+        }
+        let first = self.news.expired.len();
+        for number in stripes.numbers() {
+            self.guards.stripe_mut(number).expire(now, usize::MAX, &mut self.news.expired);
+        }
+        for Removed { database, key } in &self.news.expired[first..] {
+            self.journal.note(*database, key);
+        }
     }
 
     /// Whether a key of the held stripes has ties.

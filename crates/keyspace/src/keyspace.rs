@@ -342,13 +342,7 @@ impl Keyspace {
         for number in 0..STRIPES {
             let Some(mut stripe) = self.stripes.try_lock(number) else { continue };
             let first = removed.len();
-            for (database, keys) in stripe.databases.iter_mut().enumerate() {
-                is_more |=
-                    keys.expire(now, keys_max, |key| removed.push(Removed { database, key }));
-            }
-            for Removed { database, key } in &removed[first..] {
-                stripe.mark(*database, key);
-            }
+            is_more |= stripe.expire(now, keys_max, removed);
             self.note_removed(&mut stripe, &removed[first..], log);
         }
         is_more

@@ -9,7 +9,7 @@ use crate::due::Due;
 use crate::record::New;
 use crate::unsynced::Unsynced;
 use crate::uses::{SharedUsed, Used};
-use crate::{DATABASES, EntryRef, Record, Table, Tie, Word, random_below};
+use crate::{DATABASES, EntryRef, Record, Removed, Table, Tie, Word, random_below};
 
 /// A part of each database, and the keys of it that are watched.
 pub(crate) struct Stripe {
@@ -345,6 +345,19 @@ impl Stripe {
     /// Whether a key of any database has ties.
     pub(crate) fn has_ties(&self) -> bool {
         self.databases.iter().any(|database| !database.ties.is_empty())
+    }
+
+    /// Removes keys whose time is past, up to `keys_max` of each database; whether there may be
+    /// more. Their watchers are marked.
+    pub(crate) fn expire(&mut self, now: u64, keys_max: usize, removed: &mut Vec<Removed>) -> bool {
+        let (mut is_more, first) = (false, removed.len());
+        for (database, keys) in self.databases.iter_mut().enumerate() {
+            is_more |= keys.expire(now, keys_max, |key| removed.push(Removed { database, key }));
+        }
+        for Removed { database, key } in &removed[first..] {
+            self.mark(*database, key);
+        }
+        is_more
     }
 
     pub(crate) fn watch(&mut self, database: usize, key: &[u8], watcher: &Watcher) {

@@ -369,6 +369,41 @@ fn ties_are_cut_for_what_a_hold_comes_to_later() {
     assert!(!hold.has(&key));
 }
 
+/// A hold that widens has the time of its begin. Others may have seen since that a key is gone.
+#[test]
+fn keys_whose_time_passes_before_a_hold_comes_to_them_are_gone() {
+    zodium_keyspace::set_time(1000 * 1000);
+    let keyspace = Keyspace::default();
+    let one = keyspace.stripe(b"one");
+    let key = key_elsewhere(&keyspace, one);
+    let stripe = keyspace.stripe(&key);
+    keyspace.lock(one, 1000).put_string(b"one", b"", Some(1500));
+    let (mut others, watcher) = (keyspace.lock(stripe, 1000), Watcher::default());
+    others.put_string(&key, b"", Some(1501));
+    others.database = 5;
+    others.put_string(&key, b"", Some(1500));
+    others.watch(&key, &watcher);
+    drop(others);
+    let mut hold = keyspace.try_lock_first(one, 1000, None).unwrap();
+    hold.journal.is_kept = true;
+    zodium_keyspace::set_time(1500 * 1000);
+    assert!(hold.widen(stripe));
+    assert!(hold.has(b"one") && hold.has(&key));
+    let removed = Removed { database: 5, key: (&*key).into() };
+    assert_eq!(hold.news.expired, [removed]);
+    assert!(watcher.is_changed());
+    hold.database = 5;
+    assert!(!hold.has(&key));
+    // What the hold sets stays for it, as its time stands still.
+    hold.put_string(&key, b"", Some(1200));
+    zodium_keyspace::set_time(2000 * 1000);
+    assert!(hold.widen(Stripes::ALL));
+    assert!(hold.has(&key));
+    keyspace.begin_changes();
+    hold.end_touches(None);
+    assert!(keyspace.take_changes().keys.contains(&(5, (&*key).into())));
+}
+
 #[test]
 fn stripes_that_are_read_are_open_to_readers_only() {
     let keyspace = Keyspace::default();
