@@ -62,8 +62,7 @@ impl Used {
     pub(crate) fn frequency(self, now: u64, decay_minutes: u32) -> u8 {
         let (minutes, count) = if self.is_frequency() {
             let [_, count] = (self.0 as u16).to_be_bytes();
-            // Minutes go round in 45 days.
-            (minute(now).wrapping_sub((self.0 >> 8) as u16).into(), count)
+            (minutes_since((self.0 >> 8) as u16, now).into(), count)
         } else {
             ((now / 1000).saturating_sub(self.0.into()) / 60, FIRST_COUNT)
         };
@@ -76,7 +75,7 @@ impl Used {
         if !self.is_frequency() {
             return self.0;
         }
-        let minutes = u64::from(minute(now).wrapping_sub((self.0 >> 8) as u16));
+        let minutes = u64::from(minutes_since((self.0 >> 8) as u16, now));
         u32::try_from((now / 1000).saturating_sub(minutes * 60)).unwrap_or(u32::MAX)
     }
 
@@ -87,6 +86,19 @@ impl Used {
 
 fn minute(now: u64) -> u16 {
     (now / 60_000) as u16
+}
+
+/// Minutes since one that was kept. They go round in 45 days.
+///
+/// The time of a use may be behind that of the last one: the clocks of workers differ, and the time
+/// of a script stands still.
+fn minutes_since(then: u16, now: u64) -> u16 {
+    /// Minutes that it may be behind.
+    const BEHIND_MAX: u16 = 60;
+    match minute(now).wrapping_sub(then) {
+        passed if passed > u16::MAX - BEHIND_MAX => 0,
+        passed => passed,
+    }
 }
 
 /// The uses of an entry, which readers note beside each other. That one of two simultaneous uses
@@ -187,6 +199,17 @@ mod tests {
         let mean = (0..400).map(|_| uses_until(10, 15)).sum::<f64>() / 400.0;
         // The mean is 460, and 400 runs spread by 8: seven times that on either side.
         assert!((400.0..520.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn a_use_whose_time_is_behind_that_of_the_last_one_takes_nothing_away() {
+        let used = Used::counted(NOW, 200);
+        let before = NOW - 2 * MINUTE;
+        assert_eq!(used.frequency(before, 1), 200);
+        assert_eq!(u64::from(used.seconds(before)), before / 1000);
+        let used = used.again(before, frequencies(0, 1));
+        assert_eq!(used.frequency(NOW, 1), 201 - 2);
+        assert_eq!(Used::counted(NOW, 200).frequency(NOW + 190 * MINUTE, 1), 10);
     }
 
     #[test]
