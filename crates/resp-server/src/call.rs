@@ -1,6 +1,6 @@
 //! A command on its way: its arguments, what it may touch, and its answer.
 
-use zodium_keyspace::{Hold, Kind, Removed, Score};
+use zodium_keyspace::{Hold, Kind, Removed, Score, Stripes};
 use zodium_resp::{Arguments, OwnedRequest, parse_double, parse_integer};
 use zodium_types::Tid;
 
@@ -105,9 +105,12 @@ impl<'a, 'k> Call<'a, 'k> {
     }
 
     /// Tells others of what the hold has changed until now, before a message goes to them: clients
-    /// with caches that may read a key then, and listeners of keys whose time was past.
+    /// with caches that may read a key then, and listeners of keys whose time was past. A script
+    /// locks all stripes before.
     fn tell_changes(&mut self) {
         if self.server.publishing.events().is_any() {
+            // They are not to see another key as it was before the script.
+            self.server.widen(self.hold, Stripes::ALL);
             self.invalidate_readers();
         }
         self.server.tell_expired(self.hold.news.announce_expired());

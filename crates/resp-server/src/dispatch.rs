@@ -128,7 +128,7 @@ fn admit(
         local.server.log.check().map_err(refused)?;
     }
     if command.may_add() {
-        // Keys that go for a script do so before it locks them all.
+        // Keys that go for a script do so before it locks any.
         let room = make_room(&local.server);
         // The command waits as well for threads that hold what may go, and makes room afterwards.
         if command.has(flags::DENY_OOM) && room == Room::None {

@@ -117,7 +117,7 @@ pub(crate) fn drop_elsewhere<T: Send + 'static>(values: Vec<T>) {
     }
 }
 
-/// Whether no keys are removed now. A script holds all stripes: a worker must not wait for it.
+/// Whether no keys are removed now. A script may hold their stripes for long.
 pub(crate) fn is_off(server: &Server) -> bool {
     server.scripts.running.is_any() || server.pause.until().is_some()
 }

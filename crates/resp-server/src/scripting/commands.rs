@@ -154,18 +154,18 @@ impl Commands<'_, '_> {
         Ok(())
     }
 
-    /// The stripes that a command needs. All, if others learn of it before the script ends: they
-    /// are not to see a key as it was before. All as well for one that ties a key: the script is to
-    /// see the key until it ends, and then all other keys as they were when it was tied.
+    /// The stripes that a command needs. All for a message, which others get before the script
+    /// ends: they are not to see a key as it was before. All as well for one that ties a key: the
+    /// script is to see the key until it ends, and then all other keys as they were when it was
+    /// tied.
     fn stripes(&self, command: &Command, arguments: Arguments) -> Stripes {
-        let Server { keyspace, publishing, beside, .. } = self.server;
-        let is_told =
-            command.name == "publish" || command.has(flags::WRITE) && publishing.events().is_any();
+        let Server { keyspace, beside, .. } = self.server;
+        let is_message = command.name == "publish";
         let ties = || {
             command.name == "ztie"
                 || command.name == "set" && arguments.from(3).iter().any(|word| is(word, "tie"))
         };
-        match is_told || beside.is_attached() && ties() {
+        match is_message || beside.is_attached() && ties() {
             true => Stripes::ALL,
             false => command.stripes(keyspace, arguments),
         }
