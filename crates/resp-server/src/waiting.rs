@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zodium_keyspace::{DATABASES, EntryRef, Removed, Stripes, ValueRef, Word};
+use zodium_keyspace::{DATABASES, EntryRef, Removed, Stripes, ValueRef, Word, now};
 use zodium_resp::{Arguments, OwnedRequest, Version};
 
 use crate::call::{Blocking, Call};
@@ -46,7 +46,7 @@ pub(crate) struct Waiting {
     /// of these sees it.
     count: AtomicUsize,
     number: AtomicU64,
-    /// Whether any was not served since the log could not be written.
+    /// Whether any was not served, since the log could not be written, or a script took long.
     is_put_off: AtomicBool,
     /// Locked last, and never while another lock is waited for.
     index: Mutex<Index>,
@@ -198,8 +198,8 @@ pub(crate) fn serve(server: &Server, created: Vec<Removed>) {
     }
 }
 
-/// Serves the commands that were not served while the log could not be written, once it can. The
-/// caller holds no stripes.
+/// Serves the commands that were not served while the log could not be written, or a script took
+/// long. The caller holds no stripes.
 pub(crate) fn serve_put_off(server: &Server) {
     let is_put_off = &server.waiting.is_put_off;
     if is_put_off.load(Ordering::Relaxed) && server.log.check().is_ok() {
@@ -209,10 +209,15 @@ pub(crate) fn serve_put_off(server: &Server) {
     }
 }
 
-/// Executes a command that waits. Returns whether the key is still there, and keys that the
-/// command itself has filled.
+/// Executes a command that waits. Returns whether the key is still there, as far as is known, and
+/// keys that the command itself has filled.
 fn try_again(server: &Server, waiter: &Waiter, key: &Removed) -> (bool, Vec<Removed>) {
-    let mut hold = server.lock_however_long(waiter.stripes);
+    // A script may hold some of its stripes, or the gate of several. Clients of this worker do not
+    // wait for that any longer than for their own commands: one of them may end the script.
+    let Ok(mut hold) = server.lock(waiter.stripes, now()) else {
+        server.waiting.is_put_off.store(true, Ordering::Relaxed);
+        return (false, Vec::new());
+    };
     hold.database = waiter.database;
     hold.news.filled.is_noted = true;
     let mut is_over = waiter.is_over.lock();
