@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zodium_keyspace::{Hold, Keyspace, Reader, Removed, Stripes};
+use zodium_keyspace::{Hold, Keyspace, News, Reader, Removed, Stripes};
 use zodium_resp::Arguments;
 
 use crate::client::{Client, Watch};
@@ -35,7 +35,7 @@ impl Server {
 
     /// Locks further stripes for a script.
     pub(crate) fn widen(&self, hold: &mut Hold, wanted: Stripes) {
-        if hold.widen(wanted) {
+        if self.widen_noting(hold, wanted) {
             self.widen_if_tied(hold);
         }
     }
@@ -44,8 +44,18 @@ impl Server {
     /// the keys of a commit go.
     fn widen_if_tied(&self, hold: &mut Hold) {
         if self.beside.is_attached() && hold.has_ties() {
-            hold.widen(Stripes::ALL);
+            self.widen_noting(hold, Stripes::ALL);
         }
+    }
+
+    /// Locks further stripes; whether there were any. Clients that wait for their keys, or track
+    /// them, may have come after the hold began: it notes what it changes for these too.
+    fn widen_noting(&self, hold: &mut Hold, wanted: Stripes) -> bool {
+        let is_wider = hold.widen(wanted);
+        if is_wider {
+            self.note_asked(&mut hold.news);
+        }
+        is_wider
     }
 
     fn lock_by<'k>(
@@ -87,9 +97,17 @@ impl Server {
 
     /// The same hold, which notes what clients wait for, and what the log gets.
     pub(crate) fn noting<'k>(&self, mut hold: Hold<'k>) -> Hold<'k> {
-        hold.news.filled.is_noted = self.waiting.is_any();
-        hold.news.new.is_noted = self.publishing.events().has_new();
-        self.journaling(hold)
+        self.note_asked(&mut hold.news);
+        self.log.follow(&mut hold);
+        hold
+    }
+
+    /// Has a hold note what others ask for now: keys that clients wait for, new keys, and changes
+    /// of keys. Called under the locks of stripes: clients that ask for their keys came before.
+    fn note_asked(&self, news: &mut News) {
+        news.filled.is_noted |= self.waiting.is_any();
+        news.new.is_noted |= self.publishing.events().has_new();
+        news.altered.is_noted |= self.tracking.is_any();
     }
 
     /// The same hold, which notes what clients are told of, and what the log gets.

@@ -16,6 +16,7 @@ mod seldom;
 mod ties;
 mod times;
 mod waiting;
+mod widening;
 
 use std::rc::Rc;
 use std::sync::Arc;
