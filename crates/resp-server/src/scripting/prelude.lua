@@ -93,6 +93,16 @@ local function failure(text)
   return { err = text }
 end
 
+-- It writes without a look at the metatable. `table.remove` and `table.sort` do too, but only where
+-- there are elements: these tables have none of their own.
+local insert = table.insert
+function table.insert(target, ...)
+  if locked[target] then
+    error(failure("ERR " .. READONLY), 0)
+  end
+  return insert(target, ...)
+end
+
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = 3,

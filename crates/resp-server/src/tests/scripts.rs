@@ -320,6 +320,51 @@ fn a_script_or_command_reaches_no_object_of_a_storage_as_a_key() {
     });
 }
 
+#[test]
+fn no_function_of_tables_writes_to_those_that_all_scripts_share() {
+    served(|running| async move {
+        let mut peer = running.connect();
+        let readonly = "ERR Attempt to modify a readonly table script: ";
+        for table in ["redis", "string", "table", "_G", "getmetatable('')"] {
+            expect_failures(
+                &mut peer,
+                &[
+                    (&format!("table.insert({table}, 1)"), readonly),
+                    (&format!("table.insert({table}, 1, 'x')"), readonly),
+                ],
+            )
+            .await;
+            // There is nothing that these could move.
+            expect(
+                &mut peer,
+                &[
+                    (&format!("return {{table.remove({table}), table.remove({table}, 1)}}"), "*0"),
+                    (&format!("table.sort({table}) return rawget({table}, 1)"), "$-1"),
+                ],
+            )
+            .await;
+        }
+        let caught = "local ok, e = pcall(table.insert, redis, 1) return e";
+        expect(
+            &mut peer,
+            &[
+                (caught, "$38 ERR Attempt to modify a readonly table"),
+                ("local t = {1} table.insert(t, 3) table.insert(t, 2, 2) return t", "*3 :1 :2 :3"),
+                ("table.insert(KEYS, 'k') return KEYS", "*1 $1 k"),
+            ],
+        )
+        .await;
+        expect_failures(
+            &mut peer,
+            &[
+                ("table.insert({}, 1, 2, 3)", "wrong number of arguments to 'insert'"),
+                ("table.insert(nil, 1)", "bad argument #1 to 'insert' (table expected, got nil)"),
+            ],
+        )
+        .await;
+    });
+}
+
 /// Has a script wait for the clock in between, while other threads look at its keys.
 #[test]
 fn a_script_is_seen_as_a_whole_also_at_keys_that_it_does_not_name() {
