@@ -4,7 +4,9 @@
 //! client sees a state in between.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
+use bytes::BytesMut;
 use zodium_keyspace::Hold;
 use zodium_resp::Arguments;
 
@@ -156,15 +158,22 @@ fn execute(queue: &Queue, Request { local, client, reply, .. }: Request) -> Resu
     }
     reply.array(queue.requests.len());
     let most = reply.written().saturating_add(server.settings.bulk_bytes_max());
+    let mut unsent = BytesMut::new();
     for (command, request) in &queue.requests {
+        // As with the stock server, a client that has killed itself gets no answers behind that.
+        let mut reply = match client.shared.is_killed.load(Ordering::Relaxed) {
+            true => Reply::to_buffer(&mut unsent, client.version.get()),
+            false => reply.part(),
+        };
         if command.only_reads() && reply.written() > most {
             reply.error(ANSWERS_TOO_LONG);
             continue;
         }
         let arguments = request.arguments();
         monitoring::shown(local, client, (command, arguments), || {
-            run_queued(local, client, &mut hold, (command, arguments), reply);
+            run_queued(local, client, &mut hold, (command, arguments), &mut reply);
         });
+        unsent.clear();
     }
     let position = server.settle(hold);
     local.note_position(client, position);

@@ -57,6 +57,20 @@ fn a_client_that_has_killed_itself_sends_no_more_commands() {
 }
 
 #[test]
+fn a_client_that_kills_itself_within_a_transaction_gets_no_answers_behind_that() {
+    served(|running| async move {
+        let (mut peer, mut other) = (running.connect(), running.connect());
+        let id = id_of(&mut peer).await;
+        let kill = &*format!("CLIENT KILL ID {id} SKIPME no");
+        let requests = ["MULTI", "SET a 1", kill, "SET b 1", "GET a", "EXEC", "SET c 1"];
+        let queued = ["+QUEUED"; 4].join(" ");
+        let answers = peer.ask(&requests.join("\r\n")).await;
+        assert_eq!(answers, format!("+OK {queued} *4 +OK :1 (end)"));
+        other.expect(&[("EXISTS a b", ":2"), ("EXISTS c", ":0")]).await;
+    });
+}
+
+#[test]
 fn clients_that_wait_for_keys_of_another_database_are_served_in_order() {
     served(|running| async move {
         let mut other = running.connect();
