@@ -13,6 +13,17 @@ const EXPONENT_MAX: i64 = 1024;
 /// A number behind its sign. `None` also for one that is too large, or too small and not zero, as
 /// an error of C.
 pub(crate) fn parse(text: &str) -> Option<f64> {
+    let (number, is_zero) = read(text)?;
+    (number.is_finite() && (number != 0.0 || is_zero)).then_some(number)
+}
+
+/// As [`parse`]; what is too large is infinite, and what is too small is zero.
+pub(crate) fn parse_any(text: &str) -> Option<f64> {
+    read(text).map(|(number, _)| number)
+}
+
+/// The nearest double to a number, and whether the number is zero.
+fn read(text: &str) -> Option<(f64, bool)> {
     let text = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
     let (digits, exponent) = match text.split_once(['p', 'P']) {
         Some((digits, exponent)) => (digits, parse_exponent(exponent)?),
@@ -35,9 +46,9 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
     }
     power -= 4 * i64::try_from(fraction.len()).ok()?;
     if kept == 0 {
-        return Some(0.0);
+        return Some((0.0, true));
     }
-    scaled(kept, power.saturating_add(exponent)).filter(|number| *number != 0.0)
+    Some((scaled(kept, power.saturating_add(exponent)), false))
 }
 
 fn parse_exponent(text: &str) -> Option<i64> {
@@ -52,22 +63,21 @@ fn parse_exponent(text: &str) -> Option<i64> {
     Some(if is_negative { -size } else { size })
 }
 
-/// The nearest double to `number` times two to `power`; `None` for an infinite one.
-fn scaled(number: u64, power: i64) -> Option<f64> {
+/// The nearest double to `number` times two to `power`.
+fn scaled(number: u64, power: i64) -> f64 {
     let end = i64::from(u64::BITS - number.leading_zeros()).saturating_add(power);
     if end > EXPONENT_MAX {
-        return None;
+        return f64::INFINITY;
     }
     if end <= NORMAL_EXPONENT_MIN {
         // The bits of such a double are its multiple of the smallest one.
         let power = end.saturating_sub(i64::from(u64::BITS));
         let shift = u32::try_from(EXPONENT_MIN.saturating_sub(power)).unwrap_or(u32::MAX);
-        return Some(f64::from_bits(shifted(number << number.leading_zeros(), shift)));
+        return f64::from_bits(shifted(number << number.leading_zeros(), shift));
     }
-    // Each step is exact but for the rounding of the number.
-    let power = i32::try_from(power).ok()?;
-    let number = number as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2);
-    number.is_finite().then_some(number)
+    // Each step is exact but for the rounding of the number. The power is one of a double's.
+    let power = i32::try_from(power).unwrap_or(0);
+    number as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2)
 }
 
 /// A number shifted to the right, rounded to the nearest, at a tie to the even one.

@@ -18,6 +18,8 @@ pub use arguments::{Arguments, OwnedRequest};
 pub use error::FrameError;
 pub use inline::split_line;
 pub use limits::RequestLimits;
-pub use number::{add_decimals, format_double, parse_double, parse_integer, trim_decimal};
+pub use number::{
+    add_decimals, format_double, parse_double, parse_integer, parse_limit, trim_decimal,
+};
 pub use reader::{RequestReader, Step};
 pub use write::Version;

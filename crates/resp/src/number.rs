@@ -36,21 +36,41 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 /// `inf` and `-inf`, but not `nan`.
 #[must_use]
 pub fn parse_double(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
+    signed(std::str::from_utf8(text).ok()?, |size| {
+        // A number that is too large is infinite in Rust, and an error in C.
+        let decimal = size.parse().ok().filter(|size: &f64| size.is_finite());
+        decimal.or_else(|| hexadecimal::parse(size))
+    })
+}
+
+/// A double as C reads it where errors of its size are not looked at, as limits of scores are
+/// given: what is too large is infinite, and what is too small is zero. Spaces may be in front, a
+/// zero byte ends it, and nothing is zero.
+#[must_use]
+pub fn parse_limit(text: &[u8]) -> Option<f64> {
+    let text = text.split(|byte| *byte == 0).next()?;
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let is_space = |letter: char| matches!(letter, ' ' | '\t'..='\r');
+    let text = std::str::from_utf8(text).ok()?.trim_start_matches(is_space);
+    signed(text, |size| size.parse().ok().or_else(|| hexadecimal::parse_any(size)))
+}
+
+/// A double with a sign or none, whose digits are read by a function.
+fn signed(text: &str, read: impl FnOnce(&str) -> Option<f64>) -> Option<f64> {
     let (is_negative, size) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
-    if size.eq_ignore_ascii_case("inf") || size.eq_ignore_ascii_case("infinity") {
-        return Some(if is_negative { f64::NEG_INFINITY } else { f64::INFINITY });
-    }
-    if !size.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
-        return None;
-    }
-    // A number that is too large is infinite in Rust, and an error in C.
-    let decimal = size.parse().ok().filter(|size: &f64| size.is_finite());
-    let size = decimal.or_else(|| hexadecimal::parse(size))?;
+    let size = match size.as_bytes().first()? {
+        b'0'..=b'9' | b'.' => read(size)?,
+        _ if size.eq_ignore_ascii_case("inf") || size.eq_ignore_ascii_case("infinity") => {
+            f64::INFINITY
+        }
+        _ => return None,
+    };
     Some(if is_negative { -size } else { size })
 }
 
@@ -164,6 +184,28 @@ mod tests {
         }
         for wrong in ["", "nan", " 1", "1 ", "e1", "--1", "1.5a", "1e400", "--0x1", "0x"] {
             assert_eq!(parse_double(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    /// What `strtod` of glibc answers.
+    #[test]
+    fn limits_may_be_infinite_and_have_spaces_in_front() {
+        for (text, number) in [
+            ("1.5", 1.5),
+            (" \t\n\x0b\x0c\r-0x1F", -31.0),
+            ("0x1p99999", f64::INFINITY),
+            ("-1e400", f64::NEG_INFINITY),
+            ("0x1p-99999", 0.0),
+            ("1e-400", 0.0),
+            ("", 0.0),
+            ("\0a", 0.0),
+            (" 1\0a", 1.0),
+            ("+INFINITY", f64::INFINITY),
+        ] {
+            assert_eq!(parse_limit(text.as_bytes()), Some(number), "{text}");
+        }
+        for wrong in [" ", "nan", "1 ", "- 1", "+-1", "-", " \0", "1.5a", "0xp1", "\u{85}1"] {
+            assert_eq!(parse_limit(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

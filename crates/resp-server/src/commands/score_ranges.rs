@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use zodium_keyspace::{Score, SortedSet};
-use zodium_resp::parse_double;
+use zodium_resp::parse_limit;
 
 use crate::fail::Fail;
 
@@ -60,9 +60,7 @@ fn score_bound(word: &[u8]) -> Result<ScoreBound, Fail> {
         Some(number) => (true, number),
         None => (false, word),
     };
-    // As C reads it, nothing is zero.
-    let score = if number.is_empty() { Some(0.0) } else { parse_double(number) };
-    let score = score.ok_or(Fail::fixed("ERR min or max is not a float"))?;
+    let score = parse_limit(number).ok_or(Fail::fixed("ERR min or max is not a float"))?;
     Ok(ScoreBound { score, is_exclusive })
 }
 

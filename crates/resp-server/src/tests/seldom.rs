@@ -236,6 +236,12 @@ ZCOUNT z (1 3
     :3
 ZCOUNT z x 1
     -ERR min or max is not a float
+ZCOUNT z "( 0x1" 1e400
+    :3
+ZCOUNT z (-0x1p99999 (0x1p-99999
+    :0
+ZCOUNT z (1e-400 "1 "
+    -ERR min or max is not a float
 ZLEXCOUNT same [b (d
     :2
 ZLEXCOUNT same a b
