@@ -7,11 +7,14 @@ use crate::random::Chance;
 /// A command and its arguments.
 pub(super) type Request = Vec<Vec<u8>>;
 
-/// A script that pops an element of its first key, if there is one.
-pub(super) const SCRIPT_OF_POP: &[u8] = b"return redis.pcall('BLPOP', KEYS[1], 0)";
-/// A script that changes two keys.
-const SCRIPT_OF_PUSHES: &str = "redis.pcall('RPUSH', KEYS[1], ARGV[1], '2') \
-    redis.pcall('DEL', KEYS[2], 'none') redis.pcall('RPUSH', KEYS[2], ARGV[1]) return 7";
+/// A script that pops an element of the key that is its first word, if there is one. Which of its
+/// words are named as keys makes no difference.
+pub(super) const SCRIPT_OF_POP: &[u8] = b"return redis.pcall('BLPOP', KEYS[1] or ARGV[1], 0)";
+/// A script that changes two keys, its first words.
+const SCRIPT_OF_PUSHES: &str = "local words = {unpack(KEYS)} \
+    for _, word in ipairs(ARGV) do table.insert(words, word) end \
+    local one, other, value = unpack(words) redis.pcall('RPUSH', one, value, '2') \
+    redis.pcall('DEL', other, 'none') redis.pcall('RPUSH', other, value) return 7";
 
 const KEYS: u64 = 5;
 const CHANNELS: u64 = 2;
@@ -207,7 +210,8 @@ impl Choice<'_> {
     fn script(&self) -> Request {
         let pop = std::str::from_utf8(SCRIPT_OF_POP).unwrap_or_default();
         let script = if self.chance.permille(300) { pop } else { SCRIPT_OF_PUSHES };
-        words(&["EVAL", script, "2", &self.key(), &self.key(), &self.value()])
+        let named = &*self.chance.number(0..=2).to_string();
+        words(&["EVAL", script, named, &self.key(), &self.key(), &self.value()])
     }
 
     fn expiring(&self) -> Request {
