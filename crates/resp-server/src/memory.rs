@@ -83,9 +83,10 @@ fn evict(server: &Server, eviction: Eviction, samples: usize) -> Result<u64, Not
     Ok(bytes)
 }
 
-/// Makes all the room that is wanted. Clients of the worker come in between.
+/// Makes all the room that is wanted. Clients of the worker come in between. Also while a script
+/// runs, as clients may add to keys that it has not locked; what it has locked goes later.
 pub(crate) async fn make_all_room(server: &Server) {
-    while !is_off(server) && make_room(server) == Room::Soon {
+    while server.pause.until().is_none() && make_room(server) == Room::Soon {
         tokio::task::yield_now().await;
     }
 }
@@ -117,7 +118,7 @@ pub(crate) fn drop_elsewhere<T: Send + 'static>(values: Vec<T>) {
     }
 }
 
-/// Whether no keys are removed now. A script may hold their stripes for long.
+/// Whether no keys are looked for now whose time is past. A script may hold their stripes for long.
 pub(crate) fn is_off(server: &Server) -> bool {
     server.scripts.running.is_any() || server.pause.until().is_some()
 }

@@ -135,6 +135,35 @@ fn a_worker_does_not_wait_for_a_script_as_long_as_it_runs_to_serve_a_client_that
     });
 }
 
+#[test]
+fn other_clients_keep_to_the_limit_of_memory_while_a_script_runs() {
+    const VALUE_BYTES: u64 = 100_000;
+    let server = Arc::new(Server::new(Options { workers: 1, ..Options::default() }));
+    with(Arc::clone(&server), |running| async move {
+        let mut peer = running.connect();
+        let fill = "for i = 1, 6000 do redis.call('SET', i, i) end";
+        let most = 600_000;
+        peer.expect(&[
+            (&format!("EVAL \"{fill}\" 0"), "$-1"),
+            ("CONFIG SET maxmemory-policy allkeys-random", "+OK"),
+            (&format!("CONFIG SET maxmemory {most}"), "+OK"),
+        ])
+        .await;
+        let mine = server.keyspace.stripe(b"mine");
+        let hold = begin(&server, "mine");
+        server.scripts.running.begin();
+        for number in 0..20 {
+            let key = key_elsewhere(&server, &format!("long-{number}-"), mine);
+            let set = format!("SETRANGE {key} {} x", VALUE_BYTES - 1);
+            peer.expect(&[(&set, &format!(":{VALUE_BYTES}"))]).await;
+            let used = server.keyspace.used_bytes();
+            assert!(used <= most + 2 * VALUE_BYTES, "{used} bytes after {number}");
+        }
+        server.scripts.running.end();
+        server.settle(hold);
+    });
+}
+
 /// Numbers by chance, the same for each seed.
 struct Chance(u64);
 
