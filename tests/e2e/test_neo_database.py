@@ -5,6 +5,7 @@ NEOPPOD_PYTHON   a Python with msgpack and six: NEO's own adapter reads the data
 """
 
 import os
+import shutil
 import sqlite3
 
 import pytest
@@ -112,6 +113,35 @@ def test_a_database_in_a_read_only_folder_is_served_read_only(
         serve(url=url, prefix=read_only_folder)
     server = serve("--read-only", url=url, prefix=read_only_folder)
     assert values_of(open_database(server, read_only=True)) == {"a": 1}
+
+
+@pytest.mark.parametrize("way", ["mv", "rm"])
+def test_a_backup_that_is_restored_while_the_database_is_served_is_what_the_next_start_serves(
+    serve, open_database, path, way
+):
+    server = serve()
+    set_values(open_database(server), a=1)
+    assert server.stop() == 0
+    shutil.copy(path, path.with_suffix(".backup"))
+    server = serve()
+    database = open_database(server)
+    for a in range(2, 300):
+        set_values(database, a=a, data="x" * 4000)
+    if way == "rm":
+        path.unlink()
+        assert server.stop() == 1
+    path.with_suffix(".backup").rename(path)
+    if way == "mv":
+        with pytest.raises(Exception, match="removed, renamed or replaced"):
+            set_values(database, a=1000)
+        assert server.stop() == 1
+    log = f"{path}-wal.replaced"
+    assert os.path.getsize(log) > 0 and f"Its log is now {log}" in server.log()
+    server = serve()
+    assert values_of(open_database(server)) == {"a": 1}
+    assert "there is the log of an earlier file" in server.log()
+    set_values(open_database(server), a=2)
+    assert server.stop() == 0
 
 
 def test_a_full_disk_refuses_commits_and_reads_go_on(serve, open_database, tmp_path, tiny_disk):

@@ -114,6 +114,11 @@ fn sealed_uri(path: &Path) -> String {
 
 fn tell(connection: &rusqlite::Connection, purpose: Purpose) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    if matches!(purpose, Purpose::Read | Purpose::ReadRows) {
+        // The writing connection does that. One that reads may lead to a file which has just taken
+        // the name of the open one, and is closed at once then.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    }
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Without it, SQLite compiles a cached statement again for each new value of a parameter.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -178,6 +183,13 @@ pub(crate) fn make_durable(connection: &Connection) -> driver::Result<()> {
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
     Ok(connection.pragma_update(None, "synchronous", "FULL")?)
+}
+
+/// Moves the log into the database file, which is whole without it then. Waits for no reader.
+pub(crate) fn checkpoint(connection: &Connection, place: &Place) -> Result<(), SqlError> {
+    let Connection::Sqlite(connection) = connection else { return Ok(()) };
+    let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    done.map_err(place.cannot("move the log into the file"))
 }
 
 /// Makes this process the only one that writes to a database on a server.

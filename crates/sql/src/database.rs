@@ -211,13 +211,15 @@ impl Database {
     }
 
     /// Moves the log into the database file, which is whole without it then. Waits for no reader.
-    pub(crate) fn checkpoint(&self) -> Result<(), SqlError> {
+    ///
+    /// # Errors
+    /// [`SqlError::LogSetAside`] when the file has lost its name.
+    pub(crate) fn close(&self) -> Result<(), SqlError> {
         let Some(writing) = &self.writing else { return Ok(()) };
         let writing = writing.lock();
-        let Connection::Sqlite(connection) = &writing.connection else { return Ok(()) };
-        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
-        let done = connection.query_row(checkpoint, [], |_| Ok(()));
-        done.map_err(self.place.cannot("move the log into the file"))
+        let moved = connection::checkpoint(&writing.connection, &self.place);
+        self.lock.set_log_aside()?;
+        moved
     }
 
     fn end_unfinished(&self) -> Result<(), SqlError> {

@@ -154,7 +154,9 @@ pub enum SqlError {
     /// SQLite, or a column with an unexpected value, says that the database is damaged.
     #[error(
         "{path}: damaged: cannot {operation}: {source}; see `sqlite3 FILE \"PRAGMA \
-         integrity_check\"`, or CHECK TABLE of a server, and restore a backup",
+         integrity_check\"`, or CHECK TABLE of a server, and restore a backup. If the file was put \
+         here from a backup, FILE-wal and FILE-shm may be those of the file before: remove them, \
+         and put it here again",
         path = path.display()
     )]
     Damaged {
@@ -333,6 +335,38 @@ pub enum SqlError {
         /// The log.
         path: PathBuf,
     },
+    /// The file has lost its name while it was open, and its log was renamed at the end.
+    #[error(
+        "{path}: the file was removed, renamed or replaced while it was open. Its log is now \
+         {log}, so that a backup that is put in its place opens as it is. If a copy of the open \
+         file is there, and no backup, the last commits are in the log alone: rename it to the \
+         name of the database with -wal at the end, before the database is opened. Otherwise \
+         delete it",
+        path = path.display(),
+        log = log.display()
+    )]
+    LogSetAside {
+        /// The database.
+        path: PathBuf,
+        /// Where the log is now.
+        log: PathBuf,
+    },
+    /// The file has lost its name while it was open, and its log could not be renamed.
+    #[error(
+        "{path}: the file was removed, renamed or replaced while it was open, and its log {log} \
+         cannot be renamed: {source}. Move the log away, and the file with -shm at its end: \
+         SQLite would apply them to the file that is there when the database is opened",
+        path = path.display(),
+        log = log.display()
+    )]
+    LogLeft {
+        /// The database.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A process that came later writes to it now.
     #[error(
         "{path}: another process has taken the database over, and this one must not write any \
@@ -398,9 +432,11 @@ impl From<SqlError> for StorageError {
             SqlError::NotADatabase { .. } => StorageError::Corrupt(error.into()),
             SqlError::Failed { .. } => StorageError::Failed(error.into()),
             // Nothing that this process does mends that.
-            SqlError::TakenOver { .. } | SqlError::Changed { .. } | SqlError::LogChanged { .. } => {
-                StorageError::Changed(error.into())
-            }
+            SqlError::TakenOver { .. }
+            | SqlError::Changed { .. }
+            | SqlError::LogChanged { .. }
+            | SqlError::LogSetAside { .. }
+            | SqlError::LogLeft { .. } => StorageError::Changed(error.into()),
             SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {
                 StorageError::ReadOnly(error.into())
             }

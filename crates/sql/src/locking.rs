@@ -8,6 +8,10 @@
 //! So each looks whether the path still leads to the locked file, and whether the log beside it is
 //! the one that is written. SQLite itself never replaces the log of an open database: it deletes
 //! the log with the last connection, and begins it anew in the same file.
+//!
+//! SQLite finds a log by its name alone. A log that stays beside another file than its own would be
+//! applied to that one, and destroy it. So the log of a file that has lost its name is renamed when
+//! the database is closed. It may hold what no other file has, so it is not removed.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -15,6 +19,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use tracing::{error, warn};
 use zodium_disk::{Disk, FileIdentity, RealDisk};
 
 use crate::SqlError;
@@ -27,9 +32,17 @@ use crate::place::Place;
 pub(crate) enum Lock {
     /// A name that only this process has, the file that it stands for, and the log of the file,
     /// once that is known.
-    Name { _held: UnixListener, path: PathBuf, identity: FileIdentity, log: Option<FileIdentity> },
+    Name { _held: UnixListener, path: PathBuf, identity: FileIdentity, log: Option<Log> },
     /// The lock of a server. It belongs to a connection: here, if the database is only read.
     Server { _held: Option<Mutex<Connection>> },
+}
+
+/// The log of an open file.
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// Where the file was when it was opened, without symbolic links.
+    database: PathBuf,
+    identity: FileIdentity,
 }
 
 impl Lock {
@@ -49,7 +62,14 @@ impl Lock {
     /// Notes which file the log is. A connection has opened it before.
     pub(crate) fn note_log(&mut self) -> Result<(), SqlError> {
         let Lock::Name { path, log, .. } = self else { return Ok(()) };
-        *log = identity_of(&log_of(path)?)?;
+        let database = canonical(path)?;
+        let aside = beside(&database, "-wal.replaced");
+        if RealDisk.exists(&aside).unwrap_or(false) {
+            warn!(database = %path.display(), log = %aside.display(),
+                "there is the log of an earlier file, which was replaced while it was open. Delete \
+                 it once nothing in it is missed");
+        }
+        *log = identity_of(&beside(&database, "-wal"))?.map(|identity| Log { database, identity });
         Ok(())
     }
 
@@ -64,11 +84,40 @@ impl Lock {
             return Err(SqlError::Changed { path: path.clone() });
         }
         let Some(log) = log else { return Ok(()) };
-        let path = log_of(path)?;
+        let path = beside(&canonical(path)?, "-wal");
         match identity_of(&path)? {
-            Some(found) if found == *log => Ok(()),
+            Some(found) if found == log.identity => Ok(()),
             _ => Err(SqlError::LogChanged { path }),
         }
+    }
+
+    /// Renames the log of a file that has lost its name, so that another file that is put in the
+    /// place opens without it. Connections that are open go on with it. To be called at the end.
+    ///
+    /// # Errors
+    /// [`SqlError::LogSetAside`] if that was so.
+    pub(crate) fn set_log_aside(&self) -> Result<(), SqlError> {
+        let Lock::Name { path, identity, log: Some(log), .. } = self else { return Ok(()) };
+        // A symbolic link may lead to another file now.
+        let is_beside_it = identity_of(&log.database)? == Some(*identity);
+        let name = beside(&log.database, "-wal");
+        // It may have been moved with its file.
+        if is_beside_it || identity_of(&name)? != Some(log.identity) {
+            return Ok(());
+        }
+        let refused = |source| SqlError::LogLeft { path: path.clone(), log: name.clone(), source };
+        let aside = name_aside(&log.database).map_err(refused)?;
+        RealDisk.move_file(&name, &aside).map_err(refused)?;
+        error!(database = %path.display(), log = %aside.display(),
+            "the database was removed, renamed or replaced while it was open: renamed its log");
+        // SQLite makes an index for each log, unless another process has the old one open.
+        let index = beside(&log.database, "-shm");
+        let removed = RealDisk.remove(&index).and_then(|()| RealDisk.sync_folder_of(&aside));
+        if let Err(error) = removed {
+            warn!(%error, index = %index.display(),
+                "the index of the log may still be there: remove it");
+        }
+        Err(SqlError::LogSetAside { path: path.clone(), log: aside })
     }
 
     /// Which file is open; `None` on a server.
@@ -82,7 +131,8 @@ impl Lock {
     /// The bytes of the log; 0 on a server.
     pub(crate) fn log_bytes(&self) -> u64 {
         let Lock::Name { path, .. } = self else { return 0 };
-        let status = log_of(path).ok().and_then(|log| RealDisk.status(&log).ok().flatten());
+        let Ok(database) = canonical(path) else { return 0 };
+        let status = RealDisk.status(&beside(&database, "-wal")).ok().flatten();
         status.map_or(0, |status| status.length)
     }
 
@@ -109,11 +159,26 @@ pub(crate) fn identity_of(path: &Path) -> Result<Option<FileIdentity>, SqlError>
     Ok(status.map(|status| status.identity))
 }
 
-/// The path of the log. SQLite has it beside the file to which symbolic links lead.
-fn log_of(path: &Path) -> Result<PathBuf, SqlError> {
-    let mut log = path.canonicalize().map_err(|source| cannot_look(path, source))?.into_os_string();
-    log.push("-wal");
-    Ok(log.into())
+/// The path without symbolic links: SQLite has its other files beside that one.
+fn canonical(path: &Path) -> Result<PathBuf, SqlError> {
+    path.canonicalize().map_err(|source| cannot_look(path, source))
+}
+
+fn beside(database: &Path, end: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+/// A name for a log that is set aside, which no file has.
+fn name_aside(database: &Path) -> io::Result<PathBuf> {
+    let mut name = beside(database, "-wal.replaced");
+    let mut number = 1;
+    while RealDisk.exists(&name)? {
+        name = beside(database, &format!("-wal.replaced.{number}"));
+        number += 1;
+    }
+    Ok(name)
 }
 
 fn cannot_look(path: &Path, source: io::Error) -> SqlError {

@@ -97,12 +97,19 @@ impl Pool {
     /// Opens a connection. Another file, put in the place of the one that is locked, is not read:
     /// connections that are open lead to the right one.
     fn open(&self) -> Result<Connection, SqlError> {
+        // To open the other file would join it to the log of this one.
+        self.check_name()?;
         let opened = connection::open(&self.place, self.purpose);
+        self.check_name()?;
+        opened
+    }
+
+    fn check_name(&self) -> Result<(), SqlError> {
         match self.place.file() {
             Some(path) if identity_of(path)? != self.identity => {
                 Err(SqlError::Changed { path: path.to_owned() })
             }
-            _ => opened,
+            _ => Ok(()),
         }
     }
 

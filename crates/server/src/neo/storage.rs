@@ -114,14 +114,20 @@ fn run_node(
     database: Arc<NodeDatabase>,
     watch: NodeWatch,
 ) -> Result<()> {
-    let ended = block_on(runtime, serve_node, watch)?;
-    info!("the node has ended");
-    match (ended, Arc::into_inner(database)) {
-        (Ended::Removed, Some(database)) => {
-            database.into_erased().context("cannot erase the database")
+    let ended = block_on(runtime, serve_node, watch);
+    if let Ok(Ended::Removed) = ended {
+        info!("the node has ended");
+        let database = Arc::into_inner(database);
+        let database = database.context("cannot erase the database: it is still being read")?;
+        return database.into_erased().context("cannot erase the database");
+    }
+    match (ended, database.close()) {
+        (Err(ended), Err(closed)) => Err(ended.context(closed.to_string())),
+        (Err(ended), Ok(())) => Err(ended),
+        (Ok(_), closed) => {
+            info!("the node has ended");
+            closed.context("the database was not closed properly")
         }
-        (Ended::Removed, None) => bail!("cannot erase the database: it is still being read"),
-        (Ended::Stopped, _) => Ok(()),
     }
 }
 

@@ -16,6 +16,7 @@ use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Database, Reopening};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_neo_client::NeoStorage;
+use zodium_storage::StorageError;
 use zodium_tls::AllowList;
 use zodium_zeo_server::ServedStorage;
 
@@ -161,14 +162,18 @@ impl OpenStorage {
 
     fn close(&self) -> Result<()> {
         let closed = self.storage.close();
+        let outcome = match (&self.file, &closed) {
+            (Some(_), _) => "the index could not be saved (the next start builds it again)",
+            (None, Err(StorageError::Changed(_))) => {
+                "the file of the database was replaced or removed"
+            }
+            (None, _) => "the log was not moved into the database (the next start does it)",
+        };
         closed
             .inspect_err(|reason| {
                 error!(storage = self.name, %reason, "the storage was not closed properly");
             })
-            .context(match &self.file {
-                Some(_) => "the index could not be saved (the next start builds it again)",
-                None => "the log was not moved into the database (the next start does it)",
-            })
+            .context(outcome)
     }
 }
 

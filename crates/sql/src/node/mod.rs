@@ -126,6 +126,21 @@ impl NodeDatabase {
         })
     }
 
+    /// Moves the log into the database file, at the end. Waits for no reader.
+    ///
+    /// # Errors
+    /// [`SqlError::LogSetAside`] when the file has lost its name.
+    pub fn close(&self) -> Result<(), SqlError> {
+        if self.is_on_server() {
+            // A server that hangs is not waited for.
+            return Ok(());
+        }
+        let writing = self.writing.lock();
+        let moved = connection::checkpoint(&writing.connection, &self.place);
+        self.lock.set_log_aside()?;
+        moved
+    }
+
     fn partitions(&self) -> Partitions {
         // Set by the only writer before anything is in a partition.
         Partitions::new(self.partitions.load(Ordering::Relaxed))

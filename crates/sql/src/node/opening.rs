@@ -90,8 +90,11 @@ impl NodeDatabase {
 
     /// As [`NodeDatabase::erase`], for an open database, which ends.
     pub fn into_erased(self) -> Result<(), SqlError> {
-        let Writing { connection, .. } = self.writing.into_inner();
-        schema::drop_all(&connection).map_err(self.place.cannot("erase the database"))
+        let NodeDatabase { writing, place, pool, rows, .. } = self;
+        // The last connection to be closed has to be the one that writes.
+        drop((pool, rows));
+        let Writing { connection, .. } = writing.into_inner();
+        schema::drop_all(&connection).map_err(place.cannot("erase the database"))
     }
 }
 

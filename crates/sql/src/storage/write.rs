@@ -151,7 +151,7 @@ impl Write for SqlStorage {
 
     fn close(&self) -> Result<(), StorageError> {
         if !self.is_read_only() {
-            self.database.checkpoint()?;
+            self.database.close()?;
         }
         Ok(())
     }

@@ -45,6 +45,92 @@ fn nothing_is_committed_to_a_file_without_its_name() {
     }
 }
 
+/// Puts a backup with `restored` over an open database with `later`; gives the bytes of the backup.
+fn restore_over_open(path: &Path) -> (SqlStorage, std::path::PathBuf, Vec<u8>) {
+    let backup = path.with_extension("backup");
+    let storage = SqlStorage::open(&options(path, 1)).unwrap();
+    commit(&storage, vec![data(0, "restored")]);
+    storage.close().unwrap();
+    std::fs::copy(path, &backup).unwrap();
+    commit(&storage, vec![data(0, "later")]);
+    let aside = path.with_extension("aside");
+    std::fs::rename(path, &aside).unwrap();
+    std::fs::rename(&backup, path).unwrap();
+    let restored = std::fs::read(path).unwrap();
+    (storage, aside, restored)
+}
+
+#[test]
+fn a_backup_that_is_put_in_the_place_of_an_open_file_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    for name in ["neo.sqlite-wal.replaced", "neo.sqlite-wal.replaced.1"] {
+        let (storage, aside, restored) = restore_over_open(&path);
+        assert_eq!(current(&storage, 0).as_deref(), Some("later"));
+        let error = storage.close().unwrap_err();
+        assert!(matches!(error, StorageError::Changed(_)), "{error}");
+        assert!(error.to_string().contains(&format!("{name},")), "{error}");
+        assert_eq!(current(&storage, 0).as_deref(), Some("later"));
+        drop(storage);
+        assert_eq!(std::fs::read(&path).unwrap(), restored);
+        assert!(folder.path().join(name).metadata().unwrap().len() > 0);
+        for (path, text) in [(&path, "restored"), (&aside, "later")] {
+            let storage = SqlStorage::open(&options(path, 1)).unwrap();
+            assert_eq!(current(&storage, 0).as_deref(), Some(text));
+        }
+    }
+}
+
+#[test]
+fn the_log_of_a_file_that_was_replaced_by_a_copy_of_itself_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let log = path.with_extension("sqlite-wal");
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    commit(&storage, vec![data(0, "kept")]);
+    std::fs::remove_file(move_away(&path, true)).unwrap();
+    storage.close().unwrap_err();
+    drop(storage);
+    std::fs::rename(path.with_extension("sqlite-wal.replaced"), log).unwrap();
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    assert_eq!(current(&storage, 0).as_deref(), Some("kept"));
+}
+
+#[test]
+fn a_log_that_was_moved_with_its_file_stays_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, aside] = ["neo.sqlite", "aside.sqlite"].map(|name| folder.path().join(name));
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    commit(&storage, vec![data(0, "kept")]);
+    for extension in ["sqlite", "sqlite-wal", "sqlite-shm"] {
+        std::fs::rename(path.with_extension(extension), aside.with_extension(extension)).unwrap();
+    }
+    storage.close().unwrap();
+    drop(storage);
+    assert!(!path.with_extension("sqlite-wal.replaced").exists());
+    let storage = SqlStorage::open(&options(&aside, 1)).unwrap();
+    assert_eq!(current(&storage, 0).as_deref(), Some("kept"));
+}
+
+#[test]
+fn a_log_stays_beside_its_file_when_a_link_leads_to_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, other, link] =
+        ["neo.sqlite", "other.sqlite", "link.sqlite"].map(|name| folder.path().join(name));
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    std::fs::write(&other, b"").unwrap();
+    let storage = SqlStorage::open(&options(&link, 1)).unwrap();
+    commit(&storage, vec![data(0, "kept")]);
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    assert!(!path.with_extension("sqlite-wal.replaced").exists());
+    let storage = SqlStorage::open(&options(&path, 1)).unwrap();
+    assert_eq!(current(&storage, 0).as_deref(), Some("kept"));
+}
+
 /// Removes the log of a database.
 fn remove_log(path: &Path) {
     std::fs::remove_file(path.with_extension("sqlite-wal")).unwrap();
@@ -127,6 +213,7 @@ fn a_node_writes_nothing_to_a_file_without_its_name() {
     assert!(error.to_string().contains("removed, renamed or replaced"), "{error}");
     std::fs::rename(&aside, &path).unwrap();
     write().unwrap();
+    database.close().unwrap();
     remove_log(&path);
     let error = write().unwrap_err();
     assert!(error.to_string().contains("neo.sqlite-wal: the log"), "{error}");
@@ -134,6 +221,29 @@ fn a_node_writes_nothing_to_a_file_without_its_name() {
     NodeDatabase::open(&options).unwrap();
     let expected = Value::Text("0000000000000007".to_owned());
     assert!(rows(&path, "config").iter().any(|row| row.contains(&expected)));
+}
+
+#[test]
+fn a_backup_that_is_put_in_the_place_of_the_file_of_a_node_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let (location, cluster) = (&(*path).into(), "test");
+    let options = NodeOptions { location, cluster, keep_equal_data_once: false, room_bytes: 0 };
+    for replaced in ["neo.sqlite-wal.replaced", "neo.sqlite-wal.replaced.1"] {
+        let (database, _) = NodeDatabase::open(&options).unwrap();
+        let write = |tid| database.write(true, |database| database.set_backup_tid(Some(Tid(tid))));
+        write(7).unwrap();
+        database.close().unwrap();
+        std::fs::copy(&path, path.with_extension("backup")).unwrap();
+        write(8).unwrap();
+        std::fs::rename(path.with_extension("backup"), &path).unwrap();
+        write(9).unwrap_err();
+        let error = database.close().unwrap_err();
+        assert!(error.to_string().contains(&format!("{replaced},")), "{error}");
+        drop(database);
+        let restored = Value::Text("0000000000000007".to_owned());
+        assert!(rows(&path, "config").iter().any(|row| row.contains(&restored)));
+    }
 }
 
 #[test]
@@ -168,6 +278,7 @@ fn loads_read_no_file_that_was_put_in_the_place_of_the_open_one() {
         if replaces {
             std::fs::copy(&other, &path).unwrap();
         }
+        let replacing = std::fs::read(&path).ok();
         // More readers than there are connections.
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -178,6 +289,7 @@ fn loads_read_no_file_that_was_put_in_the_place_of_the_open_one() {
                 });
             }
         });
+        assert_eq!(std::fs::read(&path).ok(), replacing, "the log was moved into another file");
         std::fs::rename(&aside, &path).unwrap();
     }
 }
