@@ -227,6 +227,19 @@ def test_backups_of_which_nothing_is_known_are_not_well(make):
     wait_reasons(monitor, 200, "the admin of the backup cluster copy is not connected")
 
 
+def test_a_gateway_that_was_given_one_master_finds_the_next_primary(make, tmp_path, open_database):
+    cluster = make(storages=1, masters=2)
+    cluster.start()
+    primary = int(cluster.ctl("print", "primary").stdout.strip().removeprefix("M"))
+    given = cluster.masters.split()[primary - 1]
+    with serving(tmp_path) as start:
+        database = open_database(start(f"neo://{cluster.name}@{given}?wait=20"))
+        set_values(database, a=1)
+        cluster.master_nodes[primary - 1].kill()
+        set_values(database, a=2)
+        assert values_of(database) == {"a": 2}
+
+
 def test_a_gateway_says_why_it_takes_no_commits(make, gateway):
     cluster, monitor = make(storages=1), Monitor()
     cluster.start()

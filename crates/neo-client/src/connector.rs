@@ -2,13 +2,14 @@
 //! again when the master is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
-use zodium_neo::messages::{AskFinalTID, NotPrimaryMaster, RequestIdentification};
+use zodium_neo::messages::{AskFinalTID, NodeInformation, NotPrimaryMaster, RequestIdentification};
 use zodium_neo::{ErrorCode, Extra, Map, Message, NodeState, NodeType, Value};
 use zodium_storage::Committed;
 use zodium_types::{Address, Tid};
@@ -33,7 +34,11 @@ const REDIRECTIONS_MAX: u32 = 5;
 
 /// Where to look for the primary master.
 struct Search {
+    /// Those that were given, then those of which masters have told.
     masters: Vec<Address>,
+    given: usize,
+    /// The address that a name led to last, for when names cannot be looked up.
+    led_to: Option<(Address, Address)>,
     next: usize,
     /// What another master said.
     hint: Option<Address>,
@@ -47,6 +52,8 @@ struct Search {
 struct MasterReceiver {
     cluster: std::sync::Weak<Cluster>,
     other: Mutex<Option<NotPrimaryMaster>>,
+    /// The masters of the cluster, as the primary one tells of them.
+    masters: Mutex<Vec<Address>>,
     ended: Mutex<Sender<()>>,
 }
 
@@ -60,13 +67,14 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
         let receiver = MasterReceiver {
             cluster: Arc::downgrade(cluster),
             other: Mutex::default(),
+            masters: Mutex::default(),
             ended: Mutex::new(ended),
         };
         let receiver = Arc::new(receiver);
-        match establish(cluster, &address, &receiver) {
+        match establish(cluster, &search.reached_as(&address), &receiver) {
             Ok(session) => {
                 info!(master = %address, client = %session.id, "connected to the NEO cluster");
-                search.found(&address);
+                search.found(&address, session.master.transport.peer());
                 cluster.connected(&session);
                 note_last_transaction(cluster, &session);
                 // The other end is in the receiver, which lives as long as the connection.
@@ -75,6 +83,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                     false => look_until(cluster, &end),
                 }
                 cluster.disconnected("the connection to the primary master was lost");
+                search.learn(&receiver.masters.lock());
                 if !cluster.is_over() {
                     warn!(master = %address, "lost the primary master, looking for one");
                 }
@@ -117,8 +126,9 @@ fn reason_of(error: &NeoError, master: &Address) -> String {
 
 impl Search {
     fn new(masters: Vec<Address>) -> Search {
-        let told = BTreeSet::new();
-        Search { masters, next: 0, hint: None, redirections: 0, pause: RETRY, told }
+        let (given, told) = (masters.len(), BTreeSet::new());
+        let (led_to, hint) = (None, None);
+        Search { masters, given, led_to, next: 0, hint, redirections: 0, pause: RETRY, told }
     }
 
     /// The next master to try.
@@ -131,8 +141,36 @@ impl Search {
         address
     }
 
-    /// Notes the primary master: it is tried first when it is lost.
-    fn found(&mut self, address: &Address) {
+    /// Where a master is connected to: by its name, unless that cannot be looked up now.
+    fn reached_as(&self, address: &Address) -> Address {
+        match (&self.led_to, address) {
+            (Some((name, last)), Address::Tcp { host, port })
+                if name == address && (host.as_str(), *port).to_socket_addrs().is_err() =>
+            {
+                last.clone()
+            }
+            _ => address.clone(),
+        }
+    }
+
+    /// Takes the masters of which a master tells, in the place of those of before.
+    fn learn(&mut self, masters: &[Address]) {
+        self.masters.truncate(self.given);
+        for master in masters {
+            if !self.masters.contains(master) {
+                self.masters.push(master.clone());
+            }
+        }
+        self.next = if self.next < self.masters.len() { self.next } else { 0 };
+    }
+
+    /// Notes the primary master, and the address that it was reached at: it is tried first when it
+    /// is lost.
+    fn found(&mut self, address: &Address, peer: Option<&str>) {
+        let peer = peer.and_then(|peer| peer.parse().ok());
+        if let Some(peer) = peer.filter(|peer| peer != address) {
+            self.led_to = Some((address.clone(), peer));
+        }
         (self.redirections, self.pause) = (0, RETRY);
         self.told.clear();
         if let Some(place) = self.masters.iter().position(|one| one == address) {
@@ -160,11 +198,7 @@ impl Search {
         let masters = masters.into_iter();
         let masters: Vec<Address> =
             masters.map(|one| Address::Tcp { host: one.host, port: one.port }).collect();
-        for master in &masters {
-            if !self.masters.contains(master) {
-                self.masters.push(master.clone());
-            }
-        }
+        self.learn(&masters);
         let primary = primary.and_then(|index| masters.get(index as usize));
         self.redirections += 1;
         if self.redirections > REDIRECTIONS_MAX {
@@ -310,6 +344,18 @@ fn final_tid(reads: &Reads<'_>, session: &Session, ttid: Tid) -> Result<Option<T
     }
 }
 
+/// Notes which masters there are.
+fn note_masters(masters: &mut Vec<Address>, told: &[NodeInformation]) {
+    for node in told.iter().filter(|node| node.node_type == NodeType::Master) {
+        let Some(address) = &node.address else { continue };
+        let address = Address::Tcp { host: address.host.clone(), port: address.port };
+        masters.retain(|master| *master != address);
+        if node.state != NodeState::Unknown {
+            masters.push(address);
+        }
+    }
+}
+
 impl Receiver for MasterReceiver {
     fn notified(&self, connection: &Connection, message: Message<'_>) {
         let Some(cluster) = self.cluster.upgrade() else { return };
@@ -320,6 +366,7 @@ impl Receiver for MasterReceiver {
                 let is_dropped = told.nodes.iter().any(|node| {
                     node.node_type == NodeType::Client && node.state == NodeState::Unknown
                 });
+                note_masters(&mut self.masters.lock(), &told.nodes);
                 for node in told.nodes.iter().filter(|node| node.state == NodeState::Running) {
                     node.id.into_iter().for_each(|id| cluster.links.forget_failure(id));
                 }
@@ -383,8 +430,53 @@ mod tests {
         assert!(search.redirect(None), "the second one has not been tried");
         assert_eq!(search.take(), address(2));
         assert!(!search.redirect(None));
-        search.found(&address(2));
+        search.found(&address(2), None);
         assert_eq!(search.take(), address(2), "the last primary first");
+    }
+
+    #[test]
+    fn masters_of_which_the_primary_tells_are_tried_after_those_that_were_given() {
+        let mut search = search(&[1]);
+        search.found(&address(1), None);
+        search.learn(&[2, 1, 3].map(address));
+        for port in [1, 2, 3, 1] {
+            assert_eq!(search.take(), address(port));
+        }
+        assert!(search.redirect(None));
+        search.learn(&[address(4)]);
+        assert_eq!(search.masters, [1, 4].map(address), "those of before are forgotten");
+        search.take();
+        search.learn(&[]);
+        assert_eq!(search.take(), address(1));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_looked_up_leads_to_the_address_of_before() {
+        let name = Address::Tcp { host: "master.invalid".to_owned(), port: 1 };
+        let numeric = |host: &str| Address::Tcp { host: host.to_owned(), port: 1 };
+        let mut search = Search::new(vec![name.clone(), numeric("127.0.0.9")]);
+        assert_eq!(search.reached_as(&name), name);
+        search.found(&name, Some("127.0.0.8:1"));
+        assert_eq!(search.reached_as(&name), numeric("127.0.0.8"));
+        assert_eq!(search.reached_as(&numeric("127.0.0.9")), numeric("127.0.0.9"));
+        // Another one was the primary meanwhile.
+        search.found(&numeric("127.0.0.9"), Some("127.0.0.9:1"));
+        assert_eq!(search.reached_as(&name), numeric("127.0.0.8"));
+    }
+
+    #[test]
+    fn a_master_that_the_cluster_has_dropped_is_forgotten() {
+        let node = |port, state| NodeInformation {
+            node_type: NodeType::Master,
+            address: Some(zodium_neo::Address { host: "h".to_owned(), port }),
+            id: None,
+            state,
+            id_timestamp: None,
+        };
+        let mut masters = Vec::new();
+        note_masters(&mut masters, &[node(1, NodeState::Running), node(2, NodeState::Down)]);
+        note_masters(&mut masters, &[node(1, NodeState::Unknown), node(2, NodeState::Running)]);
+        assert_eq!(masters, [address(2)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Finding the primary master, and losing it.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use zodium_neo_client::{NeoError, NeoStorage, Options};
 use zodium_storage::{Read, StorageError, Write, WriteState};
@@ -15,6 +15,33 @@ fn other_masters_tell_where_the_primary_one_is() {
     model.commit(&[(1, "a")]);
     let neo = NeoStorage::open(options(&[model.secondary()], 10)).unwrap();
     assert_eq!(current(&neo, 1).as_deref(), Some("a"));
+    assert_eq!(neo.write_state(), WriteState::Writable);
+}
+
+#[test]
+fn a_master_of_which_the_primary_has_told_is_found_when_the_given_one_is_gone() {
+    let model = Model::start(1);
+    model.commit(&[(1, "a")]);
+    // One connection goes through it.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (given, master) = (listener.local_addr().unwrap(), model.master);
+    std::thread::spawn(move || {
+        let (from, _) = listener.accept().unwrap();
+        drop(listener);
+        let to = TcpStream::connect(master).unwrap();
+        let (mut back_from, mut back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back_from, &mut back_to);
+            let _ = back_to.shutdown(std::net::Shutdown::Both);
+        });
+        let _ = std::io::copy(&mut &from, &mut &to);
+    });
+    let neo = NeoStorage::open(options(&[given], 10)).unwrap();
+    let commits = follow(&neo);
+    model.lose_clients();
+    let missed = model.commit(&[(1, "b")]);
+    assert_eq!(commits.recv_timeout(PATIENCE).unwrap().tid, missed);
+    assert_eq!(current(&neo, 1).as_deref(), Some("b"));
     assert_eq!(neo.write_state(), WriteState::Writable);
 }
 

@@ -252,7 +252,9 @@ impl Model {
         let storages = storages.map(|(number, address)| {
             node(NodeType::Storage, Some(Address::from(*address)), storage(number))
         });
-        let nodes = [node(NodeType::Client, None, client())].into_iter().chain(storages).collect();
+        let primary = node(NodeType::Master, Some(self.master.into()), master.unwrap());
+        let nodes = [node(NodeType::Client, None, client()), primary];
+        let nodes = nodes.into_iter().chain(storages).collect();
         link.notify(NotifyNodeInformation { timestamp: 2.0, nodes });
         let cell = |number| Cell { node: storage(number), state: CellState::UpToDate };
         let row: Vec<Cell> = (1..).map(cell).take(self.storages.len()).collect();
