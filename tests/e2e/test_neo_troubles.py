@@ -227,6 +227,20 @@ def test_backups_of_which_nothing_is_known_are_not_well(make):
     wait_reasons(monitor, 200, "the admin of the backup cluster copy is not connected")
 
 
+def test_a_gateway_says_that_the_primary_master_hangs(make, gateway):
+    cluster, monitor = make(storages=1), Monitor()
+    cluster.start()
+    gateway(cluster, *monitor.options)
+    monitor.wait_serving()
+    hung = cluster.master_nodes[0].process
+    hung.send_signal(signal.SIGSTOP)
+    words = "the primary master of the NEO cluster"
+    # Nothing is asked of it but by the gateway itself.
+    wait_reasons(monitor, 503, words)
+    hung.send_signal(signal.SIGCONT)
+    wait_for(lambda: reasons(monitor)[0] == 200, "/health is 200")
+
+
 def test_a_gateway_that_was_given_one_master_finds_the_next_primary(make, tmp_path, open_database):
     cluster = make(storages=1, masters=2)
     cluster.start()

@@ -118,7 +118,13 @@ impl Cluster {
     /// Why no transaction can be committed, if so.
     pub(crate) fn obstacle(&self) -> Option<String> {
         match &*self.phase.lock() {
-            Phase::Connected(_) => None,
+            Phase::Connected(session) => session.master.silent_seconds().map(|seconds| {
+                let cluster = &self.options.cluster;
+                format!(
+                    "the primary master of the NEO cluster {cluster:?} has not answered for \
+                     {seconds} s"
+                )
+            }),
             Phase::Connecting(reason) => {
                 Some(format!("the NEO cluster {:?} is not there: {reason}", self.options.cluster))
             }

@@ -218,7 +218,7 @@ impl Connection {
         };
         if !is_quiet {
             if self.quiet_looks.swap(0, Ordering::Relaxed) >= QUIET_LOOKS_MAX {
-                info!(peer = %self.peer, "the storage answers again");
+                info!(peer = %self.peer, "the node answers again");
             }
             return;
         }
@@ -227,7 +227,20 @@ impl Connection {
             self.ping();
         } else if looks == QUIET_LOOKS_MAX {
             let (peer, seconds) = (&self.peer, self.silent_seconds());
-            warn!(%peer, seconds, "a storage does not answer, and requests wait for it");
+            match self.node {
+                Some(_) => {
+                    warn!(%peer, seconds, "a storage does not answer, and requests wait for it");
+                }
+                None => warn!(%peer, seconds, "the primary master does not answer"),
+            }
+        }
+    }
+
+    /// As [`Connection::look`], and asks the node although no request waits.
+    pub(crate) fn look_and_ask(&self) {
+        self.look();
+        if self.waiting.lock().thens.is_empty() {
+            self.ping();
         }
     }
 

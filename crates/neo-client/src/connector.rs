@@ -80,7 +80,7 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                 // The other end is in the receiver, which lives as long as the connection.
                 match session.is_backup {
                     true => backup::follow(cluster, &session, &end),
-                    false => look_until(cluster, &end),
+                    false => look_until(cluster, &session, &end),
                 }
                 cluster.disconnected("the connection to the primary master was lost");
                 search.learn(&receiver.masters.lock());
@@ -106,9 +106,10 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
     }
 }
 
-/// Looks at storages until the connection to the master has ended.
-fn look_until(cluster: &Cluster, end: &mpsc::Receiver<()>) {
+/// Looks at the nodes until the connection to the master has ended.
+fn look_until(cluster: &Cluster, session: &Session, end: &mpsc::Receiver<()>) {
     while end.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        session.master.look_and_ask();
         cluster.links.all().iter().for_each(|link| link.look());
     }
 }

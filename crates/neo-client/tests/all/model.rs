@@ -15,7 +15,7 @@ use zodium_neo::messages::{
     AnswerRelockObject, AnswerStoreObject, AnswerStoreTransaction, AnswerTIDsFrom,
     AnswerTransactionFinished, AnswerTransactionInformation, AnswerVoteTransaction, AskObject,
     Cell, Error, HistoryRecord, InvalidateObjects, NodeInformation, NotPrimaryMaster,
-    NotifyDeadlock, NotifyNodeInformation, RelockConflict, SendPartitionTable,
+    NotifyDeadlock, NotifyNodeInformation, Pong, RelockConflict, SendPartitionTable,
 };
 use zodium_neo::{
     Address, CellState, Checksum, ErrorCode, Message, NodeId, NodeState, NodeType, StoredData,
@@ -232,6 +232,7 @@ impl Model {
                 link.answer(id, Error { code: ErrorCode::Ack, message: "" });
             }
             Message::AbortTransaction(_) => state.aborts += 1,
+            Message::Ping(_) => link.answer(id, Pong {}),
             other => panic!("the model master does not know {}", other.name()),
         }
         true
