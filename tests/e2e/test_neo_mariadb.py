@@ -18,6 +18,7 @@ import pytest
 from harness import mariadb
 from harness.certificates import Authority
 from harness.damage import fill
+from harness.monitor import Monitor
 from harness.neo import Cluster, OwnCluster, needs_neo
 from harness.neo_databases import (
     commit_through_kills,
@@ -31,8 +32,9 @@ from harness.neo_databases import (
     values_of,
 )
 from harness.process import ServerFailed, free_port
+from harness.waiting import wait_for
 from ZEO.ClientStorage import ClientStorage
-from ZODB.POSException import StorageError
+from ZODB.POSException import ReadOnlyError, StorageError
 from ZODB.utils import p64, z64
 
 pytestmark = [
@@ -289,6 +291,86 @@ def test_commits_go_on_when_the_database_server_is_killed(serve, open_database, 
     found = by_neo(maria, name)
     maria.stop()
     assert found is None or found == expected
+
+
+def end_sessions(maria, user):
+    find = f"SELECT id FROM information_schema.processlist WHERE user = '{user}'"
+    for (number,) in maria.run(find):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            maria.run(f"KILL {number}")
+
+
+def wait_health(monitor, expected, words):
+    def is_told():
+        code, _, body = monitor.fetch("/health")
+        return code == expected and words in body.decode()
+
+    wait_for(is_told, words)
+
+
+def test_health_and_log_say_why_a_database_server_serves_nothing(
+    serve, open_database, tmp_path, template
+):
+    maria, monitor = mariadb.MariaDB(tmp_path, template=template).start(), Monitor()
+    server = serve(maria.url(maria.database("keeper", "one"), "keeper:one"), *monitor.options)
+    database = open_database(server)
+    set_values(database, a=1)
+    wait_health(monitor, 200, "")
+    maria.stop()
+    writer = threading.Thread(target=set_values, args=(database,), kwargs={"a": 2})
+    writer.start()
+    wait_health(monitor, 503, "cannot be reached")
+    assert "cannot connect to the database, trying again" in server.log()
+    maria.start()
+    writer.join(60)
+    wait_health(monitor, 200, "")
+    assert "connected to the database again" in server.log()
+
+    maria.run("ALTER USER keeper@localhost IDENTIFIED BY 'two'")
+    end_sessions(maria, "keeper")
+    with pytest.raises(Exception, match="Access denied"):
+        set_values(database, a=3)
+    wait_health(monitor, 503, "Access denied")
+    maria.run("ALTER USER keeper@localhost IDENTIFIED BY 'one'")
+    # No client asks for anything meanwhile.
+    wait_health(monitor, 200, "")
+    set_values(database, a=4)
+
+    maria.run("SET GLOBAL read_only = 1")
+    with pytest.raises(ReadOnlyError):
+        set_values(database, a=5)
+    wait_health(monitor, 503, "the server is read-only")
+    maria.run("SET GLOBAL read_only = 0")
+    wait_health(monitor, 200, "")
+    set_values(database, a=6)
+    assert values_of(database) == {"a": 6}
+    server.stop()
+    maria.stop()
+
+
+def test_a_node_says_why_its_database_server_serves_nothing(
+    serve, open_database, tmp_path, template
+):
+    maria, monitor = mariadb.MariaDB(tmp_path, template=template).start(), Monitor()
+    cluster = OwnCluster(tmp_path, storages=1)
+    [node] = cluster.storages
+    keep_in_maria(node, maria.neo(maria.database()))
+    node.words += monitor.options
+    try:
+        cluster.start()
+        database = open_database(serve(cluster.url()))
+        set_values(database, a=1)
+        maria.stop()
+        writer = threading.Thread(target=set_values, args=(database,), kwargs={"a": 2})
+        writer.start()
+        wait_health(monitor, 503, "cannot be reached")
+        maria.start()
+        writer.join(60)
+        wait_health(monitor, 200, "")
+        assert values_of(database) == {"a": 2}
+    finally:
+        cluster.end()
+        maria.stop()
 
 
 def test_defaults_of_the_database_server_change_nothing(serve, open_database, tmp_path, template):

@@ -58,7 +58,8 @@ pub enum StorageState {
     Failed,
     /// A write has not ended for long: commits wait for its disk.
     Stalled,
-    /// It is a NEO cluster that is not there; it accepts no commits until that is.
+    /// It is a NEO cluster, or a database on a server, that cannot be reached. It accepts no
+    /// commits until that can.
     Unreachable,
     /// Another program has changed its file; it accepts no commits until the file is as before.
     Changed,

@@ -16,6 +16,7 @@ use zodium_monitor::{
 };
 use zodium_neo_client::NeoStorage;
 use zodium_net::{Arrivals, Limits, LinkMetrics, Workers};
+use zodium_sql::SqlStorage;
 use zodium_storage::WriteState;
 use zodium_tls::ServerTls;
 use zodium_zeo_server::Server;
@@ -37,8 +38,36 @@ const CONNECTIONS_LISTED_MAX: usize = 200;
 
 /// The files of the storages, by the names of these.
 type Files = BTreeMap<String, Arc<FileStorage>>;
-/// The NEO clusters that keep storages, by the names of these, until they are closed.
-pub(crate) type Clusters = BTreeMap<String, Weak<NeoStorage>>;
+/// What keeps storages on other machines, by the names of these, until they are closed.
+pub(crate) type Remotes = BTreeMap<String, Weak<dyn Remote>>;
+
+/// A NEO cluster, or a database, that may be away.
+pub(crate) trait Remote: Send + Sync {
+    /// Why nothing can be committed there, if so.
+    fn obstacle(&self) -> Option<String>;
+    /// Sentences about what is wrong there.
+    fn notes(&self) -> Vec<String>;
+}
+
+impl Remote for NeoStorage {
+    fn obstacle(&self) -> Option<String> {
+        self.obstacle()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes()
+    }
+}
+
+impl Remote for SqlStorage {
+    fn obstacle(&self) -> Option<String> {
+        self.obstacle()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
 
 /// The source of the monitor's data, from before storages are open until they are closed.
 pub(crate) struct Watched {
@@ -53,7 +82,7 @@ struct Serving {
     server: Option<Arc<Server>>,
     /// By the name of their storage.
     files: Files,
-    clusters: Clusters,
+    remotes: Remotes,
     links: Vec<Arc<LinkMetrics>>,
     limits: Option<Limits>,
     turned_away: Arc<AtomicU64>,
@@ -69,7 +98,7 @@ impl Watched {
             phase: Phase::Opening,
             server: None,
             files: Files::new(),
-            clusters: Clusters::new(),
+            remotes: Remotes::new(),
             links: Vec::new(),
             limits: None,
             turned_away: Arc::default(),
@@ -90,14 +119,14 @@ impl Watched {
         server: &Arc<Server>,
         resp: Option<&Arc<zodium_resp_server::Server>>,
         files: Files,
-        clusters: Clusters,
+        remotes: Remotes,
         workers: &Workers,
     ) {
         *self.serving.lock() = Serving {
             phase: Phase::Serving,
             server: Some(Arc::clone(server)),
             files,
-            clusters,
+            remotes,
             links: workers.metrics(),
             limits: Some(workers.limits().clone()),
             turned_away: workers.turned_away(),
@@ -115,8 +144,8 @@ impl Watched {
         self.serving.lock().server.clone()
     }
 
-    fn cluster(&self, name: &str) -> Option<Arc<NeoStorage>> {
-        self.serving.lock().clusters.get(name)?.upgrade()
+    fn remote(&self, name: &str) -> Option<Arc<dyn Remote>> {
+        self.serving.lock().remotes.get(name)?.upgrade()
     }
 
     fn file(&self, name: &str) -> Option<Arc<FileStorage>> {
@@ -152,9 +181,9 @@ impl Source for Watched {
                 let path = file.as_deref().filter(|_| is_full).map(FileStorage::path);
                 let free_bytes = path.and_then(|path| self.free_space.last_bytes(path));
                 notes.extend(storage.blobs().and_then(|directory| directory.away()));
-                let cluster = self.cluster(name);
-                notes.extend(cluster.iter().flat_map(|cluster| cluster.notes()));
-                let obstacle = cluster.and_then(|cluster| cluster.obstacle());
+                let remote = self.remote(name);
+                notes.extend(remote.iter().flat_map(|remote| remote.notes()));
+                let obstacle = remote.and_then(|remote| remote.obstacle());
                 notes.extend(slow_write_note(name, storage));
                 health_of(name, storage, damaged, free_bytes, obstacle)
             };

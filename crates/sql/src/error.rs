@@ -111,6 +111,19 @@ pub enum SqlError {
         /// What failed.
         operation: &'static str,
     },
+    /// The server of the database takes no writes.
+    #[error(
+        "{path}: cannot {operation}: the server is read-only; is it a replica, or is an operator \
+         at work there? It must take writes (SET GLOBAL read_only = 0), or the database be served \
+         read-only",
+        path = path.display()
+    )]
+    ServerReadOnly {
+        /// The database.
+        path: PathBuf,
+        /// What failed.
+        operation: &'static str,
+    },
     /// It was opened for reading only.
     #[error("{path}: opened read-only", path = path.display())]
     ReadOnly {
@@ -437,9 +450,9 @@ impl From<SqlError> for StorageError {
             | SqlError::LogChanged { .. }
             | SqlError::LogSetAside { .. }
             | SqlError::LogLeft { .. } => StorageError::Changed(error.into()),
-            SqlError::ReadOnly { .. } | SqlError::NotWritable { .. } => {
-                StorageError::ReadOnly(error.into())
-            }
+            SqlError::ReadOnly { .. }
+            | SqlError::NotWritable { .. }
+            | SqlError::ServerReadOnly { .. } => StorageError::ReadOnly(error.into()),
             SqlError::PackCancelled { .. } => StorageError::PackCancelled(error.into()),
             SqlError::Busy { .. } | SqlError::Io { .. } | SqlError::Refused { .. } => {
                 StorageError::Io(error.into())

@@ -21,6 +21,7 @@ mod held;
 mod insertion;
 mod locking;
 mod node;
+mod obstacle;
 mod packing;
 mod partitions;
 mod place;

@@ -105,6 +105,7 @@ impl Place {
             Kind::NotADatabase => SqlError::NotADatabase { path },
             Kind::Damaged => SqlError::Damaged { path, operation, source },
             Kind::Busy => SqlError::Busy { path, operation },
+            Kind::ReadOnly if self.server.is_some() => SqlError::ServerReadOnly { path, operation },
             Kind::ReadOnly => SqlError::NotWritable { path, operation },
             Kind::Locked => SqlError::InUse { path },
             Kind::TakenOver => SqlError::TakenOver { path },

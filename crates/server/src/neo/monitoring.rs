@@ -3,8 +3,7 @@
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
@@ -15,7 +14,7 @@ use zodium_monitor::{
 };
 use zodium_neo_server::{NodeReport, NodeWatch};
 use zodium_neo_storage::{CellStatus, Counts, Missing, State, Status};
-use zodium_sql::Location;
+use zodium_sql::{Location, NodeDatabase};
 use zodium_tls::ServerTls;
 use zodium_types::Tid;
 
@@ -32,8 +31,8 @@ pub(super) struct MonitoredNode {
     database: PathBuf,
     /// The certificate of the node.
     tls: Option<Arc<ServerTls>>,
-    /// Whether the database is open, and the node runs. It orders nothing else.
-    is_serving: AtomicBool,
+    /// The database, once it is open and the node runs.
+    serving: OnceLock<Weak<NodeDatabase>>,
 }
 
 impl MonitoredNode {
@@ -50,25 +49,28 @@ impl MonitoredNode {
             cluster: cluster.to_owned(),
             database: location.to_string().into(),
             tls,
-            is_serving: AtomicBool::new(false),
+            serving: OnceLock::new(),
         })
     }
 
     /// Notes that the database is open.
-    pub(super) fn serves(&self) {
-        self.is_serving.store(true, Ordering::Relaxed);
+    pub(super) fn serves(&self, database: &Arc<NodeDatabase>) {
+        // It is set once.
+        let _ = self.serving.set(Arc::downgrade(database));
     }
 }
 
 impl Source for MonitoredNode {
     fn health(&self) -> Health {
         let mut notes: Vec<String> = self.tls.iter().filter_map(|tls| tls.note()).collect();
-        if !self.is_serving.load(Ordering::Relaxed) {
+        let Some(database) = self.serving.get() else {
             let (phase, storages) = (Phase::Opening, Vec::new());
             return Health { phase, storages, keys_failure: None, notes };
-        }
+        };
         let brief = self.watch.brief();
+        let obstacle = database.upgrade().and_then(|database| database.obstacle());
         let (state, failure) = match brief.state {
+            _ if obstacle.is_some() => (StorageState::Unreachable, obstacle),
             State::Operating => (StorageState::Writable, None),
             state => (StorageState::Waiting, Some(words(state).to_owned())),
         };

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &StorageOptions) -> Result<()> {
         let monitor = configuration.monitor.as_ref();
         let _monitor = monitoring::start(monitor, Arc::clone(&monitored) as _, messages)?;
         let (serve_node, database) = prepare(options, &node, &location, (watched, tls))?;
-        monitored.serves();
+        monitored.serves(&database);
         run_node(runtime, serve_node, database, watch)
     };
     let ended = run();

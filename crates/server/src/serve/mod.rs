@@ -165,7 +165,7 @@ async fn serve_storages(
     let (server, workers) = workers::start(&configuration.server, storages, resp_server)?;
     // A client that gets a connection gets answers.
     let mut listeners = listening::listen(bound, tls.as_ref())?;
-    watched.serves(&server, resp_server, storages.files(), storages.clusters(), &workers);
+    watched.serves(&server, resp_server, storages.files(), storages.remotes(), &workers);
     announce::announce(configuration.log.format, storages, &listeners);
     if let Some(resp) = resp {
         listeners.extend(resp.listen(tls.as_ref(), resp::PROTOCOL)?);

@@ -16,13 +16,14 @@ use zodium_disk::{Disk, MemoryDisk, RealDisk, SystemClock};
 use zodium_engine::{Database, Reopening};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
 use zodium_neo_client::NeoStorage;
+use zodium_sql::SqlStorage;
 use zodium_storage::StorageError;
 use zodium_tls::AllowList;
 use zodium_zeo_server::ServedStorage;
 
 use super::conflicts::ServerResolver;
 use super::new_oids::NEW_OIDS_GAP;
-use crate::monitoring::Clusters;
+use crate::monitoring::{Remote, Remotes};
 use crate::progress::Progress;
 use crate::tools::is_sqlite;
 
@@ -42,8 +43,8 @@ pub(crate) struct OpenStorage {
     pub(crate) storage: Arc<Database>,
     /// The file that keeps it, if it is a FileStorage.
     pub(crate) file: Option<Arc<FileStorage>>,
-    /// The NEO cluster that keeps it, if it is one.
-    pub(crate) cluster: Option<Arc<NeoStorage>>,
+    /// What keeps it on other machines.
+    pub(crate) remote: Option<Arc<dyn Remote>>,
     /// The clients that may use it; `None` admits all that can connect.
     pub(super) allow: Option<AllowList>,
 }
@@ -54,13 +55,13 @@ impl Storages {
         let mut storages = Storages { opened: Vec::new() };
         for options in &configuration.storages {
             match open(options, &configuration.server) {
-                Ok(Opened { storage, file, cluster }) => {
+                Ok(Opened { storage, file, remote }) => {
                     let allow = options.allow.as_ref();
                     storages.opened.push(OpenStorage {
                         name: options.name.clone(),
                         storage,
                         file,
-                        cluster,
+                        remote,
                         allow: allow.map(|all| AllowList::new(all.iter().map(String::as_str))),
                     });
                 }
@@ -98,12 +99,12 @@ impl Storages {
         self.opened.iter().filter_map(file).collect()
     }
 
-    /// The NEO clusters that keep storages, by the names of these.
-    pub(crate) fn clusters(&self) -> Clusters {
-        let cluster = |opened: &OpenStorage| {
-            Some((opened.name.clone(), Arc::downgrade(opened.cluster.as_ref()?)))
+    /// What keeps storages on other machines, by the names of these.
+    pub(crate) fn remotes(&self) -> Remotes {
+        let remote = |opened: &OpenStorage| {
+            Some((opened.name.clone(), Arc::downgrade(opened.remote.as_ref()?)))
         };
-        self.opened.iter().filter_map(cluster).collect()
+        self.opened.iter().filter_map(remote).collect()
     }
 
     /// The storages for sessions, by name.
@@ -181,7 +182,7 @@ impl OpenStorage {
 struct Opened {
     storage: Arc<Database>,
     file: Option<Arc<FileStorage>>,
-    cluster: Option<Arc<NeoStorage>>,
+    remote: Option<Arc<dyn Remote>>,
 }
 
 fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Opened> {
@@ -191,17 +192,17 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Opened> {
         StorageKind::Sqlite { path, cluster } => {
             let kept = super::database::open(path, cluster.as_deref(), options, server)?;
             let storage = start(Arc::new(kept), options, server)?;
-            return Ok(Opened { storage, file: None, cluster: None });
+            return Ok(Opened { storage, file: None, remote: None });
         }
         StorageKind::Maria { url } => {
-            let kept = super::database::open_on_server(url, options, server)?;
-            let storage = start(Arc::new(kept), options, server)?;
-            return Ok(Opened { storage, file: None, cluster: None });
+            let kept = Arc::new(super::database::open_on_server(url, options, server)?);
+            let storage = start(Arc::<SqlStorage>::clone(&kept), options, server)?;
+            return Ok(Opened { storage, file: None, remote: Some(kept) });
         }
         StorageKind::Neo { url } => {
             let cluster = Arc::new(super::cluster::open(url, options, server)?);
             let storage = start(Arc::<NeoStorage>::clone(&cluster), options, server)?;
-            return Ok(Opened { storage, file: None, cluster: Some(cluster) });
+            return Ok(Opened { storage, file: None, remote: Some(cluster) });
         }
     };
     let file = Arc::new(file);
@@ -209,7 +210,7 @@ fn open(options: &StorageOptions, server: &ServerOptions) -> Result<Opened> {
     if let Some(upkeep) = file.upkeep(options.scrub_interval) {
         storage.keep_up(upkeep);
     }
-    Ok(Opened { storage, file: Some(file), cluster: None })
+    Ok(Opened { storage, file: Some(file), remote: None })
 }
 
 /// Starts the engine over an open storage.
@@ -333,7 +334,7 @@ mod tests {
             name: name.to_owned(),
             storage: storage.unwrap(),
             file: Some(file),
-            cluster: None,
+            remote: None,
             allow: None,
         }
     }

@@ -34,6 +34,7 @@ use crate::connection;
 use crate::data::{DataTable, prune};
 use crate::driver::Connection;
 use crate::locking::Lock;
+use crate::obstacle::obstacle;
 use crate::partitions::Partitions;
 use crate::place::Place;
 use crate::pool::Pool;
@@ -139,6 +140,11 @@ impl NodeDatabase {
         let moved = connection::checkpoint(&writing.connection, &self.place);
         self.lock.set_log_aside()?;
         moved
+    }
+
+    /// Why the server of the database cannot be reached, if so.
+    pub fn obstacle(&self) -> Option<String> {
+        obstacle(&self.place)
     }
 
     fn partitions(&self) -> Partitions {

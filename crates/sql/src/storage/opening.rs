@@ -9,6 +9,7 @@ use zodium_types::{Oid, Tid};
 use super::room::Room;
 use super::{SqlOptions, SqlStorage, Views};
 use crate::driver::{self, Connection};
+use crate::obstacle::obstacle;
 use crate::partitions::{Partitions, id};
 use crate::{Database, OpenDatabase, SqlError, revisions, transactions};
 
@@ -51,6 +52,11 @@ impl SqlStorage {
             syncs: Default::default(),
             packing: Default::default(),
         })
+    }
+
+    /// Why the server of the database cannot be reached, if so.
+    pub fn obstacle(&self) -> Option<String> {
+        obstacle(&self.database.place)
     }
 
     /// The database.

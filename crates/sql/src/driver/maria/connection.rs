@@ -237,7 +237,10 @@ impl MariaConnection {
                 self.connect(state, true)?;
             }
             let failed = match state.session().and_then(&run) {
-                Ok(found) => return Ok(found),
+                Ok(found) => {
+                    self.server.note_success();
+                    return Ok(found);
+                }
                 Err(failed) => failed,
             };
             self.recover(state, failed, (started, &mut pause))?;
@@ -366,6 +369,10 @@ impl MariaConnection {
                 }
             }
             let failed = failed.unwrap_or_else(lost);
+            // The start tells of its own failure.
+            if is_again || current.is_written {
+                self.server.note_failure(&failed);
+            }
             let passes = matches!(failed, Error::Locked) || failure::of(&failed) == Failure::Lost;
             if !is_again || !passes || started.elapsed() > self.server.patience() {
                 return Err(failed);

@@ -10,6 +10,7 @@ mod session;
 mod tls;
 mod transaction;
 mod translated;
+mod trouble;
 
 pub use address::{MariaAddress, MariaAddressError, MariaEngine};
 pub(crate) use connection::MariaConnection;
