@@ -9,6 +9,7 @@ import time
 import pytest
 from harness import files
 from harness.process import HOST, REPOSITORY, ServerProcess, free_port
+from harness.waiting import wait_for
 from harness.wire import Z64, ErrorReply, Wire
 from ZEO.ClientStorage import ClientStorage
 from ZEO.Exceptions import ServerException
@@ -133,6 +134,33 @@ def test_a_zeo_conf_with_two_storages_and_a_log_is_served(tmp_path, serve):
         with db.transaction() as connection:
             assert connection.root()["name"] == name
         db.close()
+
+
+def test_a_reload_tells_of_mistakes_and_of_settings_that_need_a_restart(tmp_path, serve):
+    text = "[server]\naddress = {port}\n[[storage]]\nname = '1'\npath = '{folder}/Data.fs'\n"
+    name = "zodium.toml"
+    server, path = serve(text, name=name), tmp_path / name
+    before = path.read_text()
+    settings = "take effect at a restart"
+
+    def reload(content, words):
+        path.write_text(content)
+        server.process.send_signal(signal.SIGUSR2)
+        wait_for(lambda: words in server.log(), words)
+
+    reload(before, "SIGUSR2")
+    reload(
+        before.replace("[server]", "[server]\ninvalidation-queue-size = 'many'"),
+        "the next start would fail",
+    )
+    assert settings not in server.log()
+    reload(before.replace("[server]", "[server]\ninvalidation-queue-size = 7"), settings)
+    assert "`invalidation-queue-size` of [server]" in server.log()
+    path.unlink()
+    server.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: server.log().count("the next start would fail") == 2, "the file is gone")
+    commit_root(DB(open_storage(server)), "goes", "on")
+    assert server.stop() == 0
 
 
 def test_options_override_the_file(tmp_path, serve):

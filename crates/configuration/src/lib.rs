@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod differences;
 mod document;
 mod error;
 mod model;

@@ -11,6 +11,7 @@
 // A failed write must not panic: `streams` prints.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod background;
 mod cli;
 mod config;
 mod configuration_file;

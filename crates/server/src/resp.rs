@@ -14,6 +14,7 @@ use zodium_net::{Protocol, Workers};
 use zodium_resp_server::RespService;
 use zodium_types::Address;
 
+use crate::background::Background;
 use crate::logging::{self, Destinations};
 use crate::resp_import::{self, ImportOptions};
 use crate::resp_monitoring::WatchedResp;
@@ -146,9 +147,12 @@ async fn serve(
     };
     let bound = bound.context("there is no address to listen on: give one with --address")?;
     let kept_server = Arc::clone(&bound.server);
+    let background = Background::start()?;
     let reload = || {
         reload();
-        resp::reload_password(&kept_server, options);
+        if let Some(path) = &options.resp_password_file {
+            resp::reload_password(&background, &kept_server, path);
+        }
     };
     let watched = Arc::new(WatchedResp::opening(Arc::clone(&bound.server), tls.as_ref()));
     let monitor = configuration.monitor.as_ref();

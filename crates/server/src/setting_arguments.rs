@@ -18,7 +18,7 @@ pub(crate) trait Selection: Default + 'static {
 }
 
 /// The settings of a server.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OfServer;
 
 impl Selection for OfServer {
@@ -68,14 +68,14 @@ impl Selection for OfResp {
 }
 
 /// The values of the options that were given, or set in the environment.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SettingArguments<S> {
     given: HashMap<&'static str, Given>,
     selection: PhantomData<S>,
 }
 
 /// The values of an option.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Given {
     texts: Vec<OsString>,
     is_of_environment: bool,

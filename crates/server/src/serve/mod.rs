@@ -15,6 +15,7 @@ mod packing;
 mod pid_file;
 mod place;
 mod reminder;
+mod reread;
 pub(crate) mod resp;
 mod resp_storages;
 pub(crate) mod signals;
@@ -41,10 +42,12 @@ use self::lock_watch::LockWatch;
 pub(crate) use self::options::ServeOptions;
 use self::packing::Packing;
 use self::pid_file::PidFile;
+use self::reread::Started;
 use self::resp::Resp;
 use self::signals::{Ending, Signals, Wish};
 use self::storages::Storages;
 use self::write_watch::WriteWatch;
+use crate::background::Background;
 use crate::logging::{self, Destinations};
 use crate::monitoring::{self, Watched};
 use crate::supervisor::{self, Watchdog};
@@ -58,19 +61,21 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let (configuration, warnings) = overrides::configuration(options)?;
     let (logs, messages) = logging::start_for(&configuration, &warnings)?;
     panics::end_the_process();
-    let ended = run_logged(configuration, &logs, messages);
+    let started = Started::new(options, &configuration);
+    let ended = run_logged(configuration, started, &logs, messages);
     logs.note_end(&ended);
     Ok(ended?.exit_code())
 }
 
 fn run_logged(
     configuration: Configuration,
+    started: Option<Arc<Started>>,
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
     configuration_file::refuse(&configuration.check())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ending = runtime.block_on(serve(configuration, logs, messages));
+    let ending = runtime.block_on(serve(configuration, started, logs, messages));
     // Storages that are still being opened have no commits to finish.
     runtime.shutdown_background();
     ending
@@ -78,6 +83,7 @@ fn run_logged(
 
 async fn serve(
     mut configuration: Configuration,
+    started: Option<Arc<Started>>,
     logs: &Destinations,
     messages: Messages,
 ) -> Result<Ending> {
@@ -114,7 +120,8 @@ async fn serve(
     let mut pid_file = None;
     let served = async {
         pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
-        serve_storages(&configuration, logs, &storages, network, &watched, &mut signals).await
+        let reload = Reload { logs, background: Background::start()?, started };
+        serve_storages(&configuration, reload, &storages, network, &watched, &mut signals).await
     };
     let served = served.await;
     watched.closes();
@@ -141,9 +148,16 @@ struct Network {
     tls: Option<Arc<ServerTls>>,
 }
 
+/// What a reload reads again.
+struct Reload<'l> {
+    logs: &'l Destinations,
+    background: Background,
+    started: Option<Arc<Started>>,
+}
+
 async fn serve_storages(
     configuration: &Configuration,
-    logs: &Destinations,
+    Reload { logs, background, started }: Reload<'_>,
     storages: &Storages,
     network: Network,
     watched: &Watched,
@@ -154,7 +168,13 @@ async fn serve_storages(
     let resp_server = resp_server.as_ref();
     let reload = || {
         reload(logs, tls.as_deref());
-        resp_server.iter().for_each(|server| resp::reload_password(server, &configuration.server));
+        let password = configuration.server.resp_password_file.as_ref();
+        if let Some((server, path)) = resp_server.zip(password) {
+            resp::reload_password(&background, server, path);
+        }
+        if let Some(started) = started.clone() {
+            background.run(move || started.look());
+        }
     };
     if let Some(server) = resp_server {
         resp_storages::attach(server, storages);

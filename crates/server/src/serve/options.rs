@@ -10,7 +10,7 @@ use clap::Args;
 use crate::setting_arguments::{OfServer, SettingArguments};
 
 /// Options of `zodium serve`.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeOptions {
     /// The data file, usually called Data.fs, or sqlite:///PATH; created if absent. Or
     /// mysql://USER@HOST/DATABASE [env: ZODIUM_PATH, if no storage is named otherwise]

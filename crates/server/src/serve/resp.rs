@@ -16,6 +16,7 @@ use zodium_types::Address;
 
 use super::signals::{Ending, Signals};
 use super::{ending, listening, workers};
+use crate::background::Background;
 use crate::supervisor;
 use crate::valkey_conf::ValkeyConf;
 
@@ -74,9 +75,13 @@ pub(crate) async fn bind(
     Ok(Some(Resp { server: Arc::new(server), bound, has_password }))
 }
 
-/// Reads the file of the password again, if there is one. If it cannot be read, the password stays.
-pub(crate) fn reload_password(server: &Server, options: &ServerOptions) {
-    let Some(path) = &options.resp_password_file else { return };
+/// Has the file of the password read again. If it cannot be read, the password stays.
+pub(crate) fn reload_password(background: &Background, server: &Arc<Server>, path: &Path) {
+    let (server, path) = (Arc::clone(server), path.to_owned());
+    background.run(move || read_password_again(&server, &path));
+}
+
+fn read_password_again(server: &Server, path: &Path) {
     if path.exists() && !path.is_file() {
         // A pipe was read at the start. To read it again could wait for ever.
         return;
