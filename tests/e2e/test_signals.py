@@ -107,6 +107,24 @@ def test_a_pid_file_that_cannot_be_written_stops_the_start(tmp_path, start_serve
     assert str(pid_file) in server.log()
 
 
+# ------------------------------------------------------------------------ sockets
+
+
+def test_a_socket_that_was_removed_is_made_again_on_sigusr2(tmp_path, start_server, wire):
+    path = tmp_path / "zeo.sock"
+    server = start_server(tmp_path / "Data.fs", "-a", str(path))
+    assert wire(server).call("ping") is None
+    path.unlink()
+    server.process.send_signal(signal.SIGUSR2)
+    wait_for(path.exists, "the socket", SECONDS)
+    wait_for(lambda: "another program has removed the socket" in server.log(), "a line", SECONDS)
+    with Wire(str(path)) as client:
+        client.register("1")
+        assert client.call("ping") is None
+    assert server.stop() == 0
+    assert not path.exists()
+
+
 # ------------------------------------------------------------------------ log files
 
 

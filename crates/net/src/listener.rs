@@ -47,7 +47,7 @@ pub struct Listener {
     protocol: Protocol,
     keepalive: Keepalive,
     failure_log: LogLimiter,
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Bound {
             protocol: Protocol::default(),
             keepalive: Keepalive::default(),
             failure_log,
-            _file: file,
+            file,
         })
     }
 }
@@ -268,6 +268,22 @@ impl Listener {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// Listens again on a Unix socket that another program has removed, as cleaners of /run do.
+    /// Must run within a tokio runtime.
+    pub fn mend(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        let address = &self.address;
+        match file.listen_again(BACKLOG) {
+            Ok(None) => {}
+            Ok(Some(listener)) => {
+                self.kind = Kind::Unix(listener);
+                tracing::warn!(%address, "made again: another program has removed the socket");
+            }
+            Err(error) => tracing::error!(%error, %address,
+                "another program has removed the socket, and it cannot be made again"),
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct SocketPath {
     path: PathBuf,
     lock_path: PathBuf,
     /// Keeps the lock.
-    _lock: File,
+    lock: File,
 }
 
 /// A Unix socket that this process created; removed when dropped.
@@ -47,7 +47,7 @@ impl SocketPath {
         check_unused(path)?;
         let lock_path = with_suffix(path, LOCK_SUFFIX);
         let lock = lock(&lock_path)?;
-        Ok(SocketPath { path: path.to_owned(), lock_path, _lock: lock })
+        Ok(SocketPath { path: path.to_owned(), lock_path, lock })
     }
 
     /// Listens. A socket on which no process listens any more is replaced.
@@ -56,11 +56,41 @@ impl SocketPath {
         if check_unused(&self.path)? {
             std::fs::remove_file(&self.path)?;
         }
-        let socket = UnixSocket::new_stream()?;
-        socket.bind(&self.path)?;
-        let file = SocketFile { identity: identity_of(&self.path)?, path: self };
-        Ok((socket.listen(backlog)?, file))
+        let (listener, identity) = listen(&self.path, backlog)?;
+        Ok((listener, SocketFile { identity, path: self }))
     }
+
+    /// Takes the lock again if its file was removed, with which the lock is gone.
+    fn keep_locked(&mut self) -> io::Result<()> {
+        let locked = self.lock.metadata()?;
+        if identity_of(&self.lock_path).is_ok_and(|named| named == (locked.dev(), locked.ino())) {
+            return Ok(());
+        }
+        self.lock = lock(&self.lock_path)?;
+        Ok(())
+    }
+}
+
+impl SocketFile {
+    /// Listens again if another program has removed the socket: no client finds it any more. A file
+    /// that has its path now stays.
+    pub(crate) fn listen_again(&mut self, backlog: u32) -> io::Result<Option<UnixListener>> {
+        match std::fs::symlink_metadata(&self.path.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            _ => return Ok(None),
+        }
+        self.path.keep_locked()?;
+        let (listener, identity) = listen(&self.path.path, backlog)?;
+        self.identity = identity;
+        Ok(Some(listener))
+    }
+}
+
+fn listen(path: &Path, backlog: u32) -> io::Result<(UnixListener, (u64, u64))> {
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    let identity = identity_of(path)?;
+    Ok((socket.listen(backlog)?, identity))
 }
 
 impl Drop for SocketPath {
@@ -226,6 +256,29 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(ours);
+        connect(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_removed_is_made_again_and_kept_from_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo.sock");
+        let (listener, mut file) = SocketPath::take(&path).unwrap().listen(1).unwrap();
+        assert!(file.listen_again(1).unwrap().is_none(), "it is there");
+        let mut listeners = vec![listener];
+        for removes_lock in [false, true] {
+            std::fs::remove_file(&path).unwrap();
+            if removes_lock {
+                std::fs::remove_file(with_suffix(&path, LOCK_SUFFIX)).unwrap();
+            }
+            listeners.push(file.listen_again(1).unwrap().unwrap());
+            connect(&path).unwrap();
+            assert_eq!(refused(&path), io::ErrorKind::AddrInUse);
+        }
+        std::fs::remove_file(&path).unwrap();
+        let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(file.listen_again(1).unwrap().is_none(), "another process has it");
+        drop(file);
         connect(&path).unwrap();
     }
 

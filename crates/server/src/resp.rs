@@ -180,6 +180,7 @@ async fn serve(
     let reload = || {
         supervisor::reloading();
         reload();
+        accepting.look();
         supervisor::ready(0);
     };
     // There are no files that could be reopened.

@@ -1,15 +1,20 @@
 //! The addresses of a server: bound before storages are opened, and listened on afterwards.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use listenfd::ListenFd;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use zodium_net::{Bound, Listener, Workers};
 use zodium_tls::ServerTls;
 use zodium_types::Address;
 
 use crate::listen_error::cannot_listen;
+
+/// How often a server looks whether its Unix sockets are still there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Binds all addresses. Must be called within a tokio runtime.
 ///
@@ -69,21 +74,33 @@ pub(crate) fn listen(bound: Vec<Bound>, tls: Option<&Arc<ServerTls>>) -> Result<
 /// The tasks that hand new connections to workers.
 pub(crate) struct Accepting {
     tasks: Vec<JoinHandle<()>>,
+    /// Has them look for their sockets.
+    look: Arc<Notify>,
 }
 
 impl Accepting {
     /// Accepts on all listeners, until stopped.
     pub(crate) fn start(listeners: Vec<Listener>, workers: &Arc<Workers>) -> Accepting {
-        let accept = |listener: Listener| {
-            let workers = Arc::clone(workers);
+        let look = Arc::<Notify>::default();
+        let accept = |mut listener: Listener| {
+            let (workers, asked) = (Arc::clone(workers), Arc::clone(&look));
             tokio::spawn(async move {
+                let mut looks = tokio::time::interval(LOOK_INTERVAL);
                 loop {
-                    let (incoming, peer) = listener.accept().await;
-                    workers.assign(incoming, peer);
+                    tokio::select! {
+                        (incoming, peer) = listener.accept() => workers.assign(incoming, peer),
+                        () = asked.notified() => listener.mend(),
+                        _ = looks.tick() => listener.mend(),
+                    }
                 }
             })
         };
-        Accepting { tasks: listeners.into_iter().map(accept).collect() }
+        Accepting { tasks: listeners.into_iter().map(accept).collect(), look }
+    }
+
+    /// Looks whether the sockets are still there.
+    pub(crate) fn look(&self) {
+        self.look.notify_waiters();
     }
 
     /// Closes the listeners.

@@ -200,6 +200,7 @@ async fn serve_storages(
     let reload = || {
         supervisor::reloading();
         reload();
+        accepting.look();
         ready();
     };
     let ending = ending(signals, reload, || storages.reopen()).await;
