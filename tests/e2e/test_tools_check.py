@@ -194,6 +194,7 @@ def test_a_killed_copy_goes_on(binary, run, start_server, tmp_path, seeded, kind
     path, target = tmp_path / "Data.fs", tmp_path / "target"
     write_large(path)
     name = target if kind == "file" else f"sqlite://{target}"
+    written, part_name = tmp_path / "target.part", f"{name}.part"
     server = start_server(path)
     last = tids = 0
     for part in range(1, 7):
@@ -204,12 +205,14 @@ def test_a_killed_copy_goes_on(binary, run, start_server, tmp_path, seeded, kind
             assert relay.reached.wait(RUN_SECONDS)
             copying.kill()
             copying.wait()
-        if target.exists() and target.stat().st_size:
-            last, tids = tids, run("dump", "--hashonly", name)[1].count("\ntxn ")
+        assert not target.exists()
+        if written.exists() and written.stat().st_size:
+            last, tids = tids, run("dump", "--hashonly", part_name)[1].count("\ntxn ")
             assert tids >= last
     code, out, said = run("copy", "--incremental", server.url, name)
     assert (code, said) == (0, "") and "verified" in out
     assert run("cmp", "-v", path, name)[:2] == (0, "equal\n")
+    assert not written.exists()
     if kind == "file":
         assert files.read(target) == files.read(path)
     # What differs from its source is no copy that could go on.
@@ -217,6 +220,26 @@ def test_a_killed_copy_goes_on(binary, run, start_server, tmp_path, seeded, kind
     write_database(other, seeded)
     code, _, said = run("copy", "--incremental", other, name)
     assert code == 1 and "differs" in said
+
+
+def test_a_killed_copy_leaves_nothing_that_a_server_would_take(binary, run, start_server, tmp_path):
+    path, target = tmp_path / "Data.fs", tmp_path / "target"
+    write_large(path)
+    server = start_server(path)
+    with CutRelay(server, path.stat().st_size // 2, holds=True) as relay:
+        copying = subprocess.Popen([binary, "copy", relay.url, target], stdout=subprocess.DEVNULL)
+        assert relay.reached.wait(RUN_SECONDS)
+        copying.kill()
+        copying.wait()
+    part = tmp_path / "target.part"
+    assert not target.exists() and part.exists()
+    code, _, said = run("copy", part, target)
+    assert code == 2 and "is the part of a copy to" in said
+    other = tmp_path / "other.fs"
+    write_large(other)
+    assert run("copy", other, target)[0] == 0
+    assert files.read(target) == files.read(other)
+    assert not part.exists() and not list(tmp_path.glob("target.part*"))
 
 
 def write_large(path):

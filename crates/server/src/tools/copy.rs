@@ -23,7 +23,7 @@ use super::DIFFERENT;
 use super::blobs::{BlobFolder, Blobs};
 use super::open::{OpenArguments, Readable, StorageArguments, Writable};
 use super::output::Output;
-use super::part::files_of;
+use super::part::{Part, files_of};
 use super::remote::ServerRestore;
 use super::storage_name::StorageName;
 use super::view::ViewArguments;
@@ -75,29 +75,80 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     let Readable { storage: source, client, .. } = how.read(&from)?;
     let blobs = blobs_of(options, client.as_ref())?;
     let last = options.view.last(&*source)?;
-    let there = last_tid_of(how, &to)?;
+    let Some(part) = part_of(&from, &to, options.incremental)? else {
+        return match copy_to(options, (&from, &*source), &to, last, blobs)? {
+            Some((copied, is_equal)) => report(options, last, &copied, is_equal),
+            None => Ok(ExitCode::from(DIFFERENT)),
+        };
+    };
+    match copy_to(options, (&from, &*source), &part.name, last, blobs) {
+        Ok(Some((copied, is_equal))) => {
+            part.finish()?;
+            report(options, last, &copied, is_equal)
+        }
+        Ok(None) => Ok(ExitCode::from(DIFFERENT)),
+        Err(error) if is_in_vain(&error) || !part.is_begun() => {
+            part.discard();
+            Err(error)
+        }
+        Err(error) => {
+            let part = part.written.display();
+            complain!("zodium: what was copied is in {part}: --incremental goes on with it");
+            Err(error)
+        }
+    }
+}
+
+/// The part of a storage that does not exist yet. It has its name when it is whole.
+fn part_of(from: &StorageName, to: &StorageName, goes_on: bool) -> Result<Option<Part>> {
+    let Some(path) = to.path().filter(|path| path.symlink_metadata().is_err()) else {
+        return Ok(None);
+    };
+    let part = Part::resume(to)?;
+    let canonical = |path: &Path| path.canonicalize().ok();
+    if from.path().and_then(canonical).is_some_and(|from| canonical(&part.written) == Some(from)) {
+        let (part, path) = (part.written.display(), path.display());
+        bail!("{part} is the part of a copy to {path}, which would be written over: rename it");
+    }
+    if !goes_on {
+        part.clear()?;
+    }
+    Ok(Some(part))
+}
+
+/// Copies what the storage does not have yet, and compares; `None` if what it has is not that of
+/// the source.
+fn copy_to(
+    options: &CopyOptions,
+    (from, source): (&StorageName, &dyn Read),
+    to: &StorageName,
+    last: Tid,
+    blobs: Option<BlobCopy>,
+) -> Result<Option<(Copied, bool)>> {
+    let how = options.from.how();
+    let there = last_tid_of(how, to)?;
     if there > Tid::ZERO && !options.incremental {
         bail!("the storage to copy to has transactions already: see --incremental");
     }
-    if there > Tid::ZERO && !is_prefix(how, &to, &*source, TidRange::until(there))? {
+    if there > Tid::ZERO && !is_prefix(how, to, source, TidRange::until(there))? {
         complain!(
             "zodium: what is there already differs from what would be copied: if one of the two \
              was packed since, copy to a new storage"
         );
-        return Ok(ExitCode::from(DIFFERENT));
+        return Ok(None);
     }
     let is_new = to.is_absent();
     let before = to.path().map_or(Vec::new(), identities);
-    to.begin_like(&from)?;
+    to.begin_like(from)?;
     if is_new && source.is_of_python_2() {
         to.begin_for_python_2()?;
     }
     let missing_before = match &blobs {
-        Some(blobs) if there > Tid::ZERO => copy_earlier_blobs(how, &to, there, blobs)?,
+        Some(blobs) if there > Tid::ZERO => copy_earlier_blobs(how, to, there, blobs)?,
         _ => 0,
     };
     let range = TidRange { min: Some(there.next()), max: Some(last) };
-    let copied = copy(how, &to, &*source, range, blobs.as_ref());
+    let copied = copy(how, to, source, range, blobs.as_ref());
     if is_new && copied.as_ref().is_err_and(is_in_vain) {
         to.path().into_iter().for_each(|path| remove_made(path, &before));
     }
@@ -105,8 +156,8 @@ pub(super) fn run(options: &CopyOptions) -> Result<ExitCode> {
     copied.missing_blobs += missing_before;
     copied.damaged_blobs = blobs.as_ref().map_or(0, |blobs| blobs.from.damaged_count());
     let range = TidRange { min: (there > Tid::ZERO).then_some(there.next()), max: Some(last) };
-    let is_equal = options.no_verify || is_prefix(how, &to, &*source, range)?;
-    report(options, last, &copied, is_equal)
+    let is_equal = options.no_verify || is_prefix(how, to, source, range)?;
+    Ok(Some((copied, is_equal)))
 }
 
 /// Whether no later copy can go on from what was copied before an error.

@@ -45,6 +45,13 @@ impl Part {
     /// # Errors
     /// A file may have the name of the part, and not be of such a process: it has left no lock.
     pub(crate) fn begin(output: &StorageName) -> Result<Part> {
+        let part = Part::resume(output)?;
+        part.clear()?;
+        Ok(part)
+    }
+
+    /// As [`Part::begin`], but what a process has left stays, to be written on.
+    pub(crate) fn resume(output: &StorageName) -> Result<Part> {
         let (name, written, output) = match output {
             StorageName::File(path) => {
                 let part = with_suffix(path, ".part");
@@ -81,9 +88,6 @@ impl Part {
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
         }
-        for old in files_of(&written) {
-            fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
-        }
         Ok(Part { name, written, output, lock_path, _lock: file })
     }
 
@@ -95,6 +99,20 @@ impl Part {
         };
         let part = with_suffix(&folder.join(output.file_name().unwrap_or_default()), ".part");
         files_of(&part).any(|replaced| replaced == file)
+    }
+
+    /// Removes what a process has left.
+    pub(crate) fn clear(&self) -> Result<()> {
+        for old in files_of(&self.written) {
+            fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether something was written that a later process could write on.
+    pub(crate) fn is_begun(&self) -> bool {
+        // A data file of ZODB on Python 2 begins with a mark.
+        self.written.metadata().is_ok_and(|found| found.len() > 4)
     }
 
     /// Moves it to its place, its side files first. It must be closed.
