@@ -334,6 +334,23 @@ def test_a_served_storage_is_backed_up_with_its_blobs(run, tmp_path, start_serve
     assert (code, said) == (0, "") and digests(tmp_path / "copied") == digests(folder)
 
 
+def test_a_full_folder_of_temporary_files_is_named(
+    run, binary, tmp_path, start_server, seeded, tiny_disk
+):
+    server = start_server(tmp_path / "Data.fs", "--blob-dir", str(tmp_path / "blobs"))
+    storage = ClientStorage(server.address, blob_dir=str(tmp_path / "cache"), wait=True)
+    database = ZODB.DB(storage)
+    with database.transaction() as connection:
+        connection.root()["b"] = Blob(seeded.randbytes(2 << 20))
+    database.close()
+    small, repository = tmp_path / "small", str(tmp_path / "backups")
+    words = [*tiny_disk, "env", f"TMPDIR={small}", binary, "backup", server.url, repository]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert f"in {small}; name another folder in TMPDIR" in done.stderr
+
+
 def test_each_flipped_bit_in_a_repository_is_found(run, path, tmp_path, seeded):
     repository = Repository(run, tmp_path / "backups")
     repository.back_up(path)

@@ -114,6 +114,12 @@ impl Blobs {
                 let hint = "but objects are blobs: start the server with --blob-dir";
                 Err(StorageError::Io(format!("{exception}, {hint}").into()))
             }
+            Err(error @ ClientError::File { .. }) => {
+                let folder = std::env::temp_dir();
+                let hint = "name another folder in TMPDIR";
+                let message = format!("{error}, in {}; {hint}", folder.display());
+                Err(StorageError::Io(message.into()))
+            }
             Err(error) => Err(StorageError::Io(error.into())),
         }
     }
