@@ -198,6 +198,28 @@ def test_a_start_that_gives_commits_up_is_told_until_copies_are_compared(make, c
     wait_for(lambda: advice(cluster) == [], "all is well")
 
 
+def test_a_storage_that_is_refused_each_second_is_named_and_logged_once(make):
+    cluster = make(storages=2, partitions=2, replicas=1)
+    cluster.start()
+    first, second = cluster.storages
+    second.stop()
+    wait_advice(cluster, "S2 is down")
+    first.stop()
+    subprocess.run([*first.words, "--reset"], check=True, timeout=60)
+    first.start()
+    second.start()
+    wait_advice(cluster, "S1 is refused each time that it comes: it has no partition table")
+    refused = "the master refused a request"
+    wait_for(lambda: first.log().count(refused) >= 4, "it comes again and again")
+    assert cluster.master_nodes[0].log().count("refusing a storage") == 1
+    assert cluster.master_nodes[0].log().count("INFO accepting a node node=S1") <= 2
+    assert not [line for line in advice(cluster) if "S1 is down" in line]
+    first.stop()
+    wait_for(
+        lambda: not [line for line in advice(cluster) if "S1 is refused" in line], "it is gone"
+    )
+
+
 def test_copies_that_differ_are_not_well(make, copy_into):
     cluster = make(storages=2, partitions=1, replicas=1)
     cluster.start()

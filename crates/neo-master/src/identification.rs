@@ -1,6 +1,6 @@
 //! Nodes that introduce themselves.
 
-use tracing::info;
+use tracing::{debug, info};
 use zodium_neo::messages::{AcceptIdentification, CellChange, RequestIdentification};
 use zodium_neo::{
     Address, CellState, ClusterState, ErrorCode, NodeId, NodeState, NodeType, Partition, Request,
@@ -234,7 +234,10 @@ impl Newcomer<'_> {
         }
         let (told, backup) = (node.told(id), node.about.backup.clone());
         let peer = links.name_of(connection);
-        info!(node = %id, state = %node.state, peer, "accepting a node");
+        match cluster.refused.has(id) {
+            true => debug!(node = %id, state = %node.state, peer, "accepting a node"),
+            false => info!(node = %id, state = %node.state, peer, "accepting a node"),
+        }
         cluster.members.insert(id, node);
         cluster.tell_nodes(links, std::slice::from_ref(&told));
         if let Some(node) = cluster.members.get_mut(id) {

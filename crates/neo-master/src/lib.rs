@@ -30,6 +30,7 @@ mod peer;
 mod phase;
 mod readiness;
 mod recovery;
+mod refused;
 mod secondary;
 mod settings;
 mod status;

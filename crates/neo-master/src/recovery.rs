@@ -228,21 +228,29 @@ impl Recovery {
     ///
     /// Such a storage is a new one that came before that whose id it got, or one with a new
     /// database. Taken for what the table says, it would be read instead of the copies there are.
-    fn refuse_without_table(&self, cluster: &Cluster, links: &mut Links) {
+    fn refuse_without_table(&self, cluster: &mut Cluster, links: &mut Links) {
         if cluster.table.is_unused() {
             return;
         }
         let without = self.found.told.iter().filter(|(_, told)| told.table.is_none());
-        for (storage, _) in without.filter(|(id, _)| cluster.table.has_member(**id)) {
-            let Some(connection) = cluster.members.connection_of(*storage) else { continue };
-            refuse(links, connection, *storage);
+        for (storage, _) in without {
+            let connection = cluster.members.connection_of(*storage);
+            let Some(connection) = connection.filter(|_| cluster.table.has_member(*storage)) else {
+                continue;
+            };
+            refuse(cluster, links, connection, *storage);
         }
     }
 
     /// Has a new storage leave whose id is asked for by another one: that may be the only one with
     /// the partition table, without which the new storage would keep the id. The new one gets
     /// another id when it comes again.
-    pub(crate) fn make_way(&self, cluster: &Cluster, links: &mut Links, wanted: Option<NodeId>) {
+    pub(crate) fn make_way(
+        &self,
+        cluster: &mut Cluster,
+        links: &mut Links,
+        wanted: Option<NodeId>,
+    ) {
         let Some(storage) = wanted else { return };
         let has_no_table = self.found.told.get(&storage).is_some_and(|told| told.table.is_none());
         let is_id_given = cluster.members.get(storage).is_some_and(|node| node.is_id_given);
@@ -250,7 +258,7 @@ impl Recovery {
             && is_id_given
             && let Some(connection) = cluster.members.connection_of(storage)
         {
-            refuse(links, connection, storage);
+            refuse(cluster, links, connection, storage);
         }
     }
 
@@ -400,12 +408,15 @@ impl Recovery {
 }
 
 /// Refuses a storage that has an id without the partition table that belongs to it.
-fn refuse(links: &mut Links, connection: ConnectionId, storage: NodeId) {
-    warn!(
-        %storage, peer = links.name_of(connection),
-        "refusing a storage that has no partition table, since the cluster has data under \
-        its id: it is another storage, or has lost its database"
-    );
+fn refuse(cluster: &mut Cluster, links: &mut Links, connection: ConnectionId, storage: NodeId) {
+    let reason = "it has no partition table, but the cluster has data under its id";
+    if cluster.refused.note(storage, reason) {
+        warn!(
+            %storage, peer = links.name_of(connection),
+            "refusing a storage that has no partition table, since the cluster has data under \
+            its id: it is another storage, or has lost its database"
+        );
+    }
     links.notify(connection, Error { code: ErrorCode::ProtocolError, message: NO_TABLE });
     links.close(connection);
 }

@@ -43,6 +43,8 @@ pub(crate) struct Troubles {
     old_copies: Option<OldCopies>,
     left_backup: Option<LeftBackup>,
     clock: ClockWatch,
+    /// The version of the refused storages that was told.
+    refused: u64,
     /// Whether the notes may be other ones now.
     is_changed: bool,
     notes: Vec<String>,
@@ -93,12 +95,13 @@ impl Troubles {
     }
 
     /// The time of an alarm has come: storages are asked whether they are there.
-    pub(crate) fn look(&mut self, cluster: &Cluster, links: &mut Links, alarm: u64) {
+    pub(crate) fn look(&mut self, cluster: &mut Cluster, links: &mut Links, alarm: u64) {
         if self.alarm != Some(alarm) {
             // Of a recovery before, or another alarm.
             return;
         }
         self.is_changed |= self.clock.look(cluster.last_tid, cluster.clock.now());
+        cluster.refused.look();
         // Commits wait for none that is new.
         let is_starting = is_starting(cluster);
         let mut storages = cluster.members.identified(NodeType::Storage);
@@ -225,7 +228,8 @@ impl Troubles {
         // With a table whose last change no storage has, nothing was committed.
         let is_in_use = cluster.is_operating() && cluster.table.is_settled();
         let table = cluster.table.id().filter(|_| is_in_use).or(self.ran_with);
-        self.is_changed |= table != self.ran_with;
+        let refused = std::mem::replace(&mut self.refused, cluster.refused.version());
+        self.is_changed |= table != self.ran_with || refused != self.refused;
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
@@ -265,7 +269,12 @@ impl Troubles {
         let old_copies = self.old_copies.as_ref().map(lost_by_old_copies);
         let left_backup = self.left_backup.as_ref().map(left_backup);
         let lost = older.into_iter().chain(given_up).chain(old_copies).chain(left_backup);
-        silent.chain(lost).chain(self.clock.note()).chain(self.differences()).collect()
+        silent
+            .chain(cluster.refused.sentences())
+            .chain(lost)
+            .chain(self.clock.note())
+            .chain(self.differences())
+            .collect()
     }
 
     fn differences(&self) -> Option<String> {

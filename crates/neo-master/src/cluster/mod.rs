@@ -8,6 +8,7 @@ use zodium_types::Tid;
 use crate::clock::Clock;
 use crate::members::Members;
 use crate::readiness::Readiness;
+use crate::refused::Refused;
 use crate::settings::Settings;
 use crate::status::Counts;
 use crate::table::{Devices, Table};
@@ -23,6 +24,8 @@ pub(crate) struct Cluster {
     pub(crate) table: Table,
     /// Which storages are ready for clients.
     pub(crate) readiness: Readiness,
+    /// Storages that were refused lately.
+    pub(crate) refused: Refused,
     /// The last committed transaction.
     pub(crate) last_tid: Tid,
     state: ClusterState,
@@ -44,6 +47,7 @@ impl Cluster {
             members,
             table: Table::new(settings.partitions, settings.replicas),
             readiness: Readiness::default(),
+            refused: Refused::default(),
             last_tid: Tid::ZERO,
             state: ClusterState::Recovering,
             is_state_told: false,

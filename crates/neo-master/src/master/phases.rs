@@ -231,7 +231,7 @@ impl Master {
     /// The time of an alarm has come: storages are looked at. Or clients have had enough time to
     /// end their transactions before the cluster stops.
     pub fn woken(&mut self, alarm: u64) {
-        self.troubles.look(&self.cluster, &mut self.links, alarm);
+        self.troubles.look(&mut self.cluster, &mut self.links, alarm);
         if alarm == STOPPING_ALARM && matches!(self.phase, Phase::Stopping) {
             for ttid in self.transactions.unfinished() {
                 warn!(%ttid, "the cluster stops, dropping a transaction that a client leaves open");

@@ -17,7 +17,7 @@ impl Master {
     /// A storage introduces itself.
     pub(super) fn identify_storage(&mut self, newcomer: &Newcomer<'_>) -> Handled {
         if matches!(self.phase, Phase::Recovery) {
-            self.recovery.make_way(&self.cluster, &mut self.links, newcomer.request.id);
+            self.recovery.make_way(&mut self.cluster, &mut self.links, newcomer.request.id);
             self.handle_lost();
         }
         let Master { cluster, links, recovery, backup, .. } = self;
@@ -127,7 +127,9 @@ impl Master {
         asked: Option<Asked>,
         reason: &str,
     ) -> Handled {
-        warn!(%storage, ?asked, reason, "a storage cannot answer, closing the connection");
+        if self.cluster.refused.note(storage, reason) {
+            warn!(%storage, ?asked, reason, "a storage cannot answer, closing the connection");
+        }
         self.close(connection);
         Ok(())
     }
@@ -219,17 +221,22 @@ impl Master {
             let Master { cluster, links, recovery, .. } = self;
             return recovery.storage_left(cluster, links, storage);
         }
+        let is_again = self.cluster.refused.has_again(storage);
         match node.state {
             // An operator has stopped it.
             NodeState::Down => return,
             NodeState::Pending => {
-                info!(%storage, "a pending storage has left");
+                if !is_again {
+                    info!(%storage, "a pending storage has left");
+                }
                 node.state = NodeState::Unknown;
                 self.cluster.tell_node(&mut self.links, storage);
                 self.cluster.members.remove(storage);
             }
             NodeState::Running | NodeState::Unknown => {
-                warn!(%storage, "a storage has left");
+                if !is_again {
+                    warn!(%storage, "a storage has left");
+                }
                 node.state = NodeState::Down;
                 self.cluster.tell_node(&mut self.links, storage);
             }

@@ -109,6 +109,11 @@ fn of_down(picture: &Picture) -> Vec<String> {
             true => format!(". If it is lost, {}", replacement(picture, &cells)),
             false => String::new(),
         };
+        // The master says why.
+        let refused = format!("{node} is refused");
+        if picture.notes.iter().any(|note| note.starts_with(&refused)) {
+            return format!("{refused}, which has cells of {count} partitions{lost}");
+        }
         format!("{node} is down, which has cells of {count} partitions: start it{lost}")
     });
     texts.collect()
