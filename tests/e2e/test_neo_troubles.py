@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 import ZODB
@@ -218,6 +220,29 @@ def test_a_storage_that_is_refused_each_second_is_named_and_logged_once(make):
     wait_for(
         lambda: not [line for line in advice(cluster) if "S1 is refused" in line], "it is gone"
     )
+
+
+def test_a_backup_that_is_put_in_the_place_of_an_open_database_is_what_a_node_starts_with(
+    make, copy_into
+):
+    cluster = make(storages=1)
+    cluster.start()
+    [node] = cluster.storages
+    path = Path(cluster.database(1))
+    backup, log = path.with_suffix(".backup"), Path(f"{path}-wal.replaced")
+    assert node.stop() == 0
+    shutil.copy(path, backup)
+    node.start()
+    cluster.wait_running()
+    copy_into(cluster)
+    backup.rename(path)
+    assert node.stop() == 1
+    assert log.stat().st_size > 0 and f"Its log is now {log}" in node.log()
+    node.start()
+    wait_logged(node, "there is the log of an earlier file")
+    assert node.stop() == 0
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT COUNT(*) FROM trans").fetchone() == (0,)
 
 
 def test_copies_that_differ_are_not_well(make, copy_into):
