@@ -5,6 +5,7 @@
 //! packages for those of the checkout, which would get mutated code. So a mutation costs one
 //! incremental build and the tests that its entry names.
 
+mod process;
 mod report;
 mod sample;
 mod table;

@@ -3,29 +3,22 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
 
+use super::process::{self, End};
 use super::table::Mutation;
 use super::tree::Tree;
 
-/// How often a running test is looked at.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A test may take so many times as long as without a mutation, on a machine that has become busy,
-/// and this on top.
-const SLOWDOWN_MAX: u32 = 10;
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines of the compiler that are shown.
 const COMPILER_LINES_MAX: usize = 12;
 
 /// What became of a mutation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verdict {
     /// A test failed: its name, or the command where no test is named.
     Noticed(String),
@@ -126,7 +119,7 @@ impl<'a> Trial<'a> {
 
     fn time_max(&self, command: &str) -> Duration {
         let usual = self.durations.get(command);
-        usual.map_or(self.timeout, |usual| self.timeout.min(*usual * SLOWDOWN_MAX + PATIENCE))
+        usual.map_or(self.timeout, |usual| self.timeout.min(process::time_max(*usual)))
     }
 
     /// The status of `cargo test`; `None` when it took too long.
@@ -138,38 +131,21 @@ impl<'a> Trial<'a> {
     ) -> anyhow::Result<Option<ExitStatus>> {
         let output = File::create(&self.output)
             .with_context(|| format!("cannot write {}", self.output.display()))?;
-        let mut child = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "-q"])
+        let mut cargo = cargo("test");
+        cargo
+            .arg("-q")
             .args(options)
             .args(command.split_whitespace())
             .current_dir(&self.tree.root)
             .env("CARGO_TARGET_DIR", &self.target)
             // What tests are linked with; a backtrace is not looked at.
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
-            // A failure must not lie about where tests would look next time.
-            .env("PROPTEST_FAILURE_PERSISTENCE", "off")
-            .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output)
-            // Its own group: with cargo go the tests it started.
-            .process_group(0)
-            .spawn()
-            .context("cannot start cargo")?;
-        let began = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(Some(status));
-            }
-            if began.elapsed() >= time_max {
-                let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-                if let Some(group) = group {
-                    kill_process_group(group, Signal::KILL)?;
-                }
-                child.wait()?;
-                return Ok(None);
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
+            .stderr(output);
+        Ok(match process::run(&mut cargo, time_max, || false)? {
+            End::Exited(status) => Some(status),
+            End::Stopped | End::TimedOut => None,
+        })
     }
 
     fn output(&self) -> anyhow::Result<String> {
@@ -177,6 +153,14 @@ impl<'a> Trial<'a> {
             .with_context(|| format!("cannot read {}", self.output.display()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// Cargo, as the one that runs this program.
+pub(super) fn cargo(command: &str) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // A failure must not lie about where tests would look next time.
+    cargo.arg(command).env("PROPTEST_FAILURE_PERSISTENCE", "off");
+    cargo
 }
 
 /// The first failed test in what cargo prints.
