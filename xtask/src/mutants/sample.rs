@@ -31,18 +31,12 @@ pub(crate) fn run(
     };
     let tree = Tree::copy(root, folder.join("tree"))?;
     let mutants = || {
-        let mut command = mutants(&tree.root, folder);
-        only.iter().for_each(|name| {
-            command.args(["--re", name]);
-        });
+        let mut command = mutants(&tree.root, only);
+        command.env("CARGO_TARGET_DIR", folder.join("target"));
         command
     };
-    let listed = mutants()
-        .arg("--list")
-        .output()
-        .context("cannot run cargo-mutants: install it (cargo install cargo-mutants)")?;
-    ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-    let count = listed.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    let listed = output(mutants().arg("--list"))?;
+    let count = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
     let (part, parts) = part(count, wanted, seed);
     println!("part {part} of {parts} of {count} mutations; again: --sample {wanted} --seed {seed}");
     let status = mutants()
@@ -55,17 +49,30 @@ pub(crate) fn run(
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn mutants(tree: &Path, folder: &Path) -> Command {
+/// cargo-mutants for those mutations in a tree whose names match one of the expressions in `only`,
+/// if there are any.
+pub(super) fn mutants(tree: &Path, only: &[String]) -> Command {
     let mut command = Command::new("cargo");
     command
         .args(["mutants", "--dir"])
         .arg(tree)
-        .env("CARGO_TARGET_DIR", folder.join("target"))
         // What tests are linked with; a backtrace is not looked at.
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
         // A failure must not lie about where tests would look next time.
         .env("PROPTEST_FAILURE_PERSISTENCE", "off");
+    for name in only {
+        command.args(["--re", name]);
+    }
     command
+}
+
+/// What cargo-mutants prints.
+pub(super) fn output(mutants: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let output = mutants
+        .output()
+        .context("cannot run cargo-mutants: install it (cargo install cargo-mutants)")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
 }
 
 /// The part, from 0, and of how many: parts of about `wanted` mutations.
@@ -76,9 +83,9 @@ fn part(count: usize, wanted: usize, seed: u64) -> (u64, u64) {
 
 /// What became of the mutations that compile.
 #[derive(Debug, PartialEq, Eq)]
-struct Outcome {
-    noticed: usize,
-    missed: usize,
+pub(super) struct Outcome {
+    pub(super) noticed: usize,
+    pub(super) missed: usize,
 }
 
 impl Outcome {
