@@ -296,12 +296,13 @@ shared-lines: build $(VENV)/ready ## Count cache lines that move between threads
 deep-queue: build $(VENV)/ready ## Measure many loads in flight by a client without code of the project; DEEP='--depths 64'
 	$(VENV)/bin/python tests/deep_queue/run.py $(BINARY) $(DEEP)
 
-mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, or SAMPLE=n random ones
-ifdef SAMPLE
+mutants: ## Apply known mistakes one by one: tests must notice; ONLY=name, SHARD=k/n, SAMPLE=n random ones, or ALL=engine all of a crate, SLOW=1
+ifneq ($(SAMPLE)$(ALL),)
 	@cargo mutants --version 2>/dev/null || cargo install -q --locked cargo-mutants
 endif
-	cargo run -q -p xtask -- mutants $(if $(ONLY),--only $(ONLY)) $(if $(SHARD),--shard $(SHARD)) \
-	  $(if $(SAMPLE),--sample $(SAMPLE) $(if $(SEED),--seed $(SEED))) $(MUTANTS)
+	cargo run -q -p xtask -- mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
+	  $(if $(SAMPLE),--sample $(SAMPLE) $(if $(SEED),--seed $(SEED))) \
+	  $(if $(ALL),--all $(ALL) $(if $(SLOW),--slow) $(if $(filter-out file,$(origin JOBS)),--jobs $(JOBS))) $(MUTANTS)
 
 simulate: ## Run simulated servers of ZEO and RESP, and NEO clusters, with ever new seeds for SOAK_MINUTES (10) each from SOAK_SEED
 	$(SAY) 'simulation'

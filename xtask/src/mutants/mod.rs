@@ -5,6 +5,7 @@
 //! packages for those of the checkout, which would get mutated code. So a mutation costs one
 //! incremental build and the tests that its entry names.
 
+mod all;
 mod process;
 mod report;
 mod sample;
@@ -14,7 +15,8 @@ mod trial;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -31,8 +33,9 @@ use trial::Trial;
 /// What to run.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only mutations whose name contains this text; may be given several times. Of random ones
-    /// the name begins with the path of the file, and the text is a regular expression.
+    /// Only mutations whose name contains this text; may be given several times. Of those
+    /// of cargo-mutants the name begins with the path of the file, and the text is a regular
+    /// expression.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Only part K of N of the mutations; parts can run side by side.
@@ -47,6 +50,16 @@ pub(crate) struct Options {
     /// Instead of the table: about N random mutations by cargo-mutants.
     #[arg(long, value_name = "N", conflicts_with = "shard")]
     sample: Option<usize>,
+    /// Instead of the table: all mutations of a crate by cargo-mutants, built at once. A run that
+    /// was stopped goes on.
+    #[arg(long, value_name = "CRATE", conflicts_with_all = ["shard", "sample"])]
+    all: Option<String>,
+    /// So many tests at a time; one for each processor when it is not given.
+    #[arg(long, requires = "all")]
+    jobs: Option<NonZero<usize>>,
+    /// Run tests that take more than a second too, after the others.
+    #[arg(long, requires = "all")]
+    slow: bool,
     /// Which random mutations; the time when it is not given.
     #[arg(long, requires = "sample")]
     seed: Option<u64>,
@@ -81,11 +94,18 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let metadata =
         MetadataCommand::new().no_deps().other_options(["--offline".to_owned()]).exec()?;
     let root = metadata.workspace_root.as_std_path();
-    let target: PathBuf = metadata.target_directory.into_std_path_buf();
+    let target = metadata.target_directory.as_std_path();
     if let Some(wanted) = options.sample {
         let folder = target.join("mutants").join("sample");
         let _lock = lock(&folder)?;
         return sample::run(root, &folder, wanted, options.seed, &options.only);
+    }
+    if let Some(name) = &options.all {
+        let folder = target.join("mutants").join("all");
+        let _lock = lock(&folder)?;
+        let Options { only, jobs, slow: is_slow, .. } = options;
+        let wanted = all::Wanted { name, only, jobs: *jobs, is_slow: *is_slow };
+        return all::run(&metadata, &folder, &wanted);
     }
     let shard = options.shard.unwrap_or(Shard::ALL);
     let mut chosen = shard.of(chosen(table::read(root)?, &options.only)?);

@@ -62,7 +62,7 @@ impl Applied {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
