@@ -1,8 +1,8 @@
 //! The commands that a script calls: each is executed at once, within the hold of the script.
 //!
 //! Key decision: `redis.call` is made once for each Lua state. It finds what executes commands in
-//! a place of the thread, where that is for the time of a run. Lua's functions know no lifetimes. To
-//! make a function for each run, which ends with it, took as long as a short script itself.
+//! a place of the thread, where that is for the time of a run. Lua's functions know no lifetimes.
+//! To make a function for each run, which ends with it, took as long as a short script itself.
 
 use std::cell::Cell;
 
