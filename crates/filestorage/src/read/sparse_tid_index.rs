@@ -44,7 +44,8 @@ impl SparseTidIndex {
             return;
         }
         let mut known = self.places.lock();
-        let is_later = known.last() < places.iter().min();
+        // Those of a walk back descend.
+        let is_later = places.is_sorted() && known.last() < places.first();
         known.append(&mut places);
         if !is_later {
             known.sort_unstable();
@@ -89,5 +90,97 @@ impl Stretch {
     /// Whether `wanted` is probably nearer to `high`: tids grow nearly evenly with time.
     pub(crate) fn is_nearer_to_high(&self) -> bool {
         self.high.tid.0 - self.wanted.0 <= self.wanted.0 - self.low.tid.0
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    fn place(number: u64) -> Place {
+        Place { tid: Tid(number * 10), position: number * 1000 }
+    }
+
+    fn known(index: &SparseTidIndex) -> Vec<Place> {
+        index.places.lock().clone()
+    }
+
+    /// Between the first and the ninth of ten places.
+    fn stretch(wanted: u64) -> Stretch {
+        Stretch { wanted: Tid(wanted), low: place(1), high: place(9) }
+    }
+
+    #[test]
+    fn an_entry_is_noted_at_each_1024th_appended_transaction() {
+        let index = SparseTidIndex::default();
+        for number in 1..=3 * INTERVAL {
+            let Place { tid, position } = place(number);
+            index.pass_appended(tid, position);
+        }
+        assert_eq!(known(&index), [1, 1025, 2049].map(place));
+    }
+
+    #[test]
+    fn entries_ascend_and_each_is_there_once_in_whatever_order_they_come() {
+        let index = SparseTidIndex::default();
+        index.add(vec![]);
+        for (added, all) in [
+            (vec![5], vec![5]),
+            (vec![6, 7], vec![5, 6, 7]),
+            (vec![7], vec![5, 6, 7]),
+            (vec![2, 6, 8], vec![2, 5, 6, 7, 8]),
+            (vec![10, 9], vec![2, 5, 6, 7, 8, 9, 10]),
+            (vec![11], vec![2, 5, 6, 7, 8, 9, 10, 11]),
+        ] {
+            index.add(added.into_iter().map(place).collect());
+            assert_eq!(known(&index), all.into_iter().map(place).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_stretch_is_narrowed_to_the_nearest_entries_on_both_sides() {
+        let index = SparseTidIndex::default();
+        index.add([2, 4, 6, 8].map(place).to_vec());
+        for (wanted, low, high) in
+            [(11, 1, 2), (20, 1, 2), (21, 2, 4), (40, 2, 4), (41, 4, 6), (80, 6, 8), (81, 8, 9)]
+        {
+            let mut stretch = stretch(wanted);
+            index.narrow(&mut stretch);
+            assert_eq!((stretch.low, stretch.high), (place(low), place(high)), "{wanted}");
+        }
+        let mut alone = stretch(50);
+        SparseTidIndex::default().narrow(&mut alone);
+        assert_eq!((alone.low, alone.high), (place(1), place(9)));
+    }
+
+    /// As tids may go back there.
+    #[test]
+    fn a_stretch_is_not_narrowed_by_what_is_outside_of_it() {
+        let at = |tid, position| Place { tid: Tid(tid), position };
+        for (taken, low, high) in [
+            (at(20, 999), place(1), place(9)),
+            (at(20, 1000), at(20, 1000), place(9)),
+            (at(20, 9000), at(20, 9000), place(9)),
+            (at(20, 9001), place(1), place(9)),
+            (at(70, 999), place(1), place(9)),
+            (at(70, 1000), place(1), at(70, 1000)),
+            (at(70, 9001), place(1), place(9)),
+            // The one that is wanted ends it.
+            (at(50, 5000), place(1), at(50, 5000)),
+        ] {
+            let mut stretch = stretch(50);
+            stretch.take(taken);
+            assert_eq!((stretch.low, stretch.high), (low, high), "{taken:?}");
+        }
+    }
+
+    #[test]
+    fn a_stretch_has_a_length_and_a_nearer_end() {
+        assert_eq!(stretch(50).bytes(), 8000);
+        assert_eq!(
+            [11, 49, 50, 51, 90].map(|wanted| stretch(wanted).is_nearer_to_high()),
+            [false, false, true, true, true]
+        );
     }
 }
