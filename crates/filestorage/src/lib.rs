@@ -27,6 +27,9 @@ mod scan;
 mod seam;
 mod storage;
 mod sync;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod testing;
 mod upkeep;
 mod write;
 

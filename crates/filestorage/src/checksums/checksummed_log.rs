@@ -170,3 +170,169 @@ impl OtherTransaction {
             || damage.is_empty() && (!has_metadata || records.len() >= RECORDS_MIN)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::ops::RangeInclusive;
+
+    use zodium_disk::MemoryDisk;
+
+    use super::*;
+    use crate::FileStorage;
+    use crate::testing::{PATH, bytes_of, commit, open, overwrite, stores};
+
+    const TRANSACTIONS: u64 = 100;
+
+    /// A description and the data of records.
+    type New<'a> = (&'a str, &'a [&'a str]);
+
+    /// A log with the checksums of other transactions, which are as long. Transaction number n has
+    /// the tid n in both.
+    struct Replaced {
+        disk: MemoryDisk,
+        storage: FileStorage,
+    }
+
+    impl Replaced {
+        fn new<'a>(with_sums: &[New<'a>], in_log: &[New<'a>]) -> Replaced {
+            let written = |transactions: &[New<'a>]| {
+                let disk = MemoryDisk::new();
+                let storage = open(disk.clone());
+                for (tid, (description, data)) in (1..).zip(transactions) {
+                    commit(&storage, tid, stores(description, data));
+                }
+                (disk, storage)
+            };
+            let ((disk, storage), (other, _)) = (written(with_sums), written(in_log));
+            let bytes = bytes_of(&other);
+            assert_eq!(bytes_of(&disk).len(), bytes.len());
+            overwrite(&disk, &bytes);
+            Replaced { disk, storage }
+        }
+
+        /// Those of the range differ in their description and in their only record.
+        fn within(range: &RangeInclusive<u64>) -> Replaced {
+            let of = |other: New<'static>| -> Vec<New<'static>> {
+                let same: New<'static> = ("the same", &["the same"]);
+                let transactions = (1..=TRANSACTIONS).map(|n| range.contains(&n));
+                transactions.map(|is_other| if is_other { other } else { same }).collect()
+            };
+            Replaced::new(&of(("one way.", &["one way."])), &of(("another.", &["another."])))
+        }
+
+        fn ask<T>(&self, ask: impl FnOnce(ChecksummedLog<'_>) -> T) -> T {
+            let log = self.storage.reader().log();
+            let side = log.checksums.as_ref().expect("it has checksums").side();
+            let (path, length) = (Path::new(PATH), log.end());
+            ask(ChecksummedLog { side, path, data: &log.file, length })
+        }
+
+        fn contradiction(&self) -> Option<u64> {
+            self.ask(|log| log.contradiction(false))
+        }
+
+        /// Where a transaction begins.
+        fn start(&self, tid: u64) -> u64 {
+            let bytes = bytes_of(&self.disk);
+            (1..tid).fold(MAGIC_BYTES, |start, _| {
+                let length = &bytes[start as usize + 8..start as usize + 16];
+                start + u64::from_be_bytes(length.try_into().unwrap()) + 8
+            })
+        }
+    }
+
+    #[test]
+    fn an_opening_sees_another_log_at_both_ends_and_three_places_between() {
+        // Eight transactions from the one before the place on, or the last two.
+        for range in [1..=8, 24..=31, 49..=56, 73..=80, 99..=100] {
+            let log = Replaced::within(&range);
+            assert_eq!(log.contradiction(), Some(log.start(*range.start())), "{range:?}");
+        }
+        for range in [9..=23, 24..=30, 25..=40, 49..=55, 50..=65, 73..=79, 74..=90] {
+            assert_eq!(Replaced::within(&range).contradiction(), None, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn eight_transactions_without_a_match_show_another_log_wherever_they_are() {
+        let log = Replaced::within(&(31..=38));
+        let is_other_at = |position| log.ask(|log| log.is_of_another_log(position));
+        assert!(is_other_at(log.start(31)));
+        // At its record, too, and no byte before.
+        assert!(is_other_at(log.start(31) + 23) && is_other_at(log.start(32) - 1));
+        assert!(!is_other_at(log.start(31) - 1) && !is_other_at(log.start(32)));
+        assert!(!is_other_at(MAGIC_BYTES - 1));
+        let log = Replaced::within(&(31..=37));
+        assert!(!log.ask(|log| log.is_of_another_log(log_start(&log, 31))));
+    }
+
+    fn log_start(log: &ChecksummedLog<'_>, number: u64) -> u64 {
+        // Each transaction has two entries.
+        log.side.entry((number - 1) * 2).expect("an entry").position
+    }
+
+    /// A single one that may be damaged in each part is not enough, but two are.
+    #[test]
+    fn the_last_two_transactions_show_another_log_together() {
+        let same: New<'static> = ("same", &["the same"]);
+        let log = |others: usize| {
+            let with = |other: New<'static>| [vec![same; 8 - others], vec![other; others]].concat();
+            Replaced::new(&with(("one", &["one"])), &with(("two", &["two"])))
+        };
+        assert_eq!(log(0).contradiction(), None);
+        assert_eq!(log(1).contradiction(), None);
+        assert_eq!(log(2).contradiction(), Some(log(2).start(7)));
+        // Not where the file was changed since an orderly close.
+        let start = log(1).start(8);
+        assert_eq!(log(1).ask(|log| log.contradiction(true)), Some(start));
+        assert_eq!(log(0).ask(|log| log.contradiction(true)), None);
+    }
+
+    /// No program writes another description above the same record.
+    #[test]
+    fn wrong_bits_in_descriptions_are_damage_while_a_record_fits() {
+        let kinds: [&[&str]; 4] = [&[], &["one"], &["one", "two"], &["a", "b", "c"]];
+        for records in kinds {
+            let log = Replaced::new(
+                &[("first", records), ("one", records), ("one", records)],
+                &[("first", records), ("two", records), ("two", records)],
+            );
+            assert_eq!(log.contradiction(), None, "{} records", records.len());
+            let start = log.start(2);
+            assert!(!log.ask(|log| log.is_of_another_log(start)), "{} records", records.len());
+        }
+    }
+
+    /// The transaction before it has a wrong description, so nothing tells where it begins but the
+    /// one before that.
+    #[test]
+    fn a_transaction_that_is_broken_behind_a_damaged_one_is_damage() {
+        let log = Replaced::new(
+            &[("one", &["one"]), ("one", &["one"]), ("one", &["one"])],
+            &[("one", &["one"]), ("two", &["one"]), ("one", &["two"])],
+        );
+        let broken = log.start(3);
+        let mut bytes = bytes_of(&log.disk);
+        // Its length.
+        bytes[broken as usize + 10] ^= 0xff;
+        overwrite(&log.disk, &bytes);
+        assert!(!log.ask(|log| log.is_of_another_log(broken)));
+        assert_eq!(log.contradiction(), None);
+    }
+
+    /// The log has one long transaction where the other one had several.
+    #[test]
+    fn a_transaction_in_the_place_of_several_shows_another_log() {
+        let long = "x".repeat(23 + 42 + 3 + 8);
+        let log = Replaced::new(
+            &[("", &["first"]), ("", &["one"]), ("", &["two"])],
+            &[("", &["first"]), (&long, &["one"])],
+        );
+        for tid in [2, 3] {
+            let start = log.ask(|log| log_start(&log, tid));
+            assert!(log.ask(|log| log.is_of_another_log(start)), "transaction {tid}");
+        }
+        assert_eq!(log.contradiction(), Some(log.start(2)));
+    }
+}

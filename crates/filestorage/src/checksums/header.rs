@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn a_version_is_a_later_one_from_the_next_number_on() {
+        for (version, later) in [(2, None), (VERSION, None), (VERSION + 1, Some(VERSION + 1))] {
+            let bytes = [&MAGIC[..], &version.to_be_bytes()].concat();
+            assert_eq!(later_version(&bytes), later);
+            assert_eq!(later_version(&bytes[..19]), None);
+            assert_eq!(later_version(&bytes[1..]), None);
+        }
+    }
+
+    #[test]
     fn random_numbers_differ() {
         assert_ne!(random(), random());
     }

@@ -92,7 +92,7 @@ fn text(disk: &dyn Disk, path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use zodium_disk::MemoryDisk;
+    use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 
     use super::*;
 
@@ -124,5 +124,37 @@ mod tests {
         }
         disk.put(lock, vec![0xff; 1000]);
         assert_eq!(read(&disk, path).unwrap(), None);
+    }
+
+    #[test]
+    fn a_lock_file_that_cannot_be_read_says_nothing() {
+        let disk = MemoryDisk::new();
+        let (path, lock) = (Path::new("Data.fs"), Path::new("Data.fs.lock"));
+        assert!(says(&disk, path, None).unwrap(), "there is none");
+        disk.put(lock, b" 123\n".to_vec());
+        let disk = FaultyDisk::new(disk);
+        for operation in [Operation::Open, Operation::Read] {
+            disk.fail(operation, 1, io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                says(&disk, path, None).unwrap_err().kind(),
+                io::ErrorKind::PermissionDenied
+            );
+            disk.fail(operation, 1, io::ErrorKind::PermissionDenied);
+            read(&disk, path).unwrap_err();
+        }
+    }
+
+    /// A crash may leave the length from before, and with it the end of a longer name.
+    #[test]
+    fn a_shorter_line_writes_over_all_of_a_longer_one() {
+        let disk = MemoryDisk::new();
+        let (path, lock) = (Path::new("Data.fs"), Path::new("Data.fs.lock"));
+        write(&disk, path, Some(LastWriter { nonce: 1, is_complete: false })).unwrap();
+        let faulty = FaultyDisk::new(disk.clone());
+        faulty.fail(Operation::SetLength, 1, io::ErrorKind::Other);
+        write(&faulty, path, None).unwrap_err();
+        let bytes = disk.bytes(lock).unwrap();
+        assert_eq!(bytes.len(), LINES_BYTES_MAX);
+        assert!(bytes.iter().all(|byte| *byte == b'\n'), "{bytes:?}");
     }
 }

@@ -217,3 +217,43 @@ pub(crate) struct Log<'a> {
     pub(crate) file: &'a Arc<dyn DiskFile>,
     pub(crate) end: u64,
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use zodium_disk::MemoryDisk;
+
+    use super::*;
+    use crate::testing::{bytes_of, commit, open, stores};
+
+    #[test]
+    fn a_record_is_compared_with_the_entry_of_its_position_if_that_is_of_a_record() {
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        commit(&storage, 1, stores("about", &["first", "second"]));
+        let (bytes, log) = (bytes_of(&disk), storage.reader().log());
+        let checksums = log.checksums.as_ref().unwrap();
+        let [frame, record, _] = [0, 1, 2].map(|number| checksums.side().entry(number).unwrap());
+        let all = &bytes[record.position as usize..][..42 + 5];
+        let verify = |position, bytes: &[u8], access| {
+            let at = Log { file: &log.file, end: log.end() };
+            checksums.verify_record(at, position, Oid(1), bytes.split_at(42), access)
+        };
+        let accesses = [Reading::Blocking, Reading::NonBlocking(None)];
+        for access in accesses {
+            assert_eq!(verify(record.position, all, access).unwrap(), Verdict::Fits);
+            // There is no entry of a record.
+            for position in [frame.position, record.position + 1, log.end(), log.end() + 50] {
+                assert_eq!(verify(position, all, access).unwrap(), Verdict::Untold);
+            }
+        }
+        for at in [0, 41, 42, 46] {
+            let mut wrong = all.to_vec();
+            wrong[at] ^= 1;
+            let found = verify(record.position, &wrong, Reading::NonBlocking(None)).unwrap();
+            assert_eq!(found, Verdict::WouldBlock, "the reason takes more reads");
+            verify(record.position, &wrong, Reading::Blocking).unwrap_err();
+        }
+        assert_eq!(checksums.damages().count(), 1);
+    }
+}

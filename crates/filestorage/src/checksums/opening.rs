@@ -279,28 +279,231 @@ fn read_data_header(data: &dyn DiskFile, position: u64) -> Option<DataHeader> {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use zodium_disk::MemoryDisk;
 
     use super::{super::header::LogState, *};
+    use crate::testing;
 
     const SALT: u64 = 7;
 
+    /// What a session has left: a log, its checksums, and the line that names a session.
+    struct Left {
+        session: Session,
+        line: &'static str,
+        data: Vec<u8>,
+        /// The length of the log that the header has.
+        length: u64,
+        /// Entries that the header counts, and the end of what they cover.
+        counted: (u64, u64),
+        entries: Vec<[u8; ENTRY_BYTES]>,
+    }
+
+    impl Left {
+        /// A session that crashed while the system went on, and had no header written since it
+        /// began with an empty log.
+        fn new(data: Vec<u8>, entries: impl IntoIterator<Item = Entry>) -> Left {
+            let session = Session { nonce: 1, before: 0, boot: 1, is_closed: false };
+            let line = "zodium 0000000000000001";
+            let entries = entries.into_iter().map(|entry| entry.to_bytes(SALT)).collect();
+            let (length, counted) = (MAGIC_BYTES, (0, MAGIC_BYTES));
+            Left { session, line, data, length, counted, entries }
+        }
+
+        fn open(&self) -> Result<Option<Opened>, Distrust> {
+            let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
+            disk.put(path, self.data.clone());
+            let data = disk.open(path, OpenMode::Write).unwrap();
+            let inode = data.status().unwrap().identity.inode;
+            let log = LogState { inode, length: self.length, modified: 0 };
+            let (count, end) = self.counted;
+            let header = Header { salt: SALT, count, end, session: self.session, log };
+            let mut bytes = header.to_bytes().to_vec();
+            bytes.resize(HEADER_BYTES as usize, 0);
+            bytes.extend(self.entries.iter().flatten());
+            disk.put(&with_suffix(path, SUFFIX), bytes);
+            disk.put(&with_suffix(path, ".lock"), format!(" 1\n{}\n", self.line).into_bytes());
+            open(&disk, path, OpenMode::Read, &data, self.data.len() as u64)
+        }
+
+        fn opened(&self) -> Opened {
+            self.open().unwrap().unwrap()
+        }
+    }
+
     /// A session that crashed, and left these entries beside an empty log.
     fn opened_with(entries: impl Iterator<Item = Entry>) -> Result<Option<Opened>, Distrust> {
-        let (disk, path) = (MemoryDisk::new(), Path::new("Data.fs"));
-        disk.put(path, b"FS30".to_vec());
-        let data = disk.open(path, OpenMode::Write).unwrap();
-        let inode = data.status().unwrap().identity.inode;
-        let session = Session { nonce: 1, before: 0, boot: 0, is_closed: false };
-        let log = LogState { inode, length: MAGIC_BYTES, modified: 0 };
-        let header = Header { salt: SALT, count: 0, end: MAGIC_BYTES, session, log };
-        let mut bytes = header.to_bytes().to_vec();
-        bytes.resize(HEADER_BYTES as usize, 0);
-        entries.for_each(|entry| bytes.extend_from_slice(&entry.to_bytes(SALT)));
-        disk.put(&with_suffix(path, SUFFIX), bytes);
-        disk.put(&with_suffix(path, ".lock"), b" 1\nzodium 0000000000000001\n".to_vec());
-        open(&disk, path, OpenMode::Read, &data, MAGIC_BYTES)
+        Left::new(b"FS30".to_vec(), entries).open()
+    }
+
+    /// A log of three transactions with a record each, where they begin and the last one ends, and
+    /// their entries: of each its frame, then its record.
+    fn written() -> (Vec<u8>, [u64; 4], Vec<Entry>) {
+        let disk = MemoryDisk::new();
+        let storage = testing::open(disk.clone());
+        let [first, second, third] = [1, 2, 3].map(|tid| {
+            testing::commit(&storage, tid, testing::stores("about it", &["some data"]));
+            storage.size()
+        });
+        let log = storage.reader().log();
+        let side = log.checksums.as_ref().unwrap().side();
+        let entries = (0..side.count()).map(|number| side.entry(number).unwrap()).collect();
+        (testing::bytes_of(&disk), [MAGIC_BYTES, first, second, third], entries)
+    }
+
+    /// How many entries count, what they cover, and up to where the log was durable.
+    fn told(opened: &Opened) -> (u64, u64, u64) {
+        (opened.side.count(), opened.side.end(), opened.durable_end())
+    }
+
+    #[test]
+    fn bytes_may_be_missing_after_a_crash_of_the_system_that_was_not_opened_since() {
+        let cases = [
+            (1, false, "zodium 0000000000000001", false),
+            (7, false, "zodium 0000000000000001", true),
+            (7, true, "zodium 0000000000000001", false),
+            (7, false, "zodium 0000000000000001 gaps", false),
+            (7, false, "zodium 0000000000000002", false),
+            // Of a system that does not tell its starts.
+            (0, false, "zodium 0000000000000001", true),
+        ];
+        for (boot, is_closed, line, expected) in cases {
+            let session = Session { nonce: 1, before: 2, boot, is_closed };
+            let left = Left { session, line, ..Left::new(b"FS30".to_vec(), []) };
+            let what = format!("boot {boot}, closed: {is_closed}, {line}");
+            assert_eq!(left.opened().may_lack_bytes(), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_trusted_that_is_named_or_the_one_before_it() {
+        for (line, is_trusted) in [
+            ("zodium 0000000000000001", true),
+            ("zodium 0000000000000002", true),
+            ("zodium 0000000000000003", false),
+            ("", false),
+        ] {
+            let session = Session { nonce: 1, before: 2, boot: 1, is_closed: false };
+            let left = Left { session, line, ..Left::new(b"FS30".to_vec(), []) };
+            match left.open() {
+                Ok(opened) => assert!(is_trusted && opened.is_some(), "{line}"),
+                Err(distrust) => assert!(!is_trusted && distrust == Distrust::OtherWriter),
+            }
+        }
+    }
+
+    #[test]
+    fn entries_behind_the_counted_ones_count_after_a_crash_only() {
+        let (data, starts, entries) = written();
+        let (length, end) = (data.len() as u64, starts[3]);
+        let mut left = Left { length, ..Left::new(data, entries) };
+        assert_eq!(told(&left.opened()), (6, end, end));
+        left.counted = (2, starts[1]);
+        assert_eq!(told(&left.opened()), (6, end, end));
+        left.session.is_closed = true;
+        assert_eq!(told(&left.opened()), (2, starts[1], starts[1]));
+        left.counted = (6, end);
+        assert_eq!(told(&left.opened()), (6, end, end));
+        // The file must have as many, and a log has its magic.
+        left.counted = (7, end);
+        assert_eq!(left.open().unwrap_err(), Distrust::Format);
+        left.counted = (0, MAGIC_BYTES - 1);
+        assert_eq!(left.open().unwrap_err(), Distrust::Format);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_ends_the_count() {
+        let (data, starts, entries) = written();
+        for number in 0..entries.len() {
+            let mut left = Left::new(data.clone(), entries.iter().copied());
+            left.entries[number][9] ^= 1;
+            // Up to the end of the last transaction of which there is an entry.
+            let end = starts[number.div_ceil(2)];
+            assert_eq!(told(&left.opened()), (number as u64, end, end), "entry {number}");
+        }
+    }
+
+    /// Two wrong bits, which cannot be repaired.
+    fn spoil(data: &mut [u8], at: u64) {
+        data[at as usize] ^= 0x11;
+    }
+
+    /// A transaction follows that has no entries.
+    #[test]
+    fn the_last_record_tells_where_a_damaged_transaction_ends() {
+        let (sound, starts, entries) = written();
+        let record = entries[3].position;
+        // Its tid, so that it has its lengths, and the length itself.
+        for at in [starts[1] + 3, starts[1] + 14] {
+            let mut data = sound.clone();
+            spoil(&mut data, at);
+            let mut left = Left::new(data, entries[..4].iter().copied());
+            assert_eq!(told(&left.opened()), (4, starts[2], starts[2]), "{at}");
+            // Else it is thought to go up to the end of the file.
+            spoil(&mut left.data, record + 44);
+            let length = left.data.len() as u64;
+            let is_longer = at == starts[1] + 14;
+            match is_longer {
+                false => assert_eq!(told(&left.opened()), (4, length, length)),
+                // Or beyond, by its header: then it does not count.
+                true => {
+                    let opened = left.opened();
+                    assert_eq!((opened.side.count(), opened.side.end()), (2, starts[1]));
+                    assert!(opened.durable_end() > length);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_that_ends_within_a_covered_transaction_is_the_same_log() {
+        let (sound, starts, entries) = written();
+        for end in starts[1] + 1..starts[2] {
+            let data = sound[..end as usize].to_vec();
+            let opened = Left::new(data.clone(), entries[..4].iter().copied()).opened();
+            assert_eq!((opened.side.count(), opened.side.end()), (2, starts[1]), "{end}");
+            assert!(opened.durable_end() > end);
+            // One more transaction is missing as a whole.
+            let opened = Left::new(data, entries.iter().copied()).opened();
+            assert_eq!((opened.side.count(), opened.side.end()), (2, starts[1]), "{end}");
+        }
+        // Older copies end between transactions.
+        for (n, start) in (1..).zip(&starts[1..3]) {
+            let left = Left::new(sound[..*start as usize].to_vec(), entries.iter().copied());
+            let distrust = left.open().unwrap_err();
+            let Distrust::OtherLength { was, is } = distrust else { panic!("{distrust}") };
+            assert!(was > is && is == *start, "{n}: {was}");
+        }
+        // A program that had another transaction there.
+        let mut data = sound[..starts[2] as usize - 5].to_vec();
+        spoil(&mut data, starts[1] + 15);
+        let left = Left::new(data, entries.iter().copied());
+        assert!(matches!(left.open(), Err(Distrust::OtherLength { .. })));
+    }
+
+    #[test]
+    fn a_log_is_as_long_as_its_header_has_it_at_least() {
+        let (data, _, entries) = written();
+        for (more, is_trusted) in [(0, true), (1, false)] {
+            let length = data.len() as u64 + more;
+            let left = Left { length, ..Left::new(data.clone(), entries.iter().copied()) };
+            assert_eq!(left.open().is_ok(), is_trusted, "{more} bytes more");
+        }
+    }
+
+    #[test]
+    fn whole_transactions_behind_an_orderly_close_are_of_another_program() {
+        let (data, starts, entries) = written();
+        let mut left = Left::new(data, entries[..4].iter().copied());
+        (left.session.is_closed, left.length, left.counted) = (true, starts[2], (4, starts[2]));
+        let distrust = left.open().unwrap_err();
+        assert_eq!(distrust, Distrust::OtherLength { was: starts[2], is: starts[3] });
+        // What is not whole may be anything.
+        left.data.pop();
+        assert_eq!(told(&left.opened()), (4, starts[2], starts[2]));
+        left.data.truncate(starts[2] as usize);
+        assert_eq!(told(&left.opened()), (4, starts[2], starts[2]));
     }
 
     fn announced(count: u64) -> impl Iterator<Item = Entry> {

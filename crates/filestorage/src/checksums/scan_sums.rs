@@ -45,3 +45,29 @@ impl Sums for ScanSums {
         self.checksums.is_damage(log, position, oid, Some(tid), what)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use zodium_disk::MemoryDisk;
+
+    use super::*;
+    use crate::testing::{commit, open, stores};
+
+    #[test]
+    fn a_part_has_the_sum_of_its_kind() {
+        let storage = open(MemoryDisk::new());
+        commit(&storage, 1, stores("about", &["first", "second"]));
+        let log = storage.reader().log();
+        let checksums = log.checksums.as_ref().unwrap();
+        let mut sums = checksums.for_scan(&log.file, log.end()).unwrap();
+        for number in 0..3 {
+            let entry = checksums.side().entry(number).unwrap();
+            let other = if entry.part == Part::Frame { Part::Record } else { Part::Frame };
+            assert_eq!(sums.sum(entry.position, entry.part), Some(entry.sum));
+            assert_eq!(sums.sum(entry.position, other), None);
+            assert_eq!(sums.sum(entry.position + 1, entry.part), None);
+        }
+        assert_eq!(sums.sum(log.end(), Part::Frame), None);
+    }
+}

@@ -334,7 +334,245 @@ fn zeros(count: usize) -> Box<[AtomicU64]> {
 
 #[cfg(test)]
 mod tests {
+    use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
+
     use super::*;
+
+    const SALT: u64 = 9;
+    /// The length of each transaction: its frame is at a multiple of this.
+    const STEP: u64 = 100;
+
+    /// The entries of transactions with one record each, from this number on.
+    fn entries(numbers: std::ops::Range<u64>) -> Vec<Entry> {
+        let both = |n| [Entry::frame(n * STEP, n as u32), Entry::record(n * STEP + 30, n as u32)];
+        numbers.flat_map(both).collect()
+    }
+
+    fn put(side: &SideFile, entries: &[Entry]) {
+        let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_bytes(SALT)).collect();
+        side.file.write_all_at(&bytes, Header::entry_offset(0)).unwrap();
+    }
+
+    /// A side file with these entries, which cover the log up to the end of the last transaction.
+    fn side_on(disk: &dyn Disk, entries: &[Entry]) -> SideFile {
+        let path = Path::new("Data.fs.checksums");
+        let file = disk.open(path, OpenMode::Create).unwrap();
+        let end = entries.last().map_or(0, |last| (last.position / STEP + 1) * STEP);
+        let side = SideFile::new(path, file, SALT, (entries.len() as u64, end));
+        put(&side, entries);
+        side
+    }
+
+    fn side_of(entries: &[Entry]) -> SideFile {
+        side_on(&MemoryDisk::new(), entries)
+    }
+
+    /// Makes an entry unreadable.
+    fn spoil(side: &SideFile, number: u64) {
+        side.file.write_all_at(&[0xee; ENTRY_BYTES], Header::entry_offset(number)).unwrap();
+    }
+
+    fn find(side: &SideFile, position: u64) -> Option<Entry> {
+        match side.find(position, Reading::Blocking) {
+            Found::Entry(entry) => Some(entry),
+            Found::Uncovered => None,
+            Found::WouldBlock => panic!("it may wait"),
+        }
+    }
+
+    /// Some pages of entries, the last of which is not full, or has a single one.
+    #[test]
+    fn each_entry_is_found_by_its_position_and_no_other_position_has_one() {
+        for transactions in [1, 2, 128, 129, 256, 500] {
+            let entries = entries(1..1 + transactions);
+            let side = side_of(&entries);
+            let mut page = Page::empty();
+            for entry in &entries {
+                assert_eq!(find(&side, entry.position), Some(*entry));
+                assert_eq!(find(&side, entry.position + 1), None);
+                assert_eq!(find(&side, entry.position - 1), None);
+                let found = side.find_with(entry.position, Reading::Blocking, &mut page);
+                assert_eq!(found, Found::Entry(*entry), "in order");
+            }
+            assert_eq!(find(&side, side.end()), None);
+            for entry in entries.iter().rev() {
+                let found = side.find_with(entry.position, Reading::Blocking, &mut page);
+                assert_eq!(found, Found::Entry(*entry), "backwards");
+            }
+        }
+    }
+
+    #[test]
+    fn each_page_is_read_once_for_positions_that_ascend() {
+        const PAGES: u64 = 40;
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let entries = entries(1..1 + PAGES * PAGE_ENTRIES / 2);
+        let (side, mut page) = (side_on(&disk, &entries), Page::empty());
+        let before = disk.count(Operation::Read);
+        for entry in &entries {
+            let found = side.find_with(entry.position, Reading::Blocking, &mut page);
+            assert_eq!(found, Found::Entry(*entry));
+        }
+        let reads = disk.count(Operation::Read) - before;
+        // To find the first one it looks at some others.
+        assert!((PAGES..PAGES + 8).contains(&reads), "{reads} reads");
+        // Where these are known, others are found with a read.
+        (0..PAGES).for_each(|page| _ = side.first_of(page, Reading::Blocking).unwrap());
+        let before = disk.count(Operation::Read);
+        assert_eq!(find(&side, entries[5000].position), Some(entries[5000]));
+        assert_eq!(disk.count(Operation::Read) - before, 1);
+    }
+
+    #[test]
+    fn what_would_wait_is_not_called_uncovered() {
+        let entries = entries(1..1 + 3 * PAGE_ENTRIES);
+        for every in 1..=5 {
+            let disk = FaultyDisk::new(MemoryDisk::new());
+            let side = side_on(&disk, &entries);
+            disk.forget_every(every);
+            let (mut page, mut waits) = (Page::empty(), 0);
+            for entry in entries.iter().step_by(3) {
+                let resident = Reading::NonBlocking(None);
+                match side.find_with(entry.position, resident, &mut page) {
+                    Found::WouldBlock => waits += 1,
+                    found => assert!(every > 1 && found == Found::Entry(*entry), "{found:?}"),
+                }
+            }
+            assert!(waits > 0);
+        }
+    }
+
+    #[test]
+    fn what_is_covered_ends_before_the_end() {
+        let entries = entries(1..3);
+        let side = side_of(&entries);
+        let last = entries[3].position;
+        side.set(4, last + 1);
+        assert_eq!(find(&side, last), Some(entries[3]));
+        side.set(4, last);
+        assert_eq!(find(&side, last), None);
+        side.set(3, side.end() + STEP);
+        assert_eq!(find(&side, last), None, "it does not count");
+        // On another page than the first.
+        let entries = self::entries(1..200);
+        let side = side_of(&entries);
+        side.set(300, side.end());
+        assert_eq!(find(&side, entries[299].position), Some(entries[299]));
+        assert_eq!(find(&side, entries[300].position), None);
+        let mut page = Page::empty();
+        for (number, entry) in entries.iter().enumerate() {
+            let found = side.find_with(entry.position, Reading::Blocking, &mut page);
+            let expected = if number < 300 { Found::Entry(*entry) } else { Found::Uncovered };
+            assert_eq!(found, expected, "{number}");
+        }
+    }
+
+    /// Whole pages, too.
+    #[test]
+    fn entries_that_cannot_be_read_hide_no_others() {
+        let entries = entries(1..1 + 3 * PAGE_ENTRIES);
+        let last = entries.len() - 1;
+        let spoiled =
+            [0..1, 5..6, 256..257, 511..512, last..last + 1, 256..512, 0..256, 256..1024, 0..512];
+        for spoiled in spoiled {
+            let side = side_of(&entries);
+            spoiled.clone().for_each(|number| spoil(&side, number as u64));
+            for (number, entry) in
+                entries.iter().enumerate().step_by(51).chain([(last, &entries[last])])
+            {
+                let is_there = !spoiled.contains(&number);
+                assert_eq!(find(&side, entry.position).is_some(), is_there, "{number}");
+                let at = side.number_at(entry.position) as usize;
+                assert!(at == number || spoiled.contains(&number), "{number}: {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_side_file_that_another_program_has_cut_covers_what_is_left() {
+        let entries = entries(1..1 + PAGE_ENTRIES);
+        let side = side_of(&entries);
+        side.file.set_length(Header::entry_offset(100)).unwrap();
+        assert_eq!(find(&side, entries[99].position), Some(entries[99]));
+        for number in [100, 255, 256, 511] {
+            assert_eq!(find(&side, entries[number].position), None);
+            assert_eq!(side.entry(number as u64), None);
+        }
+    }
+
+    #[test]
+    fn frames_are_found_backwards_across_pages_of_records() {
+        let records = (1..600).map(|n| Entry::record(STEP + 30 + n, 0));
+        let frames = [Entry::frame(STEP, 1), Entry::frame(9 * STEP, 2)];
+        let entries: Vec<_> = [frames[0]].into_iter().chain(records).chain([frames[1]]).collect();
+        let side = side_of(&entries);
+        assert_eq!(side.frame_up_to(0), Some((0, frames[0])));
+        for number in [1, 255, 256, 257, 511, 512, 599] {
+            assert_eq!(side.frame_up_to(number), Some((0, frames[0])), "{number}");
+        }
+        for number in [600, 601, u64::MAX] {
+            assert_eq!(side.frame_up_to(number), Some((600, frames[1])), "{number}");
+        }
+        side.set(600, side.end());
+        assert_eq!(side.frame_up_to(600), Some((0, frames[0])), "the last does not count");
+        spoil(&side, 0);
+        assert_eq!(side.frame_up_to(599), None);
+        side.set(0, side.end());
+        assert_eq!(side.frame_up_to(0), None);
+    }
+
+    #[test]
+    fn the_first_entry_at_a_position_or_behind_it_has_a_number() {
+        let entries = entries(1..300);
+        let side = side_of(&entries);
+        for (number, entry) in (0..).zip(&entries) {
+            assert_eq!(side.number_at(entry.position), number);
+            assert_eq!(side.number_at(entry.position + 1), number + 1);
+        }
+        assert_eq!((side.number_at(0), side.number_at(u64::MAX)), (0, side.count()));
+    }
+
+    #[test]
+    fn a_record_ends_where_the_next_one_begins_or_the_records_end() {
+        // Frames at 100, 200, ...; records 30 and 60 behind the first, 30 behind the others.
+        let mut entries = entries(1..4);
+        entries.insert(2, Entry::record(STEP + 60, 0));
+        let side = side_of(&entries);
+        assert_eq!(side.end_of_record(130, 190), Some(160));
+        // The next record must be one of the same transaction, and so must the end of all.
+        assert_eq!((side.end_of_record(130, 161), side.end_of_record(130, 160)), (Some(160), None));
+        assert_eq!(side.end_of_record(160, 199), Some(199));
+        assert_eq!((side.end_of_record(160, 200), side.end_of_record(160, 201)), (None, None));
+        // Behind the last one there is no entry that tells more.
+        assert_eq!(side.end_of_record(330, 5000), Some(5000));
+        // No records.
+        assert_eq!((side.end_of_record(100, 190), side.end_of_record(131, 190)), (None, None));
+        spoil(&side, 2);
+        assert_eq!(side.end_of_record(130, 190), None);
+    }
+
+    #[test]
+    fn the_transaction_around_a_record_is_told_by_its_frame() {
+        let side = side_of(&entries(1..4));
+        for start in [100, 200, 300] {
+            assert_eq!(side.transaction_around(start + 30), Some(start));
+            assert_eq!(side.transaction_around(start), None, "no record");
+            assert_eq!(side.transaction_around(start + 31), None);
+        }
+    }
+
+    /// Else lookups would go to the pages where positions have been before.
+    #[test]
+    fn other_entries_are_found_once_the_places_of_the_ones_before_are_forgotten() {
+        let before = entries(1..1 + 2 * PAGE_ENTRIES);
+        let side = side_of(&before);
+        before.iter().for_each(|entry| assert_eq!(find(&side, entry.position), Some(*entry)));
+        let after = entries(900..900 + 2 * PAGE_ENTRIES);
+        side.forget_places();
+        put(&side, &after);
+        side.set(after.len() as u64, u64::MAX);
+        after.iter().for_each(|entry| assert_eq!(find(&side, entry.position), Some(*entry)));
+    }
 
     #[test]
     fn first_positions_have_each_a_place_of_their_own() {
