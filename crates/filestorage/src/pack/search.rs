@@ -13,7 +13,7 @@ use zodium_types::{Oid, TransactionStatus};
 use super::lost::{DroppedRecord, Lost, LostRecord, Part};
 use super::watch::Watch;
 use crate::FileStorageError;
-use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES};
+use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES};
 use crate::read::LogFile;
 use crate::scan::{DataEntry, Scan, Step, TransactionEntry, WINDOW_BYTES};
 
@@ -160,27 +160,15 @@ impl<'a> Search<'a> {
         Ok((!is_read).then(|| format!("a record whose data, at {back}, are damaged")))
     }
 
-    /// Whether back pointers lead along records that were found sound, to data or a deletion. Not
-    /// by reading these: where no checksum tells, a record is not read whose neighbour is damaged.
-    fn leads_to_data(&self, mut back: u64, oid: Oid) -> Result<bool, FileStorageError> {
-        while back != 0 {
-            let header = self.header_at(back)?.filter(|header| header.oid == oid);
-            let Some(header) = header.filter(|_| !self.found.contains_key(&back)) else {
-                return Ok(false);
-            };
-            if header.data_length > 0 {
-                break;
-            }
-            let mut bytes = [0; POINTER_BYTES as usize];
-            let read = self.log.file.read_exact_at(&mut bytes, back + DATA_HEADER_BYTES as u64);
-            read.map_err(|error| FileStorageError::io(&self.log.path, "read", error))?;
-            let next = u64::from_be_bytes(bytes);
-            if next >= back {
-                return Ok(false);
-            }
-            back = next;
+    /// Whether a back pointer leads to a record that was found sound, or means a deletion. Not by
+    /// reading that one: where no checksum tells, a record is not read whose neighbour is damaged.
+    /// It is an earlier one, so it is in the list as well when it points to a lost one itself.
+    fn leads_to_data(&self, back: u64, oid: Oid) -> Result<bool, FileStorageError> {
+        if back == 0 {
+            return Ok(true);
         }
-        Ok(true)
+        let is_of_object = self.header_at(back)?.is_some_and(|header| header.oid == oid);
+        Ok(is_of_object && !self.found.contains_key(&back))
     }
 
     fn end_of_damaged(
