@@ -107,9 +107,27 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use zodium_disk::MemoryDisk;
+    use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 
     use super::*;
+
+    /// A large heap of unwritten pages would make the syncs of commits long.
+    #[test]
+    fn the_copy_is_synced_each_8_mib() {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let path = Path::new("f");
+        let mut output = Output::create(&disk, path, path, Magic::Fs30).unwrap();
+        let mut syncs_at = Vec::new();
+        for mib in 1..=25 {
+            let before = disk.count(Operation::Sync);
+            output.append(|bytes| bytes.resize(bytes.len() + WRITE_BYTES, 1)).unwrap();
+            if disk.count(Operation::Sync) > before {
+                syncs_at.push(mib);
+            }
+        }
+        assert_eq!(syncs_at, [8, 16, 24]);
+        assert_eq!(disk.files().after_power_cut().bytes(path).unwrap().len(), 4 + 24 * WRITE_BYTES);
+    }
 
     #[test]
     fn bytes_are_replaced_in_the_file_in_the_buffer_and_on_the_border() {

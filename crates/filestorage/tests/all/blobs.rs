@@ -13,7 +13,7 @@ use bytes::Bytes;
 use zodium_blobs::{BlobError, NewBlob, PackedBlobs, StagedBlobs};
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
-use zodium_storage::{NewRecord, PackOptions};
+use zodium_storage::{NewBody, NewRecord, PackOptions};
 use zodium_types::{Oid, Tid};
 
 const BLOBS: &str = "Blobs";
@@ -261,6 +261,34 @@ fn a_blob_stays_when_a_pack_without_damage_frees_nothing_and_does_not_end() {
     assert_eq!(data_of(&crashed), data_of(&damaged));
     drop(open(crashed.clone()));
     assert_eq!(crashed.bytes(&path).as_deref(), Some(&b"large"[..]));
+}
+
+#[test]
+fn the_list_of_a_pack_has_the_dropped_blobs_and_no_other_objects() {
+    let disk = disk();
+    let storage = open(disk.clone());
+    let others: [(u64, &[u8]); 3] = [(0, b"root"), (7, b"no blob"), (8, &[b'N'; 1000])];
+    commit_blob(&storage, tid(1), &[&others[..], &[(OID.0, RECORD)]].concat());
+    // A blob too, whose data are in the record before, and a deletion.
+    let records = [(OID, NewBody::SameAs(tid(1))), (Oid(7), NewBody::Deleted)];
+    let records = records.into_iter().map(|(oid, body)| NewRecord { oid, body });
+    commit(&storage, (tid(2), transaction(records.collect()))).unwrap();
+    commit_blob(&storage, tid(3), &[&others[..], &[(OID.0, RECORD)]].concat());
+    let cancelled = Arc::default();
+    for keep_old in [false, true] {
+        let options = PackOptions { gc: false, keep_old, ..PackOptions::new(&cancelled) };
+        let begun = storage.packer().begin(tid(3), &options).unwrap().unwrap();
+        let is_list = |path: &std::path::PathBuf| path.ends_with("zodium-packed");
+        let list = disk.paths().into_iter().find(is_list).unwrap();
+        let list = String::from_utf8(disk.bytes(&list).unwrap()).unwrap();
+        let mut lines = list.lines();
+        let boundary = disk.bytes(Path::new("Data.fs.pack")).unwrap().len();
+        let first = format!("{} {boundary} {keep_old}", tid(3));
+        assert_eq!(lines.next(), Some(&first[..]));
+        let expected = [tid(1), tid(2)].map(|tid| format!("{OID} {tid}"));
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+        drop(begun);
+    }
 }
 
 #[test]

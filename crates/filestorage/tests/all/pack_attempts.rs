@@ -60,19 +60,21 @@ fn is_there(storage: &FileStorage, oid: u64) -> bool {
 }
 
 #[test]
-fn progress_is_told_after_each_8_mib() {
+fn progress_is_told_after_each_8_mib_and_for_objects_found_together() {
     // With something to free, and without.
     for lost in [1, 0] {
         let (storage, until) = written(lost);
-        let copied = RefCell::new(Vec::new());
-        let report = |step, done| {
-            if step == PackStep::Copying {
-                copied.borrow_mut().push(done);
-            }
+        let (copied, marked) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let report = |step, done| match step {
+            PackStep::Copying => copied.borrow_mut().push(done),
+            PackStep::Marking => marked.borrow_mut().push(done),
+            PackStep::Checking | PackStep::Waiting => panic!("{step:?}"),
         };
         assert_eq!(pack(&storage, until, &report).unwrap().is_some(), lost > 0);
         let copied = copied.into_inner();
         assert_eq!(copied.len(), LARGE.count() / PROGRESS_MIB, "with {lost} lost: {copied:?}");
+        // The root, and then all that it refers to.
+        assert_eq!(marked.into_inner(), [1, 1 + LARGE.count() as u64]);
     }
 }
 
@@ -113,4 +115,21 @@ fn a_later_record_whose_references_cannot_be_read_is_warned_of() {
     assert!(!is_there(&storage, 1) && is_there(&storage, 300));
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(warning.contains("references cannot be read"), "{warning}");
+}
+
+#[test]
+fn a_search_for_damage_tells_how_far_it_is_after_each_8_mib() {
+    let (storage, until) = written(0);
+    let cancelled = Arc::<AtomicBool>::default();
+    let checked = RefCell::new(Vec::new());
+    let progress = |step, done, total| {
+        if step == PackStep::Checking {
+            assert_eq!(total, storage.size());
+            checked.borrow_mut().push(done);
+        }
+    };
+    let options = PackOptions { progress: &progress, ..PackOptions::new(&cancelled) };
+    assert!(storage.packer().begin_without_damaged(until, &options).unwrap().is_none());
+    let checked = checked.into_inner();
+    assert_eq!(checked.len(), LARGE.count() / PROGRESS_MIB, "{checked:?}");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::pack::history::{History, Transaction, revision};
-use crate::support::{checked, flip};
+use crate::support::{checked, commit, count_warnings, flip, overwrite, stores, tid};
 use bytes::Bytes;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{ChecksumMode, DroppedRecord, FileStorage, FileStorageError, OpenOptions};
@@ -274,6 +274,125 @@ fn without_checksums_a_record_whose_end_is_not_known_is_refused() {
         }
     }
     assert!(dropped_count > 20, "{dropped_count}");
+}
+
+/// Whether its header tells where that is, or the header is what is damaged.
+#[test]
+fn the_revision_before_a_lost_one_stays_at_the_pack_time() {
+    let disk = MemoryDisk::new();
+    let storage = open(&disk);
+    let texts = [&b"the first"[..], b"the second", b"the third", b"the last"];
+    for (n, text) in (1..).zip(texts) {
+        commit(&storage, stores(tid(n), &[(0, text), (1, text), (2, text)])).unwrap();
+    }
+    storage.close().unwrap();
+    drop(storage);
+    let records = records(&disk.bytes(Path::new(PATH)).unwrap());
+    for (lost, other) in [(Oid(1), Oid(2)), (Oid(2), Oid(1))] {
+        let record = records.iter().rfind(|record| record.oid == lost).unwrap();
+        for (offset, what) in FIELDS {
+            let damaged = flipped(&disk, record.position + offset);
+            let (packed, dropped) = drop_damaged(&damaged, tid(3), false).unwrap();
+            assert_eq!((packed.dropped, packed.objects_dropped), (1, 1), "{what}");
+            assert_eq!((dropped[0].oid, dropped[0].is_current), (Some(lost), true), "{what}");
+            let storage = open(&damaged);
+            let third = Some((tid(3), Bytes::from_static(texts[2])));
+            for oid in [lost, other] {
+                assert_eq!(loaded(&storage, oid, tid(4)), third, "{what}");
+            }
+            assert_eq!(loaded(&storage, lost, Tid::MAX), None, "{what}");
+            let last = Some((tid(4), Bytes::from_static(texts[3])));
+            assert_eq!(loaded(&storage, other, Tid::MAX), last, "{what}");
+        }
+    }
+}
+
+/// The header of the one behind it is sound, whatever has become of its data.
+#[test]
+fn a_lost_revision_tells_of_which_object_the_one_before_it_is() {
+    let disk = MemoryDisk::new();
+    let storage = open(&disk);
+    for n in 1..=5 {
+        commit(&storage, stores(tid(n), &[(0, b"root"), (1, b"revision")])).unwrap();
+    }
+    storage.close().unwrap();
+    drop(storage);
+    let damaged = disk.after_kill();
+    for record in records(&disk.bytes(Path::new(PATH)).unwrap()) {
+        if record.oid == Oid(1) && record.tid < tid(5) {
+            flip(&damaged, record.position + 44, 0);
+        }
+    }
+    let (packed, dropped) = drop_damaged(&damaged, tid(5), false).unwrap();
+    assert_eq!((packed.dropped, packed.objects_dropped), (4, 0));
+    let told: Vec<_> = dropped.iter().map(|it| (it.oid, it.tid, it.is_current)).collect();
+    assert_eq!(told, [1, 2, 3, 4].map(|n| (Some(Oid(1)), tid(n), false)));
+}
+
+/// A record of an earlier transaction was called damaged before that was seen.
+#[test]
+fn nothing_is_dropped_when_the_checksums_turn_out_to_be_of_another_log() {
+    let write = |salt: &[u8; 3]| {
+        let disk = MemoryDisk::new();
+        let storage = open(&disk);
+        for n in 1..=60 {
+            let (data, n) = match n {
+                5 => (*salt, n),
+                20..=40 => (*salt, 1000 * n + u64::from(salt[0])),
+                41.. => (*b"sam", 1000 * n),
+                _ => (*b"sam", n),
+            };
+            commit(&storage, stores(tid(n), &[(n % 50, &data)])).unwrap();
+        }
+        (disk, storage)
+    };
+    let ((disk, storage), (other, _)) = (write(b"one"), write(b"two"));
+    overwrite(&disk, Path::new(PATH), &other.bytes(Path::new(PATH)).unwrap());
+    let cancelled = Arc::default();
+    let options = PackOptions { gc: false, ..options(&cancelled) };
+    let (begun, warnings) =
+        count_warnings(|| storage.packer().begin_without_damaged(tid(3), &options).unwrap());
+    assert!(warnings.iter().any(|line| line.contains("not used any more")), "{warnings:?}");
+    assert_eq!(begun.map_or(0, |pack| pack.dropped().count()), 0);
+}
+
+/// Or where the records of its transaction end.
+#[test]
+fn without_checksums_a_damaged_record_ends_where_its_length_says_so() {
+    let disk = MemoryDisk::new();
+    let storage = FileStorage::open(Arc::new(disk.clone()), &OpenOptions::new(PATH)).unwrap();
+    commit(&storage, stores(tid(1), &[(0, b"root")])).unwrap();
+    let objects = [(1, &b"first"[..]), (2, b"second"), (3, b"third")];
+    commit(&storage, stores(tid(2), &objects)).unwrap();
+    let records = records(&disk.bytes(Path::new(PATH)).unwrap());
+    for (record, number) in records[1..].iter().zip(1..) {
+        for (offset, what) in FIELDS {
+            if !["tid", "transaction", "version", "length"].contains(&what) {
+                continue;
+            }
+            let damaged = disk.after_kill();
+            let options_off = OpenOptions::new(PATH);
+            let storage = FileStorage::open(Arc::new(damaged.clone()), &options_off).unwrap();
+            flip(&damaged, record.position + offset, 0);
+            let cancelled = Arc::default();
+            let options = PackOptions { gc: false, ..options(&cancelled) };
+            let begun = storage.packer().begin_without_damaged(tid(2), &options);
+            match begun {
+                Ok(Some(pack)) => {
+                    assert_ne!(what, "length");
+                    let dropped: Vec<_> = pack.dropped().map(|it| (it.position, it.oid)).collect();
+                    let expected = (record.position, Some(Oid(number)));
+                    assert_eq!(dropped, [expected], "{what} of {number}");
+                }
+                Ok(None) => panic!("{what} of {number}: nothing is dropped"),
+                // The first record of a transaction must name it.
+                Err(error) => assert!(
+                    what == "length" || number == 1 && what != "version",
+                    "{what} of {number}: {error}"
+                ),
+            }
+        }
+    }
 }
 
 fn begun() -> (MemoryDisk, FileStorage, History) {
