@@ -265,3 +265,25 @@ pub(crate) fn bytes_ahead(end: u64) -> u64 {
 pub(crate) fn reserve_error(path: &Path, error: std::io::Error, bytes: u64) -> FileStorageError {
     FileStorageError::writing(path, "reserve space", bytes, error)
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eighth_of_the_file_is_reserved_ahead_within_bounds() {
+        let mib = 1 << 20;
+        for (end, ahead) in [
+            (0, mib),
+            (8 * mib, mib),
+            (8 * mib + 8, mib + 1),
+            (80 * mib, 10 * mib),
+            (512 * mib - 8, 64 * mib - 1),
+            (512 * mib, 64 * mib),
+            (u64::MAX, 64 * mib),
+        ] {
+            assert_eq!(bytes_ahead(end), ahead, "{end}");
+        }
+    }
+}

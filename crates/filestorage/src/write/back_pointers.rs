@@ -71,3 +71,52 @@ impl Drop for PointsBack {
         self.0.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_last_step_of_a_pack_waits_for_transactions_a_while() {
+        let back_pointers = Arc::new(BackPointers::default());
+        let closed = back_pointers.close();
+        let started = Instant::now();
+        assert_eq!(closed.wait(LONG), 0);
+        assert!(started.elapsed() < LONG);
+        drop(closed);
+        let [first, second] = [back_pointers.enter(), back_pointers.enter()];
+        let closed = back_pointers.close();
+        let (started, short) = (Instant::now(), Duration::from_millis(2));
+        assert_eq!(closed.wait(short), 2);
+        assert!(started.elapsed() >= short);
+        drop(first);
+        assert_eq!(closed.wait(short), 1);
+        std::thread::scope(|scope| {
+            let ends = scope.spawn(move || drop(second));
+            while closed.wait(LONG) > 0 {}
+            ends.join().unwrap();
+        });
+        assert!(started.elapsed() < LONG);
+    }
+
+    #[test]
+    fn new_transactions_wait_until_the_last_step_is_over() {
+        let back_pointers = Arc::new(BackPointers::default());
+        drop(back_pointers.close());
+        // It would wait for ever.
+        drop(back_pointers.enter());
+        let closed = back_pointers.close();
+        std::thread::scope(|scope| {
+            let entering = scope.spawn(|| back_pointers.enter());
+            assert_eq!(closed.wait(Duration::from_millis(2)), 0);
+            assert!(!entering.is_finished());
+            drop(closed);
+            drop(entering.join().unwrap());
+        });
+    }
+}

@@ -65,6 +65,21 @@ mod tests {
     }
 
     #[test]
+    fn the_oldest_piece_goes_when_the_others_have_enough() {
+        for (later, is_kept) in [(KEPT_BYTES_MIN - 1, true), (KEPT_BYTES_MIN, false)] {
+            let mut recent = RecentAppends::default();
+            recent.note(1000..2000, 1);
+            recent.note(2000..2000 + later, 2);
+            let pieces: Vec<_> = recent.pieces().map(|piece| piece.crc32c).collect();
+            assert_eq!(pieces, if is_kept { vec![1, 2] } else { vec![2] }, "{later} bytes later");
+        }
+        // A single piece stays, however large.
+        let mut recent = RecentAppends::default();
+        recent.note(0..3 * KEPT_BYTES_MIN, 1);
+        assert_eq!(recent.pieces().count(), 1);
+    }
+
+    #[test]
     #[should_panic(expected = "begins where the last append ended")]
     fn a_gap_is_a_mistake() {
         let mut recent = RecentAppends::default();

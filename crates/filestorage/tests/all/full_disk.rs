@@ -265,6 +265,23 @@ fn resident_access_never_asks_the_file_system() {
 }
 
 #[test]
+fn a_vote_need_not_wait_for_what_was_reserved_ahead_and_no_byte_more() {
+    const AHEAD_BYTES: u64 = 1 << 20;
+    for (more, is_reserved) in [(0, true), (1, false)] {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let storage = open(disk.clone());
+        let first = prepare(&storage, stores(tid(1), &[(1, b"data")]).1).unwrap();
+        let empty = file_bytes(&stores(tid(2), &[(2, b"")]));
+        let data = vec![2; (AHEAD_BYTES - empty + more) as usize];
+        let (_, new) = stores(tid(2), &[(2, &data)]);
+        let second = storage.prepare(new, Access::NonBlocking).unwrap();
+        assert_eq!(second.is_some(), is_reserved, "{more} bytes more");
+        assert_eq!(disk.count(Operation::Reserve), 1);
+        storage.release(first);
+    }
+}
+
+#[test]
 fn a_vote_that_may_not_wait_does_not_while_another_asks_the_file_system() {
     let disk = FaultyDisk::new(MemoryDisk::new());
     let storage = Arc::new(open(disk.clone()));
