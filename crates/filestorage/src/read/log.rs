@@ -183,3 +183,44 @@ pub(crate) struct Link {
     pub(crate) tid: Tid,
     pub(crate) previous: u64,
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use zodium_disk::MemoryDisk;
+
+    use super::*;
+    use crate::testing::{commit, open, stores};
+
+    /// A writer extends the log first, and then enters the records.
+    #[test]
+    fn a_reader_of_the_whole_index_waits_until_the_log_is_in_it() {
+        let storage = open(MemoryDisk::new());
+        commit(&storage, 1, stores("", &["data"]));
+        let guard = storage.reader().log();
+        let log: &LogFile = &guard;
+        let end = log.end();
+        assert_eq!((log.settled().0, log.settled().1.last), (end, Tid(1)));
+        log.extend_to(end + 10);
+        log.wait_indexed(end);
+        let is_noted = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for settles in [false, true] {
+                let is_noted = &is_noted;
+                scope.spawn(move || {
+                    match settles {
+                        true => assert_eq!(log.settled().0, end + 10),
+                        false => log.wait_indexed(end + 10),
+                    }
+                    assert!(is_noted.load(Ordering::Acquire));
+                });
+            }
+            // Time for them to begin.
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            is_noted.store(true, Ordering::Release);
+            log.note_indexed(end + 10);
+        });
+    }
+}

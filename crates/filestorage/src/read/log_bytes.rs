@@ -329,3 +329,92 @@ pub(crate) enum Body {
     /// Position of the record that holds the data; 0 for a deletion.
     Back(u64),
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use zodium_disk::MemoryDisk;
+
+    use super::*;
+    use crate::testing::{commit, open, stores};
+
+    #[test]
+    fn a_header_that_no_record_has_is_damaged() {
+        let storage = open(MemoryDisk::new());
+        commit(&storage, 1, stores("", &["data"]));
+        let (log, oid) = (storage.reader().log(), Oid(1));
+        let position = MAGIC_BYTES + 23;
+        let sound = DataHeader {
+            oid,
+            tid: Tid(1),
+            previous: 0,
+            transaction: MAGIC_BYTES,
+            version_length: 0,
+            data_length: 4,
+        };
+        let told = |header, position| match log.check_header(header, position, oid) {
+            Ok(found) => {
+                assert_eq!(found, header);
+                String::new()
+            }
+            Err(error) => error.to_string(),
+        };
+        let is_told = |header, position, what: &str| {
+            let told = told(header, position);
+            assert!(told.contains(what), "{told:?}, not {what:?}");
+        };
+        assert_eq!(told(sound, position), "");
+        assert_eq!(log.damages.count(), 0);
+        is_told(DataHeader { oid: Oid(2), ..sound }, position, "was expected, found object");
+        // Up to the end, and one byte further.
+        let rest = log.end() - position - DATA_HEADER_BYTES as u64;
+        assert_eq!(told(DataHeader { data_length: rest, ..sound }, position), "");
+        let longer = DataHeader { data_length: rest + 1, ..sound };
+        is_told(longer, position, "reaches past the end");
+        is_told(DataHeader { data_length: u64::MAX, ..sound }, position, "reaches past the end");
+        is_told(sound, u64::MAX - 10, "reaches past the end");
+        let first = DataHeader { transaction: 0, ..sound };
+        assert_eq!(told(first, MAGIC_BYTES), "");
+        is_told(first, MAGIC_BYTES - 1, "reaches past the end");
+        for at in [position - 1, position, position + 1] {
+            let what = if at < position { "" } else { "points forward" };
+            is_told(DataHeader { previous: at, ..sound }, position, what);
+            is_told(DataHeader { transaction: at, ..sound }, position, what);
+        }
+        let before = DataHeader { previous: position - 1, transaction: position - 1, ..sound };
+        assert_eq!(told(before, position), "");
+        is_told(DataHeader { version_length: 1, ..sound }, position, "a record with a version");
+        assert!(log.damages.count() > 0, "each is counted");
+    }
+
+    #[test]
+    fn a_record_is_ended_by_the_next_one_or_by_the_length_of_its_transaction() {
+        let header = DataHeader {
+            oid: Oid(1),
+            tid: Tid(0x1122_3344_5566_7788),
+            previous: 0,
+            transaction: 1000,
+            version_length: 0,
+            data_length: 10,
+        };
+        let position = 1023;
+        let length = (position + header.record_bytes() - 1000).to_be_bytes();
+        assert!(is_ended(&header, position, &length));
+        assert!(is_ended(&header, position, &[&length[..], &[7; 24]].concat()));
+        assert!(!is_ended(&header, position, &length[..7]));
+        assert!(!is_ended(&header, position + 1, &length));
+        assert!(!is_ended(&header, position, &[]));
+        let mut next = Vec::new();
+        DataHeader { oid: Oid(2), data_length: 99, ..header }.write(&mut next);
+        let next = &next[..FOLLOWING_BYTES];
+        assert!(is_ended(&header, position, next));
+        assert!(!is_ended(&header, position, &next[..FOLLOWING_BYTES - 1]));
+        for at in 0..FOLLOWING_BYTES {
+            let mut other = next.to_vec();
+            other[at] ^= 1;
+            // Its tid, and the position of its transaction.
+            let is_told = (8..16).contains(&at) || (24..32).contains(&at);
+            assert_eq!(is_ended(&header, position, &other), !is_told, "byte {at}");
+        }
+    }
+}

@@ -38,3 +38,43 @@ impl Tids {
         self.are_all_known = true;
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    fn noted(tids: &[u64]) -> Tids {
+        let mut all = Tids::NONE;
+        tids.iter().for_each(|tid| all.note(Tid(*tid)));
+        all
+    }
+
+    fn told(tids: Tids) -> (u64, u64, bool) {
+        (tids.last.0, tids.latest.0, tids.go_back)
+    }
+
+    #[test]
+    fn tids_go_back_from_the_first_one_on_that_is_not_later() {
+        assert_eq!(told(noted(&[])), (0, 0, false));
+        assert_eq!(told(noted(&[3, 5])), (5, 5, false));
+        assert_eq!(told(noted(&[3, 5, 5])), (5, 5, true));
+        assert_eq!(told(noted(&[3, 5, 4])), (4, 5, true));
+        assert_eq!(told(noted(&[3, 5, 4, 6])), (6, 6, true));
+    }
+
+    #[test]
+    fn what_a_walk_has_found_is_added_to_what_came_meanwhile() {
+        for (all, latest, go_back) in
+            [(&[1, 2][..], 7, false), (&[1, 9], 9, false), (&[2, 1], 7, true), (&[9, 1], 9, true)]
+        {
+            let mut tids = Tids { are_all_known: false, ..noted(&[7]) };
+            tids.learn(noted(all));
+            assert_eq!(told(tids), (7, latest, go_back), "{all:?}");
+            assert!(tids.are_all_known);
+        }
+        let mut tids = noted(&[7, 6]);
+        tids.learn(noted(&[1]));
+        assert_eq!(told(tids), (6, 7, true));
+    }
+}

@@ -219,6 +219,23 @@ fn a_blob_of_another_length_is_an_error_that_names_it_and_all_others_load() {
 }
 
 #[test]
+fn damaged_blobs_count_beside_damaged_places_of_the_file() {
+    let (disk, storage) = written();
+    let directory = storage.blobs().unwrap();
+    for (number, (oid, of, data)) in (1..).zip(ALL.into_iter().filter(|(oid, ..)| *oid != 3)) {
+        disk.put(&directory.path_of(Oid(oid), tid(of)), [data, b"more"].concat());
+        load(directory, oid, tid(of)).unwrap_err();
+        assert_eq!(storage.damaged_places(), number);
+    }
+    let (blobs, end) = (storage.damaged_places(), storage.size());
+    // The copy of the length of the last transaction.
+    crate::support::flip(&disk, end - 4, 0);
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
+    assert!((0..3).any(|_| transactions.step().is_err()));
+    assert_eq!(storage.damaged_places(), blobs + 1);
+}
+
+#[test]
 fn a_changed_byte_is_an_error_before_the_last_piece_and_found_by_a_check() {
     for (oid, number, data) in ALL.into_iter().filter(|(.., data)| !data.is_empty()) {
         let (disk, storage) = written();

@@ -34,3 +34,15 @@ fn a_file_that_is_opened_for_reading_refuses_writes() {
     drop(tester);
     writes_are_refused(&*open_on(disk, true));
 }
+
+#[test]
+fn a_storage_tells_its_path_and_of_which_python_its_data_are() {
+    for (magic, is_of_python_2) in [(&b"FS21"[..], true), (b"FS30", false)] {
+        let disk = MemoryDisk::new();
+        disk.put(Path::new("Data.fs"), magic.to_vec());
+        let storage = open_on(disk, false);
+        assert_eq!(storage.name(), "Data.fs");
+        assert_eq!(storage.is_of_python_2(), is_of_python_2);
+        assert_eq!((storage.size(), storage.object_count()), (4, 0));
+    }
+}

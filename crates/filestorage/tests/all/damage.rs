@@ -18,13 +18,13 @@
 use std::collections::BTreeMap;
 
 use crate::support::{
-    Field, History, Model, commit, damaged_at, data_file, data_of, disk_of, for_each_seed,
+    Field, History, Model, commit, damaged_at, data_file, data_of, disk_of, flip, for_each_seed,
     loads_other_bytes, open, open_read_only, same_answers, stores, tid,
 };
 use rand::rngs::SmallRng;
 use zodium_disk::MemoryDisk;
 use zodium_storage::Access;
-use zodium_types::Oid;
+use zodium_types::{Oid, Tid};
 
 #[test]
 fn wrong_bit_outside_of_contents_is_seen() {
@@ -176,5 +176,23 @@ fn check_seen(outcomes: &Outcomes, unseen_in: &[&str]) {
             name if unseen_in.contains(&name) => {}
             _ => assert_eq!(unseen, 0, "{name}: {counts:?}"),
         }
+    }
+}
+
+/// Its length may be wrong.
+#[test]
+fn a_record_with_nothing_behind_it_that_goes_on_from_there_is_not_served() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data"), (2, b"others")])).unwrap();
+    let second = 4 + 23 + 42 + 4;
+    let load = |oid| storage.reader().load_before(Oid(oid), Tid::MAX, Access::Blocking);
+    // The tid of the next record, the transaction it names, and the length of the transaction.
+    for (oid, at) in [(1, second + 15), (1, second + 31), (2, storage.size() - 1)] {
+        load(oid).unwrap();
+        flip(&disk, at, 0);
+        let refused = load(oid).unwrap_err().to_string();
+        assert!(refused.contains("does not end where"), "{refused}");
+        flip(&disk, at, 0);
     }
 }

@@ -32,6 +32,7 @@ mod pack_attempts;
 mod pack_damaged;
 mod power_loss;
 mod publication;
+mod reads;
 mod recover;
 mod reopening;
 mod support;

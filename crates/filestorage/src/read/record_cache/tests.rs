@@ -133,6 +133,19 @@ fn idle_cache_takes_little_whatever_its_budget() {
 }
 
 #[test]
+fn the_table_grows_to_what_the_budget_allows_and_no_further() {
+    for sets in [1, 63, 64, 65, 100, 128, 130] {
+        // A place for each 256 bytes.
+        let cache = TestCache::new(sets * SET_PLACES * 256);
+        (1..2000).for_each(|position| cache.insert(record(position, 0)));
+        assert_eq!(cache.table.places(), sets * SET_PLACES);
+        // A place takes 16 bytes.
+        assert_eq!(cache.table.allocated_bytes(), sets * SET_PLACES * 16, "{sets} sets");
+        assert_counted_well(&cache);
+    }
+}
+
+#[test]
 fn record_above_an_eighth_of_the_budget_is_not_kept() {
     let cache = TestCache::new(80_000);
     cache.insert(record(4, 10_000 - TEST_OVERHEAD_BYTES));
