@@ -209,6 +209,16 @@ fn a_file_system_without_hard_links_keeps_no_old_file_and_can_be_packed() {
 }
 
 #[test]
+fn a_pack_that_is_given_up_leaves_the_space_that_is_reserved() {
+    let (disk, storage, history) = storage_with_history(11, 60);
+    let used = disk.used_bytes();
+    let cancelled = Arc::default();
+    let begun = storage.packer().begin(history.last_tid(), &options(true, &cancelled));
+    drop(begun.unwrap().unwrap());
+    assert_eq!(disk.used_bytes(), used);
+}
+
+#[test]
 fn the_old_file_keeps_no_space_behind_its_end() {
     let (disk, storage, history) = storage_with_history(11, 60);
     assert!(disk.used_bytes() > 1 << 20);
@@ -545,6 +555,178 @@ fn dangling_references_are_counted_and_stop_a_pack_only_when_asked() {
     // Without gc references are not followed.
     let lax = PackOptions { gc: false, ..strict };
     assert!(storage.packer().begin(pack_tid, &lax).unwrap().is_none());
+}
+
+#[test]
+fn the_first_100_dangling_references_are_told_one_by_one_and_all_are_counted() {
+    for count in [1, 99, 100, 101, 102, 150] {
+        let (_, storage, mut history) = storage_with_history(0, 0);
+        history.store_references(&storage, Oid::ROOT, &[]);
+        let missing: Vec<Oid> = (1000..1000 + count).map(Oid).collect();
+        history.store_references(&storage, Oid::ROOT, &missing);
+        let (packed, warnings) =
+            support::count_warnings(|| pack(&storage, history.last_tid(), true).unwrap().unwrap());
+        assert_eq!(packed.dangling, count);
+        let (told, rest) = warnings.split_at(warnings.len() - 1);
+        assert_eq!(told.len() as u64, count.min(100));
+        for (line, oid) in told.iter().zip(missing) {
+            assert!(line.contains(&format!("refers to object {oid}")), "{line}");
+        }
+        let [summary] = rest else { panic!("{rest:?}") };
+        assert!(summary.contains(&format!("references={count} ")), "{summary}");
+        assert!(summary.contains(&format!("logged={} ", count.min(100))), "{summary}");
+    }
+}
+
+#[test]
+fn a_root_that_is_deleted_is_missing() {
+    let (_, storage, mut history) = storage_with_history(0, 0);
+    history.store_references(&storage, Oid::ROOT, &[]);
+    let deleted = Tid(history.last_tid().0 + 1);
+    commit_body(&storage, deleted, NewBody::Deleted).unwrap();
+    let refused = pack(&storage, deleted, true);
+    assert!(matches!(refused, Err(FileStorageError::RootMissing { .. })), "{refused:?}");
+    // At that time it was there.
+    assert!(pack(&storage, history.last_tid(), true).unwrap().is_none());
+}
+
+#[test]
+fn a_new_reference_to_a_deleted_object_does_not_stop_a_pack() {
+    let (_, storage, mut history) = storage_with_history(0, 0);
+    let gone = Oid(1);
+    history.store_references(&storage, Oid::ROOT, &[gone]);
+    history.store_references(&storage, gone, &[]);
+    let deleted = Tid(history.last_tid().0 + 1);
+    let record = NewRecord { oid: gone, body: NewBody::Deleted };
+    support::commit(&storage, (deleted, transaction(vec![record]))).unwrap();
+    let cancelled = Arc::default();
+    let mut pack = storage.packer().begin(deleted, &options(true, &cancelled)).unwrap().unwrap();
+    let data = support::referring([gone.0]);
+    let later = Tid(deleted.0 + 1);
+    support::commit(&storage, stores(later, &[(2, &data)])).unwrap();
+    let packed = storage.packer().finish(&mut pack).unwrap();
+    assert_eq!((packed.dangling, packed.objects_after), (1, 2));
+    assert!(current(&storage, Oid(2)).is_some() && current(&storage, gone).is_none());
+}
+
+#[test]
+fn a_reference_to_an_object_that_is_newer_than_the_pack_time_is_not_dangling() {
+    let (_, storage, mut history) = storage_with_history(0, 0);
+    history.store_references(&storage, Oid::ROOT, &[]);
+    history.store_references(&storage, Oid::ROOT, &[]);
+    let until = history.last_tid();
+    history.store_all_references(&storage, &[(Oid::ROOT, &[Oid(5)]), (Oid(5), &[Oid(6)])]);
+    history.store_references(&storage, Oid(6), &[]);
+    let packed = pack(&storage, until, true).unwrap().unwrap();
+    assert_eq!((packed.dangling, packed.objects_after), (0, 3));
+}
+
+/// The revision before it is kept, for one that points back to it.
+#[test]
+fn an_object_that_comes_back_stays_deleted_at_the_pack_time() {
+    let (_, storage, _) = storage_with_history(0, 0);
+    let oid = Oid(1);
+    let [first, stored, deleted, restored] = [1, 2, 3, 4].map(support::tid);
+    support::commit(&storage, stores(first, &[(0, b"freed by the pack")])).unwrap();
+    support::commit(&storage, stores(stored, &[(0, b"root"), (1, b"data")])).unwrap();
+    for (tid, body) in [(deleted, NewBody::Deleted), (restored, NewBody::SameAs(stored))] {
+        let records = vec![NewRecord { oid, body }];
+        support::commit(&storage, (tid, transaction(records))).unwrap();
+    }
+    let check = || {
+        let before = |tid| storage.reader().load_before(oid, tid, Access::Blocking).unwrap();
+        assert!(!matches!(before(restored), Load::Revision(_)), "{:?}", before(restored));
+        let Load::Revision(found) = before(Tid::MAX) else { panic!("it is back") };
+        assert_eq!((&found.data[..], found.serial), (&b"data"[..], restored));
+    };
+    check();
+    assert!(pack(&storage, deleted, false).unwrap().is_some());
+    check();
+}
+
+#[test]
+fn a_pack_that_would_free_nothing_writes_nothing() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(&disk);
+    support::commit(&storage, stores(support::tid(1), &[(0, b"root")])).unwrap();
+    let done = || [Operation::Open, Operation::Write].map(|operation| disk.count(operation));
+    let before = done();
+    assert!(pack(&storage, support::tid(1), false).unwrap().is_none());
+    assert_eq!(done(), before);
+    // A transaction without records is freed.
+    support::commit(&storage, stores(support::tid(2), &[])).unwrap();
+    assert!(pack(&storage, support::tid(2), false).unwrap().is_some());
+    assert_eq!(read(&storage).len(), 1);
+}
+
+#[test]
+fn a_pack_catches_up_until_less_than_a_mib_is_left() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = Arc::new(open(&disk));
+    let large = vec![7; 3 << 19];
+    for n in 1..=2 {
+        support::commit(&storage, stores(support::tid(n), &[(0, &large)])).unwrap();
+    }
+    let cancelled = Arc::default();
+    let begun = storage.packer().begin(support::tid(2), &options(false, &cancelled));
+    let mut pack = begun.unwrap().unwrap();
+    let syncs = disk.count(Operation::Sync);
+    storage.packer().catch_up(&mut pack).unwrap();
+    assert_eq!(disk.count(Operation::Sync), syncs + 1, "nothing was left");
+    for (n, bytes, is_copied) in [(3, 1 << 21, true), (4, 100_000, false)] {
+        let copied = || disk.files().bytes(Path::new("Data.fs.pack")).unwrap().len();
+        let (before, storage_then) = (copied(), Arc::clone(&storage));
+        disk.before_next(Operation::Sync, move || {
+            let data = vec![8; bytes];
+            support::commit(&storage_then, stores(support::tid(n), &[(n, &data)])).unwrap();
+        });
+        storage.packer().catch_up(&mut pack).unwrap();
+        assert_eq!(copied() > before + bytes, is_copied, "{bytes} bytes");
+    }
+    storage.packer().finish(&mut pack).unwrap();
+    let lengths = read(&storage).into_iter().map(|it| data(&it).unwrap().len());
+    assert_eq!(lengths.collect::<Vec<_>>(), [3 << 19, 1 << 21, 100_000]);
+}
+
+#[test]
+fn a_pack_of_many_small_transactions_writes_few_times_and_its_checksums_too() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let checksums = zodium_filestorage::ChecksumMode::Full;
+    let options_full = OpenOptions { checksums, ..OpenOptions::new(PATH) };
+    let storage = FileStorage::open(Arc::new(disk.clone()), &options_full).unwrap();
+    for n in 1..=500 {
+        support::commit(&storage, stores(support::tid(n), &[(n % 400, b"data")])).unwrap();
+    }
+    let writes = disk.count(Operation::Write);
+    let cancelled = Arc::default();
+    let options = options(false, &cancelled);
+    let mut pack = storage.packer().begin(support::tid(450), &options).unwrap().unwrap();
+    // Two for each transaction, as each has one record. 50 were later.
+    let entries = (400 + 50) * 2 * 16;
+    let side = disk.files().after_power_cut().bytes(Path::new("Data.fs.pack.checksums"));
+    assert_eq!(side.unwrap().len(), 4096 + entries, "they last before the copy takes its place");
+    storage.packer().finish(&mut pack).unwrap();
+    let writes = disk.count(Operation::Write) - writes;
+    assert!(writes < 40, "{writes} writes");
+    assert_eq!(storage.uncovered_bytes(), 0);
+}
+
+/// More than is copied at once, and as much.
+#[test]
+fn records_of_any_size_are_copied_whole() {
+    let (_, storage, _) = storage_with_history(0, 0);
+    let data = |length: usize| -> Vec<u8> { (0..length).map(|at| (at % 251) as u8).collect() };
+    let lengths = [5 << 19, 1 << 20, (1 << 20) + 1, 5 << 19, 1];
+    for (n, length) in (1..).zip(lengths) {
+        support::commit(&storage, stores(support::tid(2 * n), &[(n, &data(length))])).unwrap();
+        support::commit(&storage, stores(support::tid(2 * n + 1), &[(0, b"root")])).unwrap();
+    }
+    // The last two are later, and are copied with their whole transactions.
+    assert!(pack(&storage, support::tid(7), false).unwrap().is_some());
+    for (n, length) in (1..).zip(lengths) {
+        let found = current(&storage, Oid(n)).unwrap();
+        assert!(found.data == data(length), "{length} bytes");
+    }
 }
 
 /// Writes a history, packs it at some time, perhaps while it goes on, and packs it again.
