@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    History, Model, check_everything, checked, checked_at, commit, companion, data_file, data_of,
-    disk_of, flip, for_each_seed, loads_other_bytes, overwrite, same_answers, stores, tid,
+    History, Model, check_everything, checked, checked_at, commit, companion, count_warnings,
+    data_file, data_of, disk_of, file_bytes, flip, for_each_seed, loads_other_bytes, overwrite,
+    same_answers, stores, tid,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -542,4 +543,359 @@ fn a_load_that_may_not_wait_leaves_it_to_another_one_to_tell_of_damage() {
     }
     assert!(matches!(load(1, Access::NonBlocking), Ok(Load::WouldBlock)));
     assert!(matches!(load(1, Access::Blocking), Err(FileStorageError::Corrupt { .. })));
+}
+
+/// A file of nine transactions as long as each other, without checksums, and their length.
+fn without_checksums() -> (MemoryDisk, u64) {
+    let disk = MemoryDisk::new();
+    let storage = crate::support::open(disk.clone());
+    let new = |n| stores(tid(n), &[(n, b"data")]);
+    (1..=9).for_each(|n| commit(&storage, new(n)).unwrap());
+    storage.close().unwrap();
+    (disk, file_bytes(&new(1)))
+}
+
+#[test]
+fn checksums_are_taken_of_whole_transactions_until_so_many_bytes_have_some() {
+    let (disk, bytes) = without_checksums();
+    let storage = open(disk);
+    for (asked, transactions) in [(1, 1), (bytes, 1), (bytes + 1, 2), (2 * bytes, 2)] {
+        assert_eq!(storage.cover(asked), transactions * bytes, "{asked} bytes");
+    }
+    assert_eq!(storage.uncovered_bytes(), 3 * bytes);
+    assert_eq!((storage.cover(1 << 20), storage.cover(1 << 20)), (3 * bytes, 0));
+}
+
+#[test]
+fn a_session_goes_on_where_the_one_before_had_come_to() {
+    for is_closed in [false, true] {
+        let (disk, bytes) = without_checksums();
+        let storage = open(disk.clone());
+        storage.cover(3 * bytes);
+        match is_closed {
+            true => storage.close().unwrap(),
+            false => storage.sync_checksums(),
+        }
+        let after = disk.after_kill();
+        drop(storage);
+        let storage = open(after);
+        let metrics = storage.checksum_metrics().unwrap();
+        assert_eq!(metrics.covered_bytes, 4 + 3 * bytes, "closed: {is_closed}");
+        let (found, _) = checked(&disk);
+        assert_eq!((found.covered, found.uncovered), (3 * 2, 6 * 2), "closed: {is_closed}");
+        assert_eq!(storage.uncovered_bytes(), 6 * bytes);
+        assert_eq!(storage.cover(1 << 20), 6 * bytes);
+    }
+}
+
+/// It would come back behind what is written there.
+#[test]
+fn what_is_behind_the_entries_of_a_side_file_is_cut_off_at_an_opening() {
+    let (disk, _) = written(&SmallRng::seed_from_u64(6), 2_000);
+    let (path, side) = (companion(".checksums"), side_of(&disk));
+    overwrite(&disk, &path, &[&side[..], &[0xee; 1000]].concat());
+    let storage = open(disk.clone());
+    assert_eq!(side_of(&disk).len(), side.len());
+    assert_eq!(side_of(&disk.after_power_cut()).len(), side.len());
+    assert_eq!(storage.uncovered_bytes(), 0);
+}
+
+fn lock_of(disk: &MemoryDisk) -> String {
+    String::from_utf8(disk.bytes(&companion(".lock")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_session_is_named_as_one_with_gaps_until_all_checksums_are_taken() {
+    let (disk, _) = written(&SmallRng::seed_from_u64(7), 2_000);
+    let before = lock_of(&disk);
+    assert!(!before.ends_with(" gaps\n"), "{before}");
+    disk.remove(&companion(".checksums")).unwrap();
+    let storage = open(disk.clone());
+    let with_gaps = lock_of(&disk);
+    assert!(with_gaps.contains("zodium ") && with_gaps.ends_with(" gaps\n"), "{with_gaps}");
+    cover(&storage);
+    let named = lock_of(&disk);
+    assert_eq!(named.trim_end(), with_gaps.trim_end().trim_end_matches(" gaps"));
+    assert_ne!(named, before);
+}
+
+/// A served file that was written over with other transactions at the same places, and the tids of
+/// these.
+fn replaced() -> (FaultyDisk, FileStorage, Vec<Tid>) {
+    let tids = |salt| (1..=20).map(move |n| tid(2 * n + u64::from(salt)));
+    let write = |salt: u8| {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let storage = open(disk.clone());
+        for (oid, tid) in (1..).zip(tids(salt)) {
+            commit(&storage, stores(tid, &[(oid, &[salt; 30])])).unwrap();
+        }
+        (disk, storage)
+    };
+    let ((disk, storage), (other, _)) = (write(0), write(1));
+    overwrite(disk.files(), data_file(), &data_of(other.files()));
+    (disk, storage, tids(1).collect())
+}
+
+#[test]
+fn an_iteration_goes_by_the_log_when_its_checksums_turn_out_to_be_of_another_one() {
+    let (_, storage, tids) = replaced();
+    let mut transactions = storage.reader().iterate(None, None).unwrap();
+    for tid in tids {
+        assert_eq!(transactions.step().unwrap().map(|found| found.tid), Some(tid));
+        let record = transactions.records().unwrap().step().unwrap().unwrap();
+        assert_eq!(record.data.as_deref(), Some(&[1; 30][..]));
+    }
+    assert_eq!(storage.checksum_metrics().unwrap().damaged, 0);
+}
+
+/// Else what they do not cover would be taken for torn after a crash.
+#[test]
+fn checksums_are_not_taken_anew_while_the_session_is_named_as_one_without_gaps() {
+    let (disk, storage, _) = replaced();
+    let covered = || storage.checksum_metrics().unwrap().covered_bytes;
+    storage.scrub(Default::default(), u64::MAX);
+    assert_eq!(covered(), 0);
+    disk.fail(Operation::Write, 1, std::io::ErrorKind::Other);
+    assert_eq!(storage.cover(1 << 20), 0);
+    assert!(disk.has_failed());
+    assert_eq!(covered(), 0);
+    cover(&storage);
+    assert_eq!(covered(), storage.size());
+}
+
+/// More than is summed at once.
+#[test]
+fn each_byte_of_a_large_record_is_covered() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let data: Vec<u8> = (0..5 << 19).map(|at: u32| (at % 251) as u8).collect();
+    commit(&storage, stores(tid(1), &[(1, &data)])).unwrap();
+    commit(&storage, stores(tid(2), &[(2, b"behind it")])).unwrap();
+    storage.close().unwrap();
+    let damaged = |storage: &FileStorage| {
+        storage.scrub(Default::default(), u64::MAX);
+        storage.checksum_metrics().unwrap().damaged
+    };
+    assert_eq!(damaged(&storage), 0);
+    drop(storage);
+    let taken_later = disk.after_kill();
+    taken_later.remove(&companion(".checksums")).unwrap();
+    cover(&open(taken_later.clone()));
+    for disk in [disk, taken_later] {
+        for at in [0, 1 << 20, 2 << 20, data.len() - 1] {
+            let flipped = disk.after_kill();
+            flip(&flipped, (4 + 23 + 42 + at) as u64, 5);
+            assert_eq!(damaged(&open(flipped)), 1, "byte {at}");
+        }
+        assert_eq!(damaged(&open(disk)), 0);
+    }
+}
+
+#[test]
+fn a_scrub_counts_the_bytes_that_it_reads_and_ends_with_the_file() {
+    let (disk, _) = written(&SmallRng::seed_from_u64(8), 10_000);
+    let storage = open(disk);
+    let scrubbed = || storage.checksum_metrics().unwrap().scrubbed_bytes;
+    assert_eq!(scrubbed(), 0);
+    let (mut place, mut steps) = (Some(Default::default()), 0);
+    while let Some(at) = place {
+        place = storage.scrub(at, 1_000);
+        steps += 1;
+    }
+    let bytes = storage.size() - 4;
+    assert_eq!(scrubbed(), bytes);
+    assert!((5..=10).contains(&steps), "{steps}");
+    assert_eq!(storage.scrub(Default::default(), bytes), None);
+    assert_eq!(scrubbed(), 2 * bytes);
+    let rest = storage.scrub(Default::default(), bytes - 8).map(|at| storage.scrub(at, 1));
+    assert!(rest.is_none_or(|rest| rest.is_none()));
+}
+
+#[test]
+fn a_scrub_reads_whole_transactions_until_it_has_so_many_bytes() {
+    let (disk, bytes) = without_checksums();
+    let storage = open(disk);
+    let (mut place, mut before) = (Default::default(), 0);
+    for (asked, transactions) in [(1, 1), (bytes, 1), (bytes + 1, 2), (2 * bytes, 2)] {
+        place = storage.scrub(place, asked).unwrap();
+        let scrubbed = storage.checksum_metrics().unwrap().scrubbed_bytes;
+        assert_eq!(scrubbed - before, transactions * bytes, "{asked} bytes");
+        before = scrubbed;
+    }
+}
+
+#[test]
+fn a_scrub_begins_anew_after_a_pack() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=100 {
+        commit(&storage, stores(tid(n), &[(n % 50, b"some data")])).unwrap();
+    }
+    let place = storage.scrub(Default::default(), storage.size() / 2).unwrap();
+    let cancelled = Arc::default();
+    let options = PackOptions::new(&cancelled);
+    let mut pack = storage.packer().begin(tid(100), &options).unwrap().unwrap();
+    storage.packer().finish(&mut pack).unwrap();
+    // The first record.
+    flip(&disk, 4 + 23 + 42, 0);
+    assert_eq!(storage.scrub(place, u64::MAX), None);
+    assert_eq!(storage.checksum_metrics().unwrap().damaged, 1);
+}
+
+#[test]
+fn checksums_that_cannot_be_written_are_warned_of_once_until_they_can_be() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    let fails = |nth, run: &dyn Fn()| {
+        disk.fail(Operation::Write, nth, std::io::ErrorKind::StorageFull);
+        let ((), warnings) = count_warnings(run);
+        assert!(disk.has_failed());
+        warnings.iter().filter(|line| line.contains("checksums cannot be written")).count()
+    };
+    for n in [1, 2] {
+        // The data are written first.
+        let warnings = fails(2, &|| commit(&storage, stores(tid(n), &[(n, b"data")])).unwrap());
+        assert_eq!(warnings, 1);
+        assert_eq!(fails(1, &|| assert_eq!(storage.cover(1 << 20), 0)), 0);
+        cover(&storage);
+    }
+}
+
+#[test]
+fn a_file_that_ends_within_what_was_durable_is_warned_of() {
+    let (disk, _) = written(&SmallRng::seed_from_u64(9), 2_000);
+    let bytes = data_of(&disk);
+    for (missing, is_warned_of) in [(0, false), (1, true), (20, true)] {
+        let cut = disk.after_kill();
+        overwrite(&cut, data_file(), &bytes[..bytes.len() - missing]);
+        let (_, warnings) = count_warnings(|| open(cut));
+        let is_said = warnings.iter().any(|line| line.contains("were acknowledged are lost"));
+        assert_eq!(is_said, is_warned_of, "{missing} bytes are missing: {warnings:?}");
+    }
+}
+
+/// With an index it reads nothing else.
+#[test]
+fn an_opening_compares_the_last_64_transactions() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let new = |n| stores(tid(n), &[(n, b"data")]);
+    (1..=70).for_each(|n| commit(&storage, new(n)).unwrap());
+    storage.close().unwrap();
+    for (n, is_seen) in [(70, true), (69, true), (40, true), (7, true), (6, false), (1, false)] {
+        let damaged = disk.after_kill();
+        flip(&damaged, 4 + (n - 1) * file_bytes(&new(1)) + 23 + 42, 1);
+        let found = open(damaged).checksum_metrics().unwrap().damaged;
+        assert_eq!(found, u64::from(is_seen), "transaction {n}");
+    }
+}
+
+#[test]
+fn an_opening_compares_4_mib_at_most() {
+    for (more, is_seen) in [(0, true), (1, false)] {
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        commit(&storage, stores(tid(1), &[(1, b"before them")])).unwrap();
+        let start = storage.size();
+        let last = stores(tid(3), &[(3, &[3; 1000])]);
+        let header_bytes = file_bytes(&stores(tid(2), &[(2, b"")]));
+        let bytes = (4 << 20) - file_bytes(&last) - header_bytes + more;
+        commit(&storage, stores(tid(2), &[(2, &vec![2; bytes as usize])])).unwrap();
+        commit(&storage, last).unwrap();
+        assert_eq!(storage.size() - start, (4 << 20) + more);
+        storage.close().unwrap();
+        for (at, is_seen) in [(start + 100, is_seen), (storage.size() - 20, true)] {
+            let damaged = disk.after_kill();
+            flip(&damaged, at, 1);
+            let found = open(damaged).checksum_metrics().unwrap().damaged;
+            assert_eq!(found, u64::from(is_seen), "{more} bytes more, byte {at}");
+        }
+    }
+}
+
+/// More than are read at once, and than a page holds.
+#[test]
+fn each_of_many_records_of_a_transaction_is_compared() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let objects: Vec<(u64, &[u8])> = (1..=9_000).map(|oid| (oid, &b"x"[..])).collect();
+    commit(&storage, stores(tid(1), &objects)).unwrap();
+    commit(&storage, stores(tid(2), &[(1, b"behind")])).unwrap();
+    let damaged = || {
+        storage.scrub(Default::default(), u64::MAX);
+        storage.checksum_metrics().unwrap().damaged
+    };
+    assert_eq!(damaged(), 0);
+    for (number, record) in (1..).zip([1, 4094, 4095, 4096, 4097, 8191, 8192, 9000]) {
+        flip(&disk, 4 + 23 + record * 43 - 1, 0);
+        assert_eq!(damaged(), number, "record {record}");
+    }
+    flip(&disk, storage.size() - 9, 0);
+    assert_eq!(damaged(), 9);
+}
+
+/// So that a wrong length does not make a load read most of a file. Shorter ones are read, as their
+/// checksum tells that they are whole.
+#[test]
+fn a_record_of_more_than_16_mib_must_end_where_something_begins() {
+    for (more, is_read) in [(0, true), (1, false)] {
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        let data = vec![7; (16 << 20) + more];
+        commit(&storage, stores(tid(1), &[(1, &data)])).unwrap();
+        let load = || storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking);
+        assert!(matches!(load(), Ok(Load::Revision(found)) if found.data == data));
+        // The length of the transaction, behind its only record.
+        flip(&disk, storage.size() - 1, 0);
+        match load() {
+            Ok(Load::Revision(found)) => assert!(is_read && found.data == data),
+            Ok(_) => panic!("it is there"),
+            Err(error) => {
+                assert!(!is_read && error.to_string().contains("does not end"), "{error}")
+            }
+        }
+    }
+}
+
+/// As documented: the scrub finds it.
+#[test]
+fn loads_are_compared_in_the_full_mode_only() {
+    for (mode, is_compared) in [(ChecksumMode::Full, true), (ChecksumMode::Commit, false)] {
+        let disk = MemoryDisk::new();
+        let options = OpenOptions { checksums: mode, ..OpenOptions::new(data_file()) };
+        let storage = FileStorage::open(Arc::new(disk.clone()), &options).unwrap();
+        commit(&storage, stores(tid(1), &[(1, b"data"), (2, b"others")])).unwrap();
+        flip(&disk, 4 + 23 + 42, 0);
+        let load = storage.reader().load_before(Oid(1), Tid::MAX, Access::Blocking);
+        match load {
+            Ok(Load::Revision(found)) => assert!(!is_compared && found.data[..] == *b"eata"),
+            Ok(_) => panic!("it is there"),
+            Err(error) => assert!(is_compared, "{error}"),
+        }
+        let mut transactions = storage.reader().iterate(None, None).unwrap();
+        let read = transactions.read(true, |_| ControlFlow::Continue(()));
+        assert_eq!(read.is_err(), is_compared, "{read:?}");
+        let serial = storage.reader().current_serial(Oid(1), Access::Blocking).unwrap();
+        assert_eq!(serial, Some(Some(tid(1))));
+        storage.scrub(Default::default(), u64::MAX);
+        assert_eq!(storage.checksum_metrics().unwrap().damaged, 1);
+    }
+}
+
+/// Another program must not take the session for the one that has written all of the file.
+#[test]
+fn a_name_that_cannot_be_removed_from_the_lock_file_is_warned_of() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data")])).unwrap();
+    let file = disk.files().open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(b"of another program", storage.size()).unwrap();
+    disk.fail_from(Operation::Write, 1, std::io::ErrorKind::Other);
+    let (closed, warnings) = count_warnings(|| storage.close());
+    assert!(matches!(closed, Err(FileStorageError::Changed { .. })), "{closed:?}");
+    assert!(warnings.iter().any(|line| line.contains("still names")), "{warnings:?}");
+    disk.mend();
+    let (_, warnings) = count_warnings(|| storage.close());
+    assert_eq!(warnings, Vec::<String>::new());
+    assert!(!lock_of(disk.files()).contains("zodium"));
 }

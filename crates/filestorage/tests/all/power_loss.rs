@@ -117,6 +117,35 @@ fn a_large_transaction_with_zeros_is_kept_when_its_checksums_are_lost() {
     assert_eq!(open(crashed).last_tid(), tid(1));
 }
 
+/// Its bytes are written piece by piece: in large records, and in many that fill a buffer.
+#[test]
+fn the_checksums_of_a_large_transaction_with_zeros_last_before_its_first_byte_is_written() {
+    let zeros = [0; 100_000];
+    let large: Vec<(u64, &[u8])> = vec![(1, &zeros[..])];
+    let many: Vec<(u64, &[u8])> = (1..=30).map(|oid| (oid, &zeros[..40_000])).collect();
+    for records in [large, many] {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let storage = open(disk.clone());
+        commit(&storage, stores(tid(1), &[(1, b"before")])).unwrap();
+        storage.sync_checksums();
+        let side = |files: &MemoryDisk| files.bytes(&companion(".checksums")).unwrap().len();
+        let (size, entries) = (storage.size() as usize, side(disk.files()));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let seen_then = Arc::clone(&seen);
+        disk.after_each(move |_, files| {
+            let written = files.bytes(data_file()).unwrap().len();
+            if written > size {
+                seen_then.lock().unwrap().push(side(&files.after_power_cut()));
+            }
+        });
+        commit(&storage, stores(tid(2), &records)).unwrap();
+        // One of each record, and one of the transaction.
+        let announced = entries + 16 * (records.len() + 1);
+        let seen = seen.lock().unwrap();
+        assert!(!seen.is_empty() && seen.iter().all(|side| *side >= announced), "{seen:?}");
+    }
+}
+
 /// The system drops what it could not write. What follows the hole must not be taken for torn.
 #[test]
 fn an_announced_commit_is_kept_behind_checksums_that_a_failed_sync_lost() {

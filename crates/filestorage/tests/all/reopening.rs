@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use crate::support::{
-    append, commit, companion, damaged_at, data_file, data_of, file_bytes, open, prepare, stores,
-    tid,
+    append, checked, commit, companion, count_warnings, damaged_at, data_file, data_of, file_bytes,
+    open, prepare, stores, tid,
 };
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation};
-use zodium_filestorage::{FileStorage, FileStorageError};
-use zodium_storage::{PackOptions, Write, WriteState};
+use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError, OpenOptions};
+use zodium_storage::{Access, PackOptions, Write, WriteState};
 
 /// Where the acknowledged transaction begins.
 const START: u64 = 4;
@@ -50,12 +50,64 @@ fn what_the_device_loses_while_the_file_is_cut_is_seen() {
     commit(&storage, stores(tid(3), &[(1, b"refused too")])).unwrap_err();
 }
 
+/// It is read back piece by piece.
+#[test]
+fn a_byte_that_is_lost_anywhere_in_a_large_transaction_is_seen() {
+    const DATA_BYTES: u64 = 5 << 19;
+    for at in [100, (1 << 20) + 7, DATA_BYTES - 1] {
+        let disk = FaultyDisk::new(MemoryDisk::new());
+        let storage = open(disk.clone());
+        commit(&storage, stores(tid(1), &[(1, &[7; DATA_BYTES as usize])])).unwrap();
+        disk.fail(Operation::Sync, 1, ErrorKind::Other);
+        commit(&storage, stores(tid(2), &[(1, b"refused")])).unwrap_err();
+        disk.mend();
+        let file = disk.files().open(data_file(), OpenMode::Write).unwrap();
+        file.write_all_at(b"x", START + 65 + at).unwrap();
+        assert_eq!(damaged_at(storage.reopen()), START, "byte {at}");
+        file.write_all_at(&[7], START + 65 + at).unwrap();
+        storage.reopen().unwrap();
+    }
+}
+
 #[test]
 fn commits_go_on_where_the_device_holds_what_was_acknowledged() {
     let (_, storage) = failed();
     storage.reopen().unwrap();
     commit(&storage, stores(tid(3), &[(1, b"acknowledged too")])).unwrap();
     assert_eq!(storage.last_tid(), tid(3));
+}
+
+#[test]
+fn space_is_reserved_ahead_again() {
+    let (disk, storage) = failed();
+    storage.reopen().unwrap();
+    let reserved = disk.count(Operation::Reserve);
+    let vote = storage.prepare(stores(tid(3), &[(1, &[1; 1000])]).1, Access::NonBlocking);
+    assert!(vote.unwrap().is_some(), "it need not wait");
+    assert_eq!(disk.count(Operation::Reserve), reserved);
+}
+
+/// Nothing is cut from a file that may be another program's.
+#[test]
+fn a_file_that_cannot_be_looked_at_and_one_that_was_changed_meanwhile_count_as_changed() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"acknowledged")])).unwrap();
+    let second = prepare(&storage, stores(tid(2), &[(1, b"second")]).1).unwrap();
+    disk.fail(Operation::Read, 1, ErrorKind::Other);
+    append(&storage, vec![(tid(2), second)]).unwrap_err();
+    assert_eq!(storage.write_state(), WriteState::Changed);
+    storage.reopen().unwrap();
+    assert_eq!(storage.write_state(), WriteState::Writable);
+    let files = disk.files().clone();
+    disk.before_next(Operation::Sync, move || {
+        let length = data_of(&files).len() as u64;
+        let file = files.open(data_file(), OpenMode::Write).unwrap();
+        file.write_all_at(b"of another program", length).unwrap();
+    });
+    let refused = commit(&storage, stores(tid(3), &[(1, b"third")]));
+    assert!(matches!(refused, Err(FileStorageError::Changed { .. })), "{refused:?}");
+    assert_eq!(storage.write_state(), WriteState::Changed);
 }
 
 #[test]
@@ -153,4 +205,27 @@ fn commits_go_on_after_a_pack_once_the_name_of_the_packed_file_lasts() {
         assert_eq!(storage.last_tid(), tid(5));
     }
     assert!(names_in_doubt > 0);
+}
+
+/// The refused transaction stays in the file as a whole: no other program has written it.
+#[test]
+fn a_close_that_cannot_cut_what_was_refused_does_not_say_that_the_session_ended_in_order() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let options = OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(data_file()) };
+    let open = |disk| FileStorage::open(Arc::new(disk), &options).unwrap();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"acknowledged")])).unwrap();
+    let acknowledged = storage.size();
+    disk.fail(Operation::Sync, 1, ErrorKind::Other);
+    commit(&storage, stores(tid(2), &[(1, b"refused")])).unwrap_err();
+    disk.fail_from(Operation::SetLength, 1, ErrorKind::Other);
+    let (closed, warnings) = count_warnings(|| storage.close());
+    closed.unwrap();
+    assert!(warnings.iter().any(|line| line.contains("was not cut")), "{warnings:?}");
+    drop(storage);
+    disk.mend();
+    assert!(data_of(disk.files()).len() as u64 > acknowledged);
+    assert_eq!(checked(disk.files()).0.distrust, None);
+    let metrics = open(disk).checksum_metrics().unwrap();
+    assert_eq!(metrics.covered_bytes, acknowledged);
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{commit, data_file, data_of, flip, open, open_summed, stores, tid};
-use zodium_disk::MemoryDisk;
-use zodium_filestorage::{ChecksumMode, FileStorage};
+use crate::support::{commit, data_file, data_of, flip, logged, open, open_summed, stores, tid};
+use tracing::Level;
+use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
+use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::Upkeep;
 
 const MIB: usize = 1 << 20;
@@ -79,9 +80,10 @@ fn a_scrub_reads_the_file_slowly_finds_damage_and_begins_anew_after_its_interval
     cover(&storage, upkeep.as_mut());
     let damaged = |storage: &FileStorage| storage.checksum_metrics().unwrap().damaged;
     let scrub = |upkeep: &mut dyn Upkeep| {
-        for _ in 0..4 {
-            assert!(upkeep.step() <= SCRUB_WAIT);
-        }
+        let waits = [(); 4].map(|()| upkeep.step());
+        assert!(waits.iter().all(|wait| *wait <= SCRUB_WAIT), "{waits:?}");
+        // A step that takes as long as it may would be followed by the next one at once.
+        assert!(waits.iter().any(|wait| *wait > Duration::ZERO), "{waits:?}");
     };
     scrub(upkeep.as_mut());
     assert_eq!(damaged(&storage), 0);
@@ -99,4 +101,34 @@ fn the_first_scrub_waits_for_its_interval() {
     let mut upkeep = storage.upkeep(Some(Duration::from_secs(1000))).unwrap();
     cover(&storage, upkeep.as_mut());
     assert!(upkeep.step() > SCRUB_WAIT);
+}
+
+#[test]
+fn it_is_told_once_how_many_checksums_are_missing_and_how_many_were_taken() {
+    let storage = summed(&written(3));
+    let missing = storage.uncovered_bytes();
+    let mut upkeep = storage.upkeep(None).unwrap();
+    let steps = |upkeep: &mut dyn Upkeep| {
+        let (_, messages) = logged(Level::INFO, || (0..20).for_each(|_| _ = upkeep.step()));
+        messages.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+    };
+    let messages = steps(upkeep.as_mut());
+    let [begins, ends] = &messages[..] else { panic!("{messages:?}") };
+    let bytes = format!("bytes={missing} ");
+    assert!(begins.contains("taking checksums") && begins.contains(&bytes), "{begins}");
+    assert!(ends.contains("all checksums taken") && ends.contains(&bytes), "{ends}");
+    assert_eq!(steps(upkeep.as_mut()), Vec::<String>::new());
+}
+
+/// Commits wait while the device syncs.
+#[test]
+fn checksums_of_commits_are_not_synced_at_each_step() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let options = OpenOptions { checksums: ChecksumMode::Full, ..OpenOptions::new(data_file()) };
+    let storage = Arc::new(FileStorage::open(Arc::new(disk.clone()), &options).unwrap());
+    let mut upkeep = storage.upkeep(None).unwrap();
+    commit(&storage, stores(tid(1), &[(1, b"data")])).unwrap();
+    let syncs = disk.count(Operation::Sync);
+    (0..5).for_each(|_| _ = upkeep.step());
+    assert_eq!(disk.count(Operation::Sync), syncs);
 }
