@@ -281,7 +281,7 @@ fn read_data_header(data: &dyn DiskFile, position: u64) -> Option<DataHeader> {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use zodium_disk::MemoryDisk;
+    use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 
     use super::{super::header::LogState, *};
     use crate::testing;
@@ -422,6 +422,30 @@ mod tests {
             let end = starts[number.div_ceil(2)];
             assert_eq!(told(&left.opened()), (number as u64, end, end), "entry {number}");
         }
+    }
+
+    /// Only in part may such entries have replaced those of the announcement.
+    #[test]
+    fn entries_behind_the_first_announced_one_are_of_the_announcement() {
+        let (data, starts, mut entries) = written();
+        for announced in [2, 4] {
+            entries[announced].is_promise = true;
+        }
+        let opened = Left::new(data, entries.iter().copied()).opened();
+        assert_eq!(told(&opened), (2, starts[1], starts[1]));
+        assert_eq!(opened.announced(), &entries[2..]);
+    }
+
+    #[test]
+    fn a_side_file_that_is_not_there_is_no_reason_for_distrust() {
+        let (disk, path) = (FaultyDisk::new(MemoryDisk::new()), Path::new("Data.fs"));
+        disk.files().put(path, b"FS30".to_vec());
+        let data = disk.open(path, OpenMode::Read).unwrap();
+        let opened = || open(&disk, path, OpenMode::Read, &data, MAGIC_BYTES);
+        assert!(opened().unwrap().is_none());
+        // The lock file is opened first.
+        disk.fail(Operation::Open, 2, io::ErrorKind::PermissionDenied);
+        assert_eq!(opened().unwrap_err(), Distrust::Unreadable);
     }
 
     /// Two wrong bits, which cannot be repaired.
