@@ -505,6 +505,28 @@ fn recovery_leaves_out_what_does_not_fit_and_covers_the_new_file() {
     assert!(found.has_checksums);
 }
 
+/// More than is covered at once.
+#[test]
+fn recovery_covers_a_large_file() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=5 {
+        commit(&storage, stores(tid(n), &[(n, &vec![n as u8; 2 << 20])])).unwrap();
+    }
+    storage.close().unwrap();
+    let to = std::path::Path::new("New.fs").to_owned();
+    let options = RecoverOptions {
+        from: data_file().to_owned(),
+        to: to.clone(),
+        partial: false,
+        drop_mismatches: false,
+        progress: &|_, _| (),
+    };
+    recover(&disk, &options, &mut |note| panic!("{note:?}")).unwrap();
+    let (found, _) = checked_at(&disk, &to);
+    assert_eq!((found.damages, found.covered, found.uncovered), (0, 10, 0));
+}
+
 #[test]
 fn recovery_takes_and_names_what_does_not_fit_unless_it_is_told_to_leave_it_out() {
     let (disk, _) = written(&SmallRng::seed_from_u64(7), 5_000);
@@ -810,6 +832,28 @@ fn an_opening_compares_4_mib_at_most() {
             let found = open(damaged).checksum_metrics().unwrap().damaged;
             assert_eq!(found, u64::from(is_seen), "{more} bytes more, byte {at}");
         }
+    }
+}
+
+#[test]
+fn a_record_whose_checksum_cannot_be_read_is_not_covered_and_all_others_are() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"one"), (2, b"two"), (3, b"three")])).unwrap();
+    commit(&storage, stores(tid(2), &[(4, b"four")])).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    let side = side_of(&disk);
+    for number in 0..6 {
+        let disk = disk.after_kill();
+        let mut spoiled = side.clone();
+        spoiled[4096 + 16 * number + 9] ^= 1;
+        overwrite(&disk, &companion(".checksums"), &spoiled);
+        let (found, _) = checked(&disk);
+        assert_eq!((found.damages, found.covered, found.uncovered), (0, 5, 1), "entry {number}");
+        let storage = open(disk);
+        storage.scrub(Default::default(), u64::MAX);
+        assert_eq!(storage.checksum_metrics().unwrap().damaged, 0, "entry {number}");
     }
 }
 
