@@ -609,6 +609,26 @@ fn a_new_reference_to_a_deleted_object_does_not_stop_a_pack() {
     assert!(current(&storage, Oid(2)).is_some() && current(&storage, gone).is_none());
 }
 
+/// The pack keeps the deletion, and the record before it for the one that points back to it.
+#[test]
+fn an_object_that_comes_back_is_not_missing() {
+    let (_, storage, _) = storage_with_history(0, 0);
+    let oid = Oid(1);
+    let [first, stored, deleted, restored] = [1, 2, 3, 4].map(support::tid);
+    let (refers, leaf) = (support::referring([oid.0]), support::referring([]));
+    support::commit(&storage, stores(first, &[(0, &leaf)])).unwrap();
+    support::commit(&storage, stores(stored, &[(0, &refers), (1, &leaf)])).unwrap();
+    let record = |oid, body| NewRecord { oid, body };
+    let root = |data: &[u8]| root(NewBody::Data(Bytes::copy_from_slice(data)));
+    let records = vec![root(&leaf), record(oid, NewBody::Deleted)];
+    support::commit(&storage, (deleted, transaction(records))).unwrap();
+    let records = vec![record(oid, NewBody::SameAs(stored)), root(&refers)];
+    support::commit(&storage, (restored, transaction(records))).unwrap();
+    let packed = pack(&storage, deleted, true).unwrap().unwrap();
+    assert_eq!((packed.dangling, packed.objects_after), (0, 2));
+    assert!(current(&storage, oid).is_some());
+}
+
 #[test]
 fn a_reference_to_an_object_that_is_newer_than_the_pack_time_is_not_dangling() {
     let (_, storage, mut history) = storage_with_history(0, 0);
