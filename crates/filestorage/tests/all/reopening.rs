@@ -87,6 +87,28 @@ fn space_is_reserved_ahead_again() {
     assert_eq!(disk.count(Operation::Reserve), reserved);
 }
 
+#[test]
+fn what_another_program_appends_after_a_reopening_has_failed_is_not_cut() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"acknowledged")])).unwrap();
+    let second = prepare(&storage, stores(tid(2), &[(1, b"second")]).1).unwrap();
+    // Nothing of it is written.
+    disk.fail(Operation::Read, 1, ErrorKind::Other);
+    append(&storage, vec![(tid(2), second)]).unwrap_err();
+    disk.fail(Operation::SetLength, 1, ErrorKind::Other);
+    storage.reopen().unwrap_err();
+    let end = storage.size();
+    let file = disk.files().open(data_file(), OpenMode::Write).unwrap();
+    file.write_all_at(b"of another program", end).unwrap();
+    let refused = storage.reopen();
+    assert!(matches!(refused, Err(FileStorageError::Changed { .. })), "{refused:?}");
+    assert_eq!(data_of(disk.files()).len() as u64, end + 18);
+    // A rest of the probe may be there.
+    file.set_length(end + 8).unwrap();
+    storage.reopen().unwrap();
+}
+
 /// Nothing is cut from a file that may be another program's.
 #[test]
 fn a_file_that_cannot_be_looked_at_and_one_that_was_changed_meanwhile_count_as_changed() {
