@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::{commit, data_file, open, stores, tid};
 use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_filestorage::{FileStorage, LogTail, OpenOptions, Place};
-use zodium_storage::{Access, LogItem};
+use zodium_storage::{Access, Load, LogItem};
 use zodium_types::{Oid, Tid};
 
 const TRANSACTIONS: u64 = 1000;
@@ -32,6 +32,18 @@ fn reads_of<T>(disk: &FaultyDisk, read: impl FnOnce() -> T) -> (T, u64) {
 fn first_from(storage: &FileStorage, start: Tid) -> Option<Tid> {
     let mut transactions = storage.reader().iterate(Some(start), None).unwrap();
     transactions.step().unwrap().map(|found| found.tid)
+}
+
+/// The index leads to records all over the file.
+#[test]
+fn a_search_by_tid_in_a_newly_opened_file_reads_a_part_of_it() {
+    let disk = written(|n| n);
+    for n in [2, 250, 499, 500, 501, 750, 999] {
+        let storage = open(disk.clone());
+        let (found, reads) = reads_of(&disk, || first_from(&storage, tid(n)));
+        assert_eq!(found, Some(tid(n)));
+        assert!(reads < 60, "{reads} reads for transaction {n}");
+    }
 }
 
 /// The index has one record only, so it walks.
@@ -61,6 +73,40 @@ fn the_serial_of_an_object_is_one_read_however_large_it_is() {
         let serial = || storage.reader().current_serial(Oid(oid), Access::Blocking).unwrap();
         assert_eq!(reads_of(&disk, serial), (Some(Some(tid(oid))), 1), "{length} bytes");
     }
+}
+
+/// Whichever of its reads it is that would wait.
+#[test]
+fn a_load_that_may_not_wait_finds_what_is_there_or_would_wait() {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    let data = |n: u64, length: usize| vec![n as u8; length];
+    let lengths = [1, 4_096, 10_000, 300_000];
+    for n in [1, 2, 3] {
+        for (oid, length) in (1..).zip(lengths) {
+            let at = tid(10 * n + oid);
+            commit(&storage, stores(at, &[(oid, &data(n, length))])).unwrap();
+        }
+    }
+    let (mut found, mut waits) = (0, 0);
+    for every in 1..=9 {
+        disk.forget_every(every);
+        for (oid, length) in (1..).zip(lengths) {
+            for n in [1, 2, 3] {
+                let before = tid(10 * n + oid).next();
+                let access = Access::NonBlocking;
+                match storage.reader().load_before(Oid(oid), before, access).unwrap() {
+                    Load::Revision(revision) => {
+                        assert!(revision.data == data(n, length), "revision {n} of {oid}");
+                        found += 1;
+                    }
+                    Load::WouldBlock => waits += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    assert!(found > 20 && waits > 20, "{found} found, {waits} not");
 }
 
 /// As a program that waits for commits looks again and again.
