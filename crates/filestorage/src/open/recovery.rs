@@ -71,7 +71,7 @@ pub(crate) fn recover(
     }
     let ReadLog { positions, built, damages, is_index_unused, .. } = read;
     let Built { end, tids, .. } = built;
-    let whole = if end < length { whole_transactions(path, &file, end, length) } else { 0 };
+    let whole = whole_transactions(path, &file, end, length);
     if end < length && !options.read_only {
         let was_durable = checksums.as_ref().is_some_and(|opened| end < opened.durable_end());
         let broken = BrokenEnd { path, file: file.as_ref(), start: end, end: length };

@@ -32,7 +32,7 @@ pub(super) fn salvage(
     while position < range.end {
         let room = (range.end - position).min(WALK_BYTES as u64) as usize;
         let bytes = window.some_bytes(position, room);
-        let Some(starts) = bytes.len().checked_sub(DATA_HEADER_BYTES - 1) else { break };
+        let Some(starts) = bytes.len().checked_sub(DATA_HEADER_BYTES) else { break };
         let is_candidate = |at: usize| {
             let (bytes, tid) = (&bytes[at..], u64_at(&bytes[at..], DataHeader::TID_OFFSET));
             let transaction = u64_at(bytes, DataHeader::TRANSACTION_OFFSET);

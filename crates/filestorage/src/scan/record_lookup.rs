@@ -39,9 +39,6 @@ impl RecordLookup {
 
     /// As [`RecordLookup::record`], whatever has become of its transaction.
     pub(crate) fn lone_record(&mut self, position: u64, oid: Oid) -> Option<DataEntry> {
-        if position < MAGIC_BYTES {
-            return None;
-        }
         let header = DataHeader::parse(&self.window.chunk::<DATA_HEADER_BYTES>(position)?);
         let end = position.checked_add(header.record_bytes())?;
         let is_record = header.oid == oid

@@ -104,7 +104,8 @@ impl Tail<'_> {
         if self.is_zero_sector(self.start)? {
             return Ok(true);
         }
-        header.length = header.length.min(self.end - self.start);
+        // Against overflow.
+        header.length = header.length.min(self.end);
         let entry = TransactionEntry { position: self.start, header };
         let mut look = self.look();
         let mut position = entry.records_start();
@@ -195,7 +196,7 @@ impl Tail<'_> {
             let count = (self.end - position).min(WINDOW_BYTES as u64) as usize;
             let bytes = &mut window[..count];
             self.read(bytes, position)?;
-            let starts = count - TRANSACTION_HEADER_BYTES + 1;
+            let starts = count - TRANSACTION_HEADER_BYTES;
             for at in 0..starts {
                 let start = position + at as u64;
                 if self.may_begin(start, &bytes[at..])

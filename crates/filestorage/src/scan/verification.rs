@@ -6,7 +6,7 @@ use super::entries::{DataEntry, TransactionEntry};
 use super::scanner::{Scan, WINDOW_BYTES};
 use super::sums::Part;
 use crate::FileStorageError;
-use crate::format::{DATA_HEADER_BYTES, DataHeader, MAGIC_BYTES, POINTER_BYTES, u64_at};
+use crate::format::{DATA_HEADER_BYTES, DataHeader, POINTER_BYTES, u64_at};
 
 impl Scan<'_> {
     /// The checksum of a transaction's frame as it is in the file. The copy of the length was
@@ -82,11 +82,12 @@ impl Scan<'_> {
             return Ok(());
         }
         let before = match entry.position.checked_sub(POINTER_BYTES) {
-            Some(trailer) if trailer >= MAGIC_BYTES => {
+            Some(trailer) => {
                 let length = self.chunk(trailer)?.map_or(0, |copy: [u8; 8]| u64_at(&copy, 0));
                 self.tid_at(trailer.saturating_sub(length))?
             }
-            _ => None,
+            // The first one in the file.
+            None => None,
         };
         let next = self.tid_at(entry.next_position())?;
         let tid = entry.tid();
