@@ -1,11 +1,15 @@
 //! The bytes of `Data.fs`, and what can be said about them without reading a whole file.
 
+#[cfg(test)]
+mod crafted;
 mod damage;
 mod data_file;
 mod layout;
 mod lost_sectors;
 mod new_file;
 
+#[cfg(test)]
+pub(crate) use crafted::{Crafted, Holds, Watched, file_of};
 pub use damage::{Damage, DamageKind};
 pub(crate) use data_file::DataFile;
 pub use layout::Magic;

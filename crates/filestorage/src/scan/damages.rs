@@ -50,3 +50,31 @@ impl Damages {
              `zodium recover` (or a backup) gives a sound copy");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_remembered_once_until_all_are_forgotten() {
+        let damages = Damages::new(Path::new("Data.fs"));
+        for position in [7, 9, 7] {
+            damages.note(position, None, None, "wrong");
+        }
+        assert_eq!(damages.count(), 2);
+        assert!(damages.contain(7) && damages.contain(9) && !damages.contain(8));
+        damages.forget();
+        assert!(damages.count() == 0 && !damages.contain(7));
+    }
+
+    #[test]
+    fn no_more_places_are_remembered_than_help() {
+        let damages = Damages::new(Path::new("Data.fs"));
+        *damages.places.lock() = (0..PLACES_MAX as u64 - 1).collect();
+        for position in [200_000, 200_001] {
+            damages.note(position, None, None, "wrong");
+        }
+        assert_eq!(damages.count(), PLACES_MAX as u64);
+        assert!(!damages.contain(200_001));
+    }
+}

@@ -114,3 +114,6 @@ fn record_bytes(window: &mut Window, entry: &TransactionEntry, position: u64) ->
     let is_its = header.transaction == entry.position && header.tid == entry.tid();
     (fits && is_its && header.version_length == 0).then(|| header.record_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -354,3 +354,6 @@ impl<'a> Scan<'a> {
         FileStorageError::corrupt(self.path, position, what)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -291,3 +291,6 @@ impl Tail<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,3 +125,150 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Crafted, Watched};
+
+    const END: u64 = 900;
+
+    fn content() -> Vec<u8> {
+        (0..1000_u32).map(|at| (at % 251) as u8).collect()
+    }
+
+    /// A window of 100 bytes into the first 900 of 1000, of which one may be unreadable.
+    fn window(bad: Option<u64>) -> (Arc<Watched>, Window) {
+        let watched = Watched::of(&content(), bad);
+        let file: Arc<dyn DiskFile> = Arc::clone(&watched) as _;
+        (watched, Window::new(Crafted::path(), &file, END, 100))
+    }
+
+    #[test]
+    fn bytes_are_read_again_only_when_the_window_does_not_hold_them() {
+        let (file, mut window) = window(None);
+        for (position, length, reads) in [
+            (200, 10, &[(200, 100)][..]),
+            (200, 1, &[]),
+            (299, 1, &[]),
+            (200, 100, &[]),
+            (250, 50, &[]),
+            (199, 1, &[(199, 100)]),
+            (250, 50, &[(250, 100)]),
+            (349, 2, &[(349, 100)]),
+            (300, 150, &[(300, 150)]),
+            (440, 10, &[]),
+            (850, 50, &[(850, 50)]),
+            (899, 1, &[]),
+        ] {
+            let at = position as usize;
+            let found = window.bytes(position, length);
+            assert_eq!(found, Some(&content()[at..at + length]), "{length} at {position}");
+            assert_eq!(file.reads(), reads, "{length} at {position}");
+        }
+        for (position, length) in [(850, 51), (900, 1), (901, 0), (u64::MAX, 2)] {
+            assert_eq!(window.bytes(position, length), None, "{length} at {position}");
+        }
+        assert_eq!(file.reads(), []);
+    }
+
+    #[test]
+    fn as_many_bytes_are_given_as_there_are_before_the_end() {
+        let (_, mut window) = window(None);
+        for (position, length, given) in
+            [(800, 99, 99), (800, 100, 100), (800, 101, 100), (899, 7, 1), (900, 7, 0), (950, 7, 0)]
+        {
+            let found = window.some_bytes(position, length).to_vec();
+            let at = position as usize;
+            assert_eq!(found, content()[at..at + given], "{length} at {position}");
+        }
+    }
+
+    #[test]
+    fn a_number_leaves_the_window_where_it_is() {
+        let number = |at: usize| u64::from_be_bytes(content()[at..at + 8].try_into().unwrap());
+        let (file, mut window) = window(None);
+        window.bytes(200, 1);
+        file.reads();
+        for (position, reads) in [
+            (200, &[][..]),
+            (250, &[]),
+            (292, &[]),
+            (199, &[(199, 8)]),
+            (293, &[(293, 8)]),
+            (20, &[(20, 8)]),
+            (892, &[(892, 8)]),
+        ] {
+            assert_eq!(window.number(position), Some(number(position as usize)), "{position}");
+            assert_eq!(file.reads(), reads, "{position}");
+            assert!(window.bytes(200, 100).is_some());
+            assert_eq!(file.reads(), [], "{position}");
+        }
+        for position in [893, 900, u64::MAX - 3] {
+            assert_eq!(window.number(position), None, "{position}");
+        }
+        assert_eq!(file.reads(), []);
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_read_is_zero_and_its_block_is_known_as_unreadable() {
+        for at in [493, 500] {
+            let (_, mut window) = window(Some(500));
+            assert_eq!(window.number(at), Some(0), "{at}");
+            assert!(window.is_unreadable(500..501), "{at}");
+        }
+        for at in [492, 501] {
+            let (_, mut window) = window(Some(500));
+            assert!(window.number(at).is_some_and(|number| number > 0), "{at}");
+            assert!(!window.is_unreadable(500..501), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_probe_reads_each_byte_once() {
+        let (file, mut window) = window(None);
+        for (range, reads) in [
+            (0..250, &[(0, 100), (100, 100), (200, 100)][..]),
+            (620..621, &[(620, 100)]),
+            (750..900, &[(750, 100), (850, 50)]),
+            (420..420, &[]),
+        ] {
+            window.probe(range.clone());
+            assert_eq!(file.reads(), reads, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn another_window_is_into_the_same_bytes() {
+        let (file, window) = window(None);
+        let mut other = window.another(50);
+        assert_eq!((other.end(), other.path()), (END, Crafted::path()));
+        assert_eq!(other.bytes(300, 1), Some(&content()[300..301]));
+        assert_eq!(file.reads(), [(300, 50)]);
+    }
+
+    #[test]
+    fn of_bytes_that_cannot_be_read_their_block_counts_as_zeros_and_no_other() {
+        const BLOCK: u64 = 4096;
+        let (end, bad) = (5 * BLOCK + 100, 2 * BLOCK + 7);
+        let file: Arc<dyn DiskFile> = Watched::of(&vec![b'x'; end as usize], Some(bad));
+        let zeros = 2 * BLOCK..3 * BLOCK;
+        for start in [0, 1, BLOCK, BLOCK + 900, 2 * BLOCK, bad, 3 * BLOCK, 4 * BLOCK + 1] {
+            let mut window = Window::new(Crafted::path(), &file, end, 100);
+            let found = window.bytes(start, (end - start) as usize).unwrap().to_vec();
+            let expected = (start..end).map(|at| if zeros.contains(&at) { 0 } else { b'x' });
+            assert!(found.into_iter().eq(expected), "from {start}");
+            let is_met = start <= bad;
+            for (range, is_within) in [
+                (start..end, is_met),
+                (0..zeros.start, false),
+                (zeros.start - 1..zeros.start + 1, is_met),
+                (zeros.end - 1..zeros.end, is_met),
+                (zeros.end..end, false),
+                (bad..bad, false),
+            ] {
+                assert_eq!(window.is_unreadable(range.clone()), is_within, "{start}, {range:?}");
+            }
+        }
+    }
+}
