@@ -294,3 +294,6 @@ impl<S: Write> Write for Summed<S> {
         self.stream.flush()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -468,3 +468,50 @@ fn is_of(file: &dyn DiskFile, position: u64, oid: Oid) -> bool {
     let mut header = [0; DATA_HEADER_BYTES];
     file.read_exact_at(&mut header, position).is_ok() && DataHeader::parse(&header).oid == oid
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Crafted, file_of};
+
+    #[test]
+    fn the_transactions_that_look_whole_are_counted_up_to_the_first_that_does_not() {
+        let mut data = Crafted::new();
+        let first = data.add(1, &[(1, b"one")]);
+        let second = data.add(2, &[(2, b"two")]);
+        let third = data.add(3, &[(3, b"three")]);
+        let end = data.end();
+        let count = |data: &Crafted, start, end| {
+            whole_transactions(Crafted::path(), &data.file(), start, end)
+        };
+        for (start, expected) in [(first, 3), (second, 2), (third, 1), (end, 0)] {
+            assert_eq!(count(&data, start, end), expected);
+        }
+        assert_eq!(count(&data, first, end - 1), 2);
+        let damaged = data.with_number(third - 8, 0);
+        assert_eq!(count(&damaged, first, end), 1);
+    }
+
+    #[test]
+    fn a_file_is_unbegun_if_it_has_less_than_the_magic() {
+        let unbegun = |bytes: &[u8]| {
+            let file = file_of(bytes);
+            is_unbegun(Crafted::path(), file.as_ref(), bytes.len() as u64).unwrap()
+        };
+        for bytes in [&b""[..], b"F", b"FS", b"FS3"] {
+            assert!(unbegun(bytes), "{bytes:?}");
+        }
+        for bytes in [&b"FS30"[..], b"FS21", b"FS2", b"G", b"FS30x", b"\0"] {
+            assert!(!unbegun(bytes), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_of_the_object_that_it_names() {
+        let mut data = Crafted::new();
+        let record = data.add(1, &[(7, b"data")]) + 23;
+        let is_of = |position, oid| is_of(data.file().as_ref(), position, Oid(oid));
+        assert!(is_of(record, 7));
+        assert!(!is_of(record, 8) && !is_of(record + 1, 7) && !is_of(data.end(), 0));
+    }
+}

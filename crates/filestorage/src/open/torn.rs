@@ -111,3 +111,39 @@ fn has_trace(
     sectors.end();
     Ok(sectors.seen())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Crafted;
+
+    #[test]
+    fn a_trace_is_found_in_every_sector_of_a_transaction() {
+        let mut data = Crafted::new();
+        data.add(1, &[(1, b"before")]);
+        let length = 2 * WINDOW_BYTES + 1_000;
+        let start = data.add(2, &[(2, &vec![b'x'; length as usize])]);
+        let end = data.end();
+        data.append(&[0; 1_000]);
+        let has_trace = |data: &Crafted| {
+            let file = data.file();
+            let mut scan = Scan::new(Crafted::path(), data.file(), data.end());
+            let Ok(Step::Transaction(entry)) = scan.transaction(start) else { panic!("it is one") };
+            has_trace(file.as_ref(), &scan, &entry).unwrap()
+        };
+        assert!(!has_trace(&data), "zeros behind it are none of its own");
+        let data_start = start + 23 + 42;
+        let window = start + WINDOW_BYTES;
+        for sector in
+            [data_start.next_multiple_of(512), window / 512 * 512, (end - 600) / 512 * 512]
+        {
+            let mut lost = data.clone();
+            lost.zero(sector, sector + 512);
+            assert!(has_trace(&lost), "{sector}");
+            // Only the last bytes of a sector tell.
+            let mut other = data.clone();
+            other.zero(sector, sector + 511);
+            assert!(!has_trace(&other), "{sector}");
+        }
+    }
+}
