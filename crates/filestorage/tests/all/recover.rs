@@ -195,6 +195,66 @@ fn record_whose_data_are_lost_is_left_out_and_named() {
 }
 
 #[test]
+fn data_that_end_nowhere_are_not_fetched_from_a_transaction_that_is_left_out() {
+    let mut bytes = undone();
+    bytes[4 + 16] = b'?';
+    // The header of the record behind the data.
+    let behind = 4 + 23 + 42 + 10;
+    bytes[behind..behind + 42].fill(0);
+    let outcome = try_recover(&bytes, false).unwrap();
+    assert_eq!(recovered_tids(&outcome), [2, 3].map(tid));
+    let needle = b"first data";
+    assert!(!outcome.bytes.windows(needle.len()).any(|bytes| bytes == needle));
+    let [_, record] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
+    assert_eq!((&record.oids[..], &record.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
+    assert_eq!(outcome.summary.records, 1);
+}
+
+#[test]
+fn record_whose_pointer_leads_to_a_later_one_is_left_out() {
+    let disk = disk_of(&undone());
+    let storage = open(disk.clone());
+    let later = storage.size() + 23;
+    commit(&storage, stores(tid(4), &[(1, b"later data")])).unwrap();
+    drop(storage);
+    let mut bytes = data_of(&disk);
+    let pointer = later as usize - 23 - 8 - 8;
+    bytes[pointer..pointer + 8].copy_from_slice(&later.to_be_bytes());
+    let outcome = try_recover(&bytes, false).unwrap();
+    let [record] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
+    assert_eq!(record.what, format!("a record whose data, at {later}, are lost"));
+    assert_eq!((record.start, record.end), (pointer as u64 - 42, pointer as u64 + 8));
+    assert_eq!(outcome.summary.records, 4);
+    assert_eq!(recovered_tids(&outcome), [1, 2, 3, 4].map(tid));
+    assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+}
+
+#[test]
+fn records_that_are_not_earlier_than_the_next_transaction_are_not_kept() {
+    for (number, kept) in [(2, true), (3, false), (9, false)] {
+        let disk = MemoryDisk::new();
+        let storage = open(disk.clone());
+        for n in 1..=3 {
+            commit(&storage, stores(tid(n), &[(n, b"abc"), (n + 10, b"def")])).unwrap();
+        }
+        drop(storage);
+        let mut bytes = data_of(&disk);
+        let length = (bytes.len() - 4) / 3;
+        let second = 4 + length;
+        for at in [second, second + 23 + 8, second + 23 + 45 + 8] {
+            bytes[at..at + 8].copy_from_slice(&tid(number).0.to_be_bytes());
+        }
+        // Its second length.
+        bytes[second + length - 8..second + length].fill(0);
+        let outcome = try_recover(&bytes, true).unwrap();
+        let expected = if kept { vec![1, number, 3] } else { vec![1, 3] };
+        let expected: Vec<_> = expected.into_iter().map(tid).collect();
+        assert_eq!(recovered_tids(&outcome), expected, "{number}");
+        assert_eq!(outcome.summary.redated, 0);
+    }
+}
+
+#[test]
 fn the_reason_is_told_with_its_place() {
     let disk = MemoryDisk::new();
     let storage = open(disk.clone());
