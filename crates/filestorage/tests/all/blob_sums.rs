@@ -425,3 +425,37 @@ fn a_blob_that_is_removed_while_bytes_are_compared_is_no_damage() {
     assert_eq!((found, blobs.damaged), (vec![], 0));
     assert!(disk.bytes(&path).is_none());
 }
+
+#[test]
+fn only_records_of_blobs_are_counted_and_compared_with_files() {
+    let (disk, storage) = written();
+    commit(&storage, stores(tid(4), &[(9, b"no blob")])).unwrap();
+    let (found, blobs) = check(&disk, true);
+    assert_eq!((found, blobs.records), (vec![], ALL.len() as u64));
+}
+
+#[test]
+fn the_progress_of_a_comparison_of_bytes_ends_with_all_of_them() {
+    let (disk, storage) = written();
+    let told = std::cell::RefCell::new(Vec::new());
+    let progress = |done, total| told.borrow_mut().push((done, total));
+    let options = CheckOptions { progress: &progress, ..CheckOptions::new(data_file()) };
+    let blobs = BlobsToCheck { directory: storage.blobs().unwrap(), data: true };
+    check_with_blobs(&disk, &options, Some(blobs), &mut |damage| panic!("{damage}")).unwrap();
+    let all = ALL.iter().map(|(.., data)| data.len() as u64).sum::<u64>();
+    assert_eq!(told.take().last(), Some(&(all, all)));
+}
+
+/// Its transaction has come already.
+#[test]
+fn a_check_does_not_wait_for_the_record_of_a_blob_of_the_last_transaction() {
+    let (disk, storage) = written();
+    let directory = storage.blobs().unwrap();
+    disk.put(&directory.path_of(Oid(3), tid(3)), b"orphan".to_vec());
+    let long = Duration::from_secs(20);
+    let started = Instant::now();
+    let (found, _) = check_patiently(&disk, directory, false, (long, &|| ()));
+    assert!(started.elapsed() < long);
+    let [orphan] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((orphan.oid, orphan.tid), (Some(Oid(3)), Some(tid(3))));
+}

@@ -288,6 +288,24 @@ fn index_that_names_other_records_is_found() {
 }
 
 #[test]
+fn index_that_cannot_be_opened_is_told_and_one_that_is_not_there_is_not() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data")])).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    let failing = FaultyDisk::new(disk.clone());
+    failing.fail(Operation::Open, 1, std::io::ErrorKind::PermissionDenied);
+    let (checked, found) = check_patiently(&failing, false, Duration::ZERO).unwrap();
+    let [damage] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((checked.index, damage.kind), (IndexVerdict::Differs, DamageKind::Index));
+    assert!(damage.what.contains("cannot be opened"), "{damage}");
+    disk.remove(&companion(".index")).unwrap();
+    let (checked, found) = try_check(&disk, false).unwrap();
+    assert_eq!((checked.index, found), (IndexVerdict::None, vec![]));
+}
+
+#[test]
 fn of_many_objects_that_the_index_has_elsewhere_a_hundred_are_told_one_by_one() {
     let index_without = |disk: &MemoryDisk, objects: u64| {
         let storage = open(disk.clone());
