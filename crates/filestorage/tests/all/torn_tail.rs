@@ -10,11 +10,11 @@
 
 use crate::support::{
     History, check_everything, commit, companion, damaged_at, data_file, data_of, disk_of, open,
-    open_read_only, same_answers, stores, try_open,
+    open_read_only, overwrite, same_answers, stores, try_open,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use zodium_disk::{Disk, MemoryDisk};
+use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use zodium_types::Tid;
 
 #[test]
@@ -201,6 +201,37 @@ fn bytes_that_are_missing_or_inserted_before_the_last_transaction_are_refused() 
             check_refused(&damaged, start_of(place), &format!("{count} bytes more at {place}"));
         }
     }
+}
+
+/// The opening reads only, so a server may have the file open.
+#[test]
+fn a_transaction_that_is_written_during_an_opening_is_no_damage() {
+    let written = Written::new();
+    let (start, end) = (written.positions().nth(2).unwrap(), written.positions().nth(3).unwrap());
+    let mut unfinished = written.bytes.clone();
+    unfinished[start..end].fill(0);
+    let sound = FaultyDisk::new(disk_of(&written.bytes));
+    open_read_only(sound.clone()).unwrap();
+    let mut seen_unfinished = 0;
+    for nth in 1.. {
+        let disk = FaultyDisk::new(disk_of(&unfinished));
+        let (files, bytes) = (disk.files().clone(), written.bytes.clone());
+        before_read(&disk, nth, move || overwrite(&files, data_file(), &bytes));
+        let Ok(storage) = open_read_only(disk.clone()) else { break };
+        let reads = disk.count(Operation::Read);
+        seen_unfinished += u32::from(reads > sound.count(Operation::Read));
+        assert!(same_answers(&storage, &written.model).unwrap(), "{nth}");
+    }
+    assert!(seen_unfinished > 0);
+}
+
+/// Calls `call` before the nth read from now.
+fn before_read(disk: &FaultyDisk, nth: u32, call: impl FnOnce() + Send + 'static) {
+    let again = disk.clone();
+    disk.before_next(Operation::Read, move || match nth {
+        1 => call(),
+        _ => before_read(&again, nth - 1, call),
+    });
 }
 
 #[test]
