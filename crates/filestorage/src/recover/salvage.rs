@@ -29,8 +29,8 @@ pub(super) fn salvage(
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut position = range.start;
-    while position < range.end {
-        let room = (range.end - position).min(WALK_BYTES as u64) as usize;
+    loop {
+        let room = range.end.saturating_sub(position).min(WALK_BYTES as u64) as usize;
         let bytes = window.some_bytes(position, room);
         let Some(starts) = bytes.len().checked_sub(DATA_HEADER_BYTES) else { break };
         let is_candidate = |at: usize| {

@@ -84,7 +84,7 @@ fn begins(window: &mut Window, mut position: u64) -> bool {
         if record < entry.records_end() {
             while record < entry.records_end() {
                 let Some(length) = record_bytes(window, &entry, record) else { return false };
-                record += length;
+                record = record.saturating_add(length);
             }
             return record == entry.records_end();
         }
@@ -97,22 +97,20 @@ fn begins(window: &mut Window, mut position: u64) -> bool {
 }
 
 fn framed(window: &mut Window, position: u64) -> Option<TransactionEntry> {
-    let bytes = window.chunk::<TRANSACTION_HEADER_BYTES>(position)?;
-    if !may_begin(&bytes, window.end() - position) {
-        return None;
-    }
-    let entry = TransactionEntry { position, header: TransactionHeader::parse(&bytes) };
-    let copy = window.number(entry.records_end())?;
-    let fits = entry.header.records_offset() <= entry.header.length;
-    (copy == entry.header.length && fits).then_some(entry)
+    let header = TransactionHeader::parse(&window.chunk(position)?);
+    let entry = TransactionEntry { position, header };
+    let end = position.checked_add(header.length)?;
+    let is_one = header.records_offset() <= header.length
+        && entry.status().is_some()
+        && window.number(end) == Some(header.length);
+    is_one.then_some(entry)
 }
 
 /// The length of a record that is one of this transaction's.
 fn record_bytes(window: &mut Window, entry: &TransactionEntry, position: u64) -> Option<u64> {
     let header = DataHeader::parse(&window.chunk(position)?);
-    let fits = header.record_bytes() <= entry.records_end() - position;
     let is_its = header.transaction == entry.position && header.tid == entry.tid();
-    (fits && is_its && header.version_length == 0).then(|| header.record_bytes())
+    (is_its && header.version_length == 0).then(|| header.record_bytes())
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use super::entries::{DataEntry, TransactionEntry};
 use super::resync::{Resync, next_record};
 use super::tail::Tail;
 use super::window::{WALK_BYTES, Window};
-use crate::FileStorageError;
 use crate::format::{
     DATA_HEADER_BYTES, Damage, DamageKind, DataHeader, MAGIC_BYTES, POINTER_BYTES,
     STATUS_CHECKPOINT, TRANSACTION_HEADER_BYTES, TransactionHeader,
@@ -62,13 +61,6 @@ pub(crate) struct Walk {
     last_tid: Tid,
 }
 
-/// Why there is no transaction at a position.
-struct NotFramed {
-    what: String,
-    /// The file ends first.
-    is_cut: bool,
-}
-
 impl Walk {
     /// A walk through the first bytes of a file, up to `end`.
     pub(crate) fn new(path: &Path, file: &Arc<dyn DiskFile>, end: u64) -> Walk {
@@ -93,10 +85,9 @@ impl Walk {
             return None;
         }
         let piece = match self.framed(self.position) {
-            Ok(entry) if self.is_left_by_a_vote(&entry) => self.gap(&NotFramed {
-                what: "a transaction that was voted and not finished".to_owned(),
-                is_cut: true,
-            }),
+            Ok(entry) if self.is_left_by_a_vote(&entry) => {
+                self.gap("a transaction that was voted and not finished")
+            }
             Ok(entry) => self.examine(entry),
             Err(why) => self.gap(&why),
         };
@@ -107,28 +98,28 @@ impl Walk {
         Some(piece)
     }
 
-    fn framed(&mut self, position: u64) -> Result<TransactionEntry, NotFramed> {
-        let not = |what: &str, is_cut| Err(NotFramed { what: what.to_owned(), is_cut });
+    /// The transaction at a position, or why there is none.
+    fn framed(&mut self, position: u64) -> Result<TransactionEntry, String> {
+        let not = |what: &str| Err(what.to_owned());
         let Some(bytes) = self.window.chunk::<TRANSACTION_HEADER_BYTES>(position) else {
-            return not("the file ends within a transaction header", true);
+            return not("the file ends within a transaction header");
         };
         let header = TransactionHeader::parse(&bytes);
         let next = position.checked_add(header.length).and_then(|n| n.checked_add(POINTER_BYTES));
         if next.is_none_or(|next| next > self.window.end()) {
-            return not("a transaction that reaches past the end of the file", true);
+            return not("a transaction that reaches past the end of the file");
         }
         let entry = TransactionEntry { position, header };
         if header.length < header.records_offset() {
             // Both lengths may be right, and another one in the header wrong.
             let copy = self.window.number(entry.records_end());
             if header.length < TRANSACTION_HEADER_BYTES as u64 || copy != Some(header.length) {
-                let what = format!("a transaction of {} bytes", header.length);
-                return Err(NotFramed { what, is_cut: false });
+                return Err(format!("a transaction of {} bytes", header.length));
             }
         }
         match self.window.number(entry.records_end()) {
             Some(copy) if copy == header.length => Ok(entry),
-            _ => not("a transaction whose two lengths differ", false),
+            _ => not("a transaction whose two lengths differ"),
         }
     }
 
@@ -138,17 +129,17 @@ impl Walk {
             && self.resync.find(entry.next_position()).is_none()
     }
 
-    fn gap(&mut self, why: &NotFramed) -> Piece {
+    fn gap(&mut self, why: &str) -> Piece {
         let start = self.position;
         let next = self.resync.find(start + 1);
         let end = next.unwrap_or(self.window.end());
-        let is_tail = next.is_none() && self.is_tail(start, why);
+        let is_tail = next.is_none() && self.is_tail(start);
         let kind = if is_tail { DamageKind::Tail } else { DamageKind::Transaction };
         let bytes = end - start;
         let what = match (is_tail, self.window.is_unreadable(start..end)) {
             (_, true) => format!("{bytes} bytes of which some cannot be read"),
-            (true, _) => format!("an unfinished tail of {bytes} bytes: {}", why.what),
-            _ => format!("{}; {bytes} bytes up to the next whole transaction", why.what),
+            (true, _) => format!("an unfinished tail of {bytes} bytes: {why}"),
+            _ => format!("{why}; {bytes} bytes up to the next whole transaction"),
         };
         let tid = self.tid_of_gap(start, next);
         let damage = Damage { kind, position: start, what, oid: None, tid };
@@ -165,13 +156,11 @@ impl Walk {
     }
 
     /// Whether a crash can have left what is behind the last whole transaction.
-    fn is_tail(&self, start: u64, why: &NotFramed) -> bool {
+    fn is_tail(&self, start: u64) -> bool {
         let (path, file) = (self.window.path(), self.window.file());
         let end = self.window.end();
         let tail = Tail { path, file, start, end, last_tid: self.last_tid };
-        let damage =
-            (!why.is_cut).then(|| FileStorageError::corrupt(path, start, why.what.as_str()));
-        tail.check(damage).is_ok()
+        tail.check(None).is_ok()
     }
 
     fn examine(&mut self, entry: TransactionEntry) -> Piece {
