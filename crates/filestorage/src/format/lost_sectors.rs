@@ -99,6 +99,27 @@ mod tests {
         sectors.seen()
     }
 
+    #[test]
+    fn a_few_bytes_in_a_sector_are_a_trace_if_all_of_them_are_zeros() {
+        for count in 1..=20 {
+            for sector in [512, 5 * 512] {
+                let zeros = vec![0; count as usize];
+                let mut others = zeros.clone();
+                others[0] = 1;
+                let ones = vec![1; 700];
+                // At the start of the transaction, and at its end.
+                let first = sector - count;
+                assert!(seen(first, &[&zeros[..], &ones].concat(), &[]), "{count}");
+                let is_trace = count > 16;
+                assert_eq!(seen(first, &[&others[..], &ones].concat(), &[]), is_trace, "{count}");
+                let last = sector + 2_048 - 700;
+                assert!(seen(last, &[&ones[..], &zeros].concat(), &[]), "{count}");
+                others.reverse();
+                assert!(!seen(last, &[&ones[..], &others].concat(), &[]), "{count}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn a_trace_is_seen_wherever_the_bytes_are_split(

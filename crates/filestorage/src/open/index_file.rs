@@ -533,6 +533,27 @@ mod tests {
         assert_refused(&twice, "at byte 28: the oids are not in order");
         assert_refused(&[&EXAMPLE[..], b"N"].concat(), "at byte 40: something follows");
         assert_refused(b"K\x09.C\x05\0\0\0\0\0", "not 6 bytes");
+        assert_refused(b"I429\n.K", "at byte 6");
+    }
+
+    #[test]
+    fn an_index_that_cannot_be_read_is_not_a_damaged_one() {
+        /// Fails after some bytes.
+        struct Failing<'a>(&'a [u8]);
+
+        impl Read for Failing<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if self.0.is_empty() {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                self.0.read(buffer)
+            }
+        }
+
+        for length in 0..EXAMPLE.len() {
+            let error = read(Failing(&EXAMPLE[..length]), |_, _| ()).unwrap_err();
+            assert!(matches!(error, IndexFileError::Io(_)), "{length}: {error}");
+        }
     }
 
     #[test]

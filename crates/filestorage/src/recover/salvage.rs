@@ -177,6 +177,17 @@ mod tests {
     }
 
     #[test]
+    fn records_of_a_transaction_that_is_not_later_are_passed_over() {
+        let mut data = Crafted::new();
+        let first = data.add(5, &[(1, b"first")]);
+        data.add(4, &[(1, b"second")]);
+        let third = data.add(6, &[(1, b"third")]);
+        let groups = found(&data, 4..data.end(), (2, 9));
+        let expected = [(first, 5, vec![first + HEADER]), (third, 6, vec![third + HEADER])];
+        assert_eq!(groups, expected);
+    }
+
+    #[test]
     fn a_back_pointer_is_salvaged_with_its_record() {
         let mut data = Crafted::new();
         data.add_holding(4, &[(1, Holds::Back(0)), (2, Holds::Data(b"data"))]);

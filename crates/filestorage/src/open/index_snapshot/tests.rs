@@ -2,7 +2,7 @@
 
 use std::io::BufWriter;
 
-use zodium_disk::MemoryDisk;
+use zodium_disk::{FaultyDisk, MemoryDisk, Operation};
 use zodium_types::Tid;
 
 use super::*;
@@ -68,6 +68,16 @@ fn the_index_of_a_small_file_is_used_if_it_fits_its_line() {
     assert!(refused.contains("is not at position"), "{refused}");
     assert_eq!(loaded(&data, b"garbage", None), Ok("unverified"));
     assert!(loaded(&data, b"garbage", Some(line)).is_err());
+}
+
+#[test]
+fn an_index_that_cannot_be_opened_is_not_one_that_is_not_there() {
+    let (disk, path, data) = (MemoryDisk::new(), Crafted::path(), Crafted::new());
+    assert!(matches!(load(&disk, path, &data.file(), 4), Ok(Found::Nothing)));
+    let failing = FaultyDisk::new(disk);
+    failing.fail(Operation::Open, 1, io::ErrorKind::PermissionDenied);
+    let Err(refused) = load(&failing, path, &data.file(), 4) else { panic!("it was opened") };
+    assert!(refused.starts_with("Data.fs.index: "), "{refused}");
 }
 
 #[test]
@@ -149,7 +159,9 @@ fn an_index_that_fits_its_line_costs_few_reads() {
     let file = Watched::of(&data.bytes, None);
     let shared: Arc<dyn DiskFile> = Arc::clone(&file) as _;
     assert!(matches!(load(&disk, path, &shared, data.end()), Ok(Found::Usable(_))));
-    let sampled = file.reads().iter().filter(|(_, bytes)| *bytes == DATA_HEADER_BYTES).count();
+    let reads = file.reads();
+    assert_eq!(reads[0].1, LOOK_BYTES, "the last transaction is read in one go");
+    let sampled = reads.iter().filter(|(_, bytes)| *bytes == DATA_HEADER_BYTES).count();
     assert!((SAMPLED_ENTRIES / 2..=SAMPLED_ENTRIES).contains(&sampled), "{sampled}");
 }
 

@@ -101,6 +101,20 @@ fn a_transaction_without_records_is_believed_with_what_follows_it() {
 }
 
 #[test]
+fn what_confirms_a_transaction_without_records_is_sound_itself() {
+    let mut data = Crafted::new();
+    let first = data.add(1, &[]);
+    let second = data.add(2, &[(1, b"data")]);
+    assert_eq!(find(&data, 4), Some(first));
+    for (at, byte) in [(second + 16, b'?'), (second + 15, 0), (data.end() - 1, 0), (second + 19, 1)]
+    {
+        let mut damaged = data.clone();
+        damaged.put(at, &[byte]);
+        assert_eq!(find(&damaged, 4), None, "{at}");
+    }
+}
+
+#[test]
 fn a_transaction_may_be_all_description_and_no_longer() {
     let mut data = Crafted::new();
     let start = data.add_described(4, 1, b"described", &[]);
@@ -114,6 +128,7 @@ fn a_transaction_may_be_all_description_and_no_longer() {
 fn what_cannot_begin_a_transaction_is_not_looked_at() {
     for (length, reads) in [(HEADER - 1, 1), (HEADER, 2), (92, 2), (93, 1), (u64::MAX, 1)] {
         let mut data = Crafted::new();
+        data.append(&[0xff; 10]);
         // What looks like a header, with 100 bytes from its start to the end.
         data.append(&[0xff; 8]);
         data.append(&length.to_be_bytes());
@@ -161,6 +176,9 @@ fn a_record_with_a_wrong_field_is_not_the_next() {
         let next = next_record(&mut window_of(&damaged), &entry, first);
         assert_eq!(next, Some(found), "{number} at {at}");
     }
+    // The second reaches past the end by a byte.
+    let damaged = data.with_number(second + 34, 7);
+    assert_eq!(next_record(&mut window_of(&damaged), &entry, first + 1), None);
     data.put(first + 32, &[0, 1]);
     assert_eq!(next_record(&mut window_of(&data), &entry, first), Some(second), "a version");
 }
