@@ -1,17 +1,18 @@
 //! What is whole in a damaged file comes out of it, and what comes out is whole.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    History, Model, checked, commit, copied_body, data_file, data_of, disk_of, for_each_seed, open,
-    stores, tid, transaction,
+    History, Model, checked, commit, copied_body, data_file, data_of, disk_of, flip, for_each_seed,
+    open, open_summed, stores, tid, transaction,
 };
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
-use zodium_disk::MemoryDisk;
+use zodium_disk::{FaultyDisk, MemoryDisk};
 use zodium_filestorage::{
-    CheckOptions, Damage, DamageKind, FileStorage, FileStorageError, OpenOptions, RecoverOptions,
-    RecoveryKind, RecoveryNote, RecoverySummary, check, recover,
+    CheckOptions, ChecksumMode, Damage, DamageKind, Distrust, FileStorage, FileStorageError,
+    OpenOptions, RecoverOptions, RecoveryKind, RecoveryNote, RecoverySummary, check, recover,
 };
 use zodium_storage::{NewBody, NewRecord};
 use zodium_types::{Oid, Tid};
@@ -52,7 +53,7 @@ fn damage_of(disk: &MemoryDisk, path: &Path) -> Vec<Damage> {
 
 fn recovered_tids(outcome: &Outcome) -> Vec<Tid> {
     let options = OpenOptions { read_only: true, ..OpenOptions::new(recovered_file()) };
-    let storage = FileStorage::open(std::sync::Arc::new(outcome.disk.clone()), &options).unwrap();
+    let storage = FileStorage::open(Arc::new(outcome.disk.clone()), &options).unwrap();
     let mut transactions = storage.reader().iterate(None, None).unwrap();
     let mut tids = Vec::new();
     while let Some(transaction) = transactions.step().unwrap() {
@@ -78,6 +79,9 @@ fn whole_file_comes_out_byte_for_byte() {
         let outcome = try_recover(&bytes, false).unwrap();
         assert_eq!(outcome.notes, []);
         assert!(outcome.bytes == bytes);
+        let RecoverySummary { bytes_before, bytes_after, bytes_left_out, .. } = outcome.summary;
+        let length = bytes.len() as u64;
+        assert_eq!((bytes_before, bytes_after, bytes_left_out), (length, length, 0));
     });
 }
 
@@ -125,6 +129,8 @@ fn what_is_left_out_is_told() {
     assert_eq!((note.start, note.end), (third as u64, (third + length) as u64));
     // The last record ends where nothing says that its transaction ends.
     assert_eq!((&note.oids[..], &note.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
+    // The place of the reason is that of the note.
+    assert_eq!(note.what, checked(&disk_of(&damaged)).1[0].what);
     assert_eq!(outcome.summary.bytes_left_out, length as u64);
     assert_eq!((outcome.summary.transactions, outcome.summary.records), (4, 8));
     assert_eq!(recovered_tids(&outcome), [1, 2, 4, 5].map(tid));
@@ -229,6 +235,65 @@ fn record_whose_pointer_leads_to_a_later_one_is_left_out() {
     assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
 }
 
+/// The metadata stand between the header and the records.
+#[test]
+fn the_description_of_a_transaction_is_kept_with_its_records_where_its_header_is_sound() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    let mut new = stores(tid(1), &[(1, b"abc"), (2, b"def")]);
+    new.1.metadata.description = b"what it is for".to_vec();
+    commit(&storage, new).unwrap();
+    commit(&storage, stores(tid(2), &[(1, b"abc")])).unwrap();
+    drop(storage);
+    let mut bytes = data_of(&disk);
+    // Its second length.
+    let end = 4 + 23 + 14 + 45 + 45;
+    bytes[end..end + 8].fill(0);
+    // The last byte of the tid, the last bytes of the lengths of the description.
+    for (at, byte, is_kept) in [
+        (4, 3, true),
+        (4 + 7, 0xff, false),
+        (4 + 20, 13, true),
+        (4 + 20, 14, true),
+        (4 + 20, 15, false),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[at] = byte;
+        let outcome = try_recover(&damaged, true).unwrap();
+        assert_eq!(outcome.summary.transactions_partial, 1, "{byte} at {at}");
+        let needle = &b"what it is for"[..13];
+        let found = outcome.bytes.windows(13).any(|bytes| bytes == needle);
+        assert_eq!(found, is_kept, "{byte} at {at}");
+        assert_eq!(damage_of(&outcome.disk, recovered_file()), []);
+    }
+}
+
+#[test]
+fn what_the_rest_of_the_file_tells_is_put_right_and_told() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=3 {
+        commit(&storage, stores(tid(n), &[(1, b"abc"), (2, b"def")])).unwrap();
+    }
+    drop(storage);
+    let bytes = data_of(&disk);
+    let length = (bytes.len() - 4) / 3;
+    let (second, record) = (4 + length, 4 + length + 23);
+    for (at, number, how) in [
+        (record + 8, tid(9).0, "that of its transaction was put there"),
+        (record + 16, record as u64, "the right one was put there"),
+        (second, tid(9).0, "it was given the tid"),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[at..at + 8].copy_from_slice(&number.to_be_bytes());
+        let outcome = try_recover(&damaged, false).unwrap();
+        let [note] = &outcome.notes[..] else { panic!("{:?}", outcome.notes) };
+        assert!(note.what.contains(how), "{note:?}");
+        assert_eq!((note.kind, outcome.summary.mended), (RecoveryKind::Mended, 1));
+        assert!(outcome.bytes == bytes, "{how}");
+    }
+}
+
 #[test]
 fn records_that_are_not_earlier_than_the_next_transaction_are_not_kept() {
     for (number, kept) in [(2, true), (3, false), (9, false)] {
@@ -268,6 +333,35 @@ fn the_reason_is_told_with_its_place() {
     let outcome = try_recover(&bytes, false).unwrap();
     let reason = format!("{} at {second}", found[0].what);
     assert!(outcome.notes[0].what.contains(&reason), "{:?}, not {reason}", outcome.notes);
+}
+
+#[test]
+fn what_is_copied_is_written_about_a_mebibyte_at_a_time() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=3 {
+        commit(&storage, stores(tid(n), &[(n, &vec![1; 1 << 20])])).unwrap();
+    }
+    drop(storage);
+    let disk = FaultyDisk::new(disk);
+    let lengths = Arc::new(Mutex::new(vec![0]));
+    let seen = Arc::clone(&lengths);
+    disk.after_each(move |_, files| {
+        let length = files.bytes(recovered_file()).map_or(0, |bytes| bytes.len());
+        seen.lock().unwrap().push(length);
+    });
+    let options = RecoverOptions {
+        from: data_file().to_owned(),
+        to: recovered_file().to_owned(),
+        partial: false,
+        drop_mismatches: false,
+        progress: &|_, _| {},
+    };
+    recover(&disk, &options, &mut |_| {}).unwrap();
+    assert!(disk.files().bytes(recovered_file()).unwrap() == data_of(disk.files()));
+    let lengths = lengths.lock().unwrap();
+    let most = lengths.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(most.is_some_and(|most| most < (1 << 20) + 200), "{lengths:?}");
 }
 
 #[test]
@@ -372,4 +466,87 @@ fn each_transaction_that_gets_another_tid_is_told() {
     assert_eq!(recovered_tids(&outcome), [tid(9), tid(9).next(), tid(9).next().next()]);
     let told: Vec<_> = outcome.notes.iter().flat_map(|note| note.tids.iter().copied()).collect();
     assert_eq!(told, [tid(2), tid(3)]);
+    // The same tid as the second's.
+    for at in [4, 4 + 23 + 8] {
+        bytes[at..at + 8].copy_from_slice(&tid(2).0.to_be_bytes());
+    }
+    let outcome = try_recover(&bytes, false).unwrap();
+    assert_eq!((outcome.summary.redated, outcome.summary.mended), (1, 1));
+    assert_eq!(recovered_tids(&outcome), [tid(2), tid(2).next(), tid(3)]);
+}
+
+/// The next one says nothing of what is before it.
+#[test]
+fn records_are_kept_before_a_transaction_that_is_not_later_than_the_one_before_them() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for number in [5, 7, 5] {
+        commit(&storage, stores(tid(number), &[(number, b"abc"), (number + 10, b"def")])).unwrap();
+    }
+    drop(storage);
+    let mut bytes = data_of(&disk);
+    let second_end = 4 + (bytes.len() - 4) / 3 * 2;
+    bytes[second_end - 8..second_end].fill(0);
+    let outcome = try_recover(&bytes, true).unwrap();
+    assert_eq!(recovered_tids(&outcome), [tid(5), tid(7), tid(7).next()]);
+}
+
+/// Three transactions with checksums as in [`undone`], and what a recovery makes of the file that
+/// has a wrong bit at `at`.
+fn recover_mismatch(at: usize, partial: bool) -> (Vec<u8>, Vec<RecoveryNote>, RecoverySummary) {
+    let disk = MemoryDisk::new();
+    let storage = open_summed(&disk, ChecksumMode::Full);
+    commit(&storage, stores(tid(1), &[(1, b"first data"), (2, b"beside")])).unwrap();
+    commit(&storage, stores(tid(2), &[(1, b"other data")])).unwrap();
+    let body = copied_body(&storage, Oid(1), Some("first data".into()), Some(tid(1))).unwrap();
+    let records = vec![NewRecord { oid: Oid(1), body }];
+    commit(&storage, (tid(3), transaction(records))).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    flip(&disk, at as u64, 0);
+    let mut notes = Vec::new();
+    let options = RecoverOptions {
+        from: data_file().to_owned(),
+        to: recovered_file().to_owned(),
+        partial,
+        drop_mismatches: true,
+        progress: &|_, _| {},
+    };
+    let summary = recover(&disk, &options, &mut |note| notes.push(note.clone())).unwrap();
+    (disk.bytes(recovered_file()).unwrap(), notes, summary)
+}
+
+#[test]
+fn records_that_do_not_fit_their_checksums_are_dropped_with_those_that_point_to_them() {
+    let data = 4 + 23 + 42;
+    for partial in [false, true] {
+        let (bytes, notes, summary) = recover_mismatch(data, partial);
+        let is_there = |needle: &[u8]| bytes.windows(needle.len()).any(|bytes| bytes == needle);
+        assert!(!is_there(b"irst data") && is_there(b"other data"));
+        assert_eq!(is_there(b"beside"), partial);
+        let [first, third] = &notes[..] else { panic!("{notes:?}") };
+        let lost = if partial { &[Oid(1)][..] } else { &[Oid(1), Oid(2)] };
+        assert_eq!((&first.oids[..], first.records_kept), (lost, u64::from(partial)));
+        assert_eq!((&third.oids[..], &third.tids[..]), (&[Oid(1)][..], &[tid(3)][..]));
+        assert_eq!((summary.left_out, summary.distrust), (2, None));
+    }
+}
+
+#[test]
+fn checksums_of_another_file_are_not_compared_and_that_is_told() {
+    let disk = MemoryDisk::new();
+    let storage = open_summed(&disk, ChecksumMode::Full);
+    commit(&storage, stores(tid(1), &[(1, b"data")])).unwrap();
+    storage.close().unwrap();
+    drop(storage);
+    disk.put(data_file(), data_of(&disk));
+    let options = RecoverOptions {
+        from: data_file().to_owned(),
+        to: recovered_file().to_owned(),
+        partial: false,
+        drop_mismatches: false,
+        progress: &|_, _| {},
+    };
+    let summary = recover(&disk, &options, &mut |note| panic!("{note:?}")).unwrap();
+    assert_eq!(summary.distrust, Some(Distrust::OtherFile));
 }
