@@ -454,8 +454,9 @@ fn a_check_does_not_wait_for_the_record_of_a_blob_of_the_last_transaction() {
     disk.put(&directory.path_of(Oid(3), tid(3)), b"orphan".to_vec());
     let long = Duration::from_secs(20);
     let started = Instant::now();
-    let (found, _) = check_patiently(&disk, directory, false, (long, &|| ()));
+    let (found, blobs) = check_patiently(&disk, directory, false, (long, &|| ()));
     assert!(started.elapsed() < long);
     let [orphan] = &found[..] else { panic!("{found:?}") };
     assert_eq!((orphan.oid, orphan.tid), (Some(Oid(3)), Some(tid(3))));
+    assert_eq!((blobs.orphaned, blobs.missing, blobs.damaged), (1, 0, 0));
 }

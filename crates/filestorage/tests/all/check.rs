@@ -1,7 +1,7 @@
 //! Files that are damaged in every place and way, checked: what the format can tell is told, and
 //! nothing makes the check panic or change the file.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{
     Field, History, Model, commit, companion, data_file, data_of, disk_of, for_each_seed, open,
@@ -174,6 +174,33 @@ fn commit_under_way_is_no_damage() {
     assert_eq!((checked.bytes, checked.transactions), (end, 1));
 }
 
+/// Nothing that is behind it can finish it.
+#[test]
+fn only_an_unfinished_end_is_waited_for() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=3 {
+        commit(&storage, stores(tid(n), &[(n, b"data")])).unwrap();
+    }
+    drop(storage);
+    let mut bytes = data_of(&disk);
+    let (length, patience) = ((bytes.len() - 4) / 3, Duration::from_secs(30));
+    let started = Instant::now();
+    let (checked, found) = check_patiently(&disk, false, patience).unwrap();
+    assert_eq!((checked.transactions, checked.bytes, found.len()), (3, bytes.len() as u64, 0));
+    // The second length of the second.
+    bytes[4 + 2 * length - 1] ^= 1;
+    let (checked, found) = check_patiently(&disk_of(&bytes), false, patience).unwrap();
+    assert_eq!((checked.transactions, checked.bytes, found.len()), (2, bytes.len() as u64, 1));
+    assert!(started.elapsed() < patience);
+    // The third ends early. Nothing finishes it.
+    let cut = disk_of(&bytes[..bytes.len() - 3]);
+    let (patience, started) = (Duration::from_millis(120), Instant::now());
+    let (_, found) = check_patiently(&cut, false, patience).unwrap();
+    assert!(started.elapsed() >= patience);
+    assert_eq!(found.last().map(|damage| damage.kind), Some(DamageKind::Tail));
+}
+
 #[test]
 fn extension_that_is_no_pickle_is_found() {
     let disk = MemoryDisk::new();
@@ -245,6 +272,27 @@ fn a_record_that_does_not_name_the_one_before_it_is_found() {
     assert_eq!(whats(first, b' '), [past]);
     // A pack may have left it so.
     assert_eq!(whats(0, b'p'), [""; 0]);
+}
+
+#[test]
+fn a_back_pointer_that_leads_to_no_record_of_the_object_is_found() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, b"data"), (2, b"of another")])).unwrap();
+    let body = NewBody::SameAs(tid(1));
+    commit(&storage, (tid(2), transaction(vec![NewRecord { oid: Oid(1), body }]))).unwrap();
+    drop(storage);
+    let bytes = data_of(&disk);
+    let (pointer, record) = (bytes.len() - 16, bytes.len() as u64 - 16 - 42);
+    assert_eq!(found_in(&bytes), []);
+    for back in [28, 27 + 46, 4] {
+        let mut damaged = bytes.clone();
+        damaged[pointer..pointer + 8].copy_from_slice(&(back as u64).to_be_bytes());
+        let found = found_in(&damaged);
+        let [damage] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((damage.kind, damage.position), (DamageKind::BackPointer, record));
+        assert_eq!(damage.what, format!("data at {back}, where no record of the object is"));
+    }
 }
 
 #[test]
