@@ -34,6 +34,27 @@ fn a_cut_end_opens_with_the_state_before_at_every_length() {
     });
 }
 
+/// A part of what the tests of every length try, which take longer.
+#[test]
+fn last_bytes_that_are_cut_off_or_zeros_are_an_end_if_they_are_more_than_a_bit() {
+    for kind in [Kind::Plain, Kind::Of256Bytes, Kind::Mixed] {
+        for sums in [Sums::Closed, Sums::Off] {
+            let case = Case::new(kind, sums, false);
+            for start in case.bytes.len() - 10..case.bytes.len() {
+                case.check(&case.bytes[..start]);
+                let mut bytes = case.bytes.clone();
+                bytes[start..].fill(0);
+                case.check(&bytes);
+            }
+            let mut flipped = case.bytes.clone();
+            *flipped.last_mut().unwrap() ^= 1;
+            if sums.are_proof() {
+                case.check(&flipped);
+            }
+        }
+    }
+}
+
 /// A new database begins, as with ZODB, but not without a word.
 #[test]
 fn a_file_that_is_gone_or_empty_is_missed_if_its_index_or_checksums_are_there() {
@@ -50,6 +71,8 @@ fn a_file_that_is_gone_or_empty_is_missed_if_its_index_or_checksums_are_there() 
             let (storage, messages) =
                 logged(Level::ERROR, || open_summed(&disk, ChecksumMode::Full));
             assert!(messages[0].1.contains("missing or empty"), "{messages:?}");
+            let is_counted = messages[0].1.contains("objects=1 ");
+            assert_eq!(is_counted, left.contains(&".index"), "{messages:?}");
             storage.close().unwrap();
             for (path, side) in kept {
                 assert_eq!(disk.bytes(&with_suffix(&path, ".lost")), side);
@@ -402,7 +425,7 @@ fn commit_last(storage: &FileStorage, kind: Kind, model: &Model) {
             (5_000, NewBody::Deleted),
         ],
         Kind::Empty => vec![],
-        Kind::Of256Bytes => vec![(4, data(&[7; 256 - 23 - 42]))],
+        Kind::Of256Bytes => vec![(4, data(&[7; 100])), (5, data(&[7; 256 - 23 - 42 - 100 - 42]))],
     };
     let record = |(oid, body)| NewRecord { oid: Oid(oid), body };
     let mut new = transaction(bodies.into_iter().map(record).collect());

@@ -954,3 +954,28 @@ fn a_name_that_cannot_be_removed_from_the_lock_file_is_warned_of() {
     assert_eq!(warnings, Vec::<String>::new());
     assert!(!lock_of(disk.files()).contains("zodium"));
 }
+
+/// The file is read anew, and compared with the checksums meanwhile.
+#[test]
+fn an_opening_counts_a_wrong_bit_and_does_not_leave_the_checksums_for_it() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for n in 1..=3 {
+        let mut new = stores(tid(n), &[(n, b"some data")]);
+        new.1.metadata.user = b"user".to_vec();
+        commit(&storage, new).unwrap();
+    }
+    storage.close().unwrap();
+    drop(storage);
+    let second = 4 + (data_of(&disk).len() as u64 - 4) / 3;
+    disk.remove(&companion(".index")).unwrap();
+    // A byte of the user, one of a tid, one of an oid, one of the data.
+    for offset in [24, 7, 27 + 7, 27 + 42 + 3] {
+        let image = disk.after_kill();
+        flip(&image, second + offset, 1);
+        let storage = open(image);
+        assert_eq!(storage.checksum_metrics().unwrap().damaged, 1, "{offset}");
+        assert_eq!(storage.last_tid(), tid(3));
+        assert_eq!(storage.reader().object_count(), 3);
+    }
+}

@@ -72,6 +72,22 @@ fn a_record_that_does_not_continue_its_history_is_refused() {
     assert_eq!(damaged_at(open_read_only(disk_of(&damaged))), record(2) as u64, "another oid");
 }
 
+/// Its history is shorter, but that of no other object.
+#[test]
+fn a_record_that_names_an_older_one_of_its_object_is_read() {
+    let disk = MemoryDisk::new();
+    let storage = open(disk.clone());
+    for number in 1..=3 {
+        commit(&storage, stores(tid(number), &[(1, b"data")])).unwrap();
+    }
+    drop(storage);
+    let mut bytes = data_of(&disk);
+    let third = 4 + (bytes.len() - 4) / 3 * 2 + 23;
+    bytes[third + 16..][..8].copy_from_slice(&(4 + 23_u64).to_be_bytes());
+    let storage = open_read_only(disk_of(&bytes)).unwrap();
+    assert_eq!(storage.last_tid(), tid(3));
+}
+
 /// Where an index covers the records, their histories are not read at the opening.
 #[test]
 fn a_history_that_runs_in_a_circle_is_refused_when_it_is_read() {

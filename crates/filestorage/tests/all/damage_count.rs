@@ -2,8 +2,9 @@
 //! opening tries out is not.
 
 use crate::support::{
-    commit, damaged_at, data_file, data_of, disk_of, flip, open_summed, stores, tid,
+    commit, damaged_at, data_file, data_of, disk_of, flip, logged, open_summed, stores, tid,
 };
+use tracing::Level;
 use zodium_disk::{Disk, MemoryDisk, OpenMode};
 use zodium_filestorage::{ChecksumMode, FileStorage, FileStorageError};
 use zodium_storage::Access;
@@ -96,6 +97,23 @@ fn file_that_was_cut_while_it_is_served_is_counted_as_damaged() {
         }
         assert!(matches!(transactions, Some(FileStorageError::Corrupt { .. })), "{mode:?}");
         load(&storage, 7).unwrap();
+    }
+}
+
+#[test]
+fn damage_is_logged_once_however_often_it_is_met() {
+    for mode in MODES {
+        let (disk, storage, positions) = written(mode);
+        // The lowest bytes of the oids of two records.
+        for number in [4, 6] {
+            flip(&disk, positions[number] + TRANSACTION_HEADER_BYTES + 7, 5);
+        }
+        let ((), messages) = logged(Level::ERROR, || {
+            for oid in [4, 6, 4, 6, 4] {
+                damaged_at(load(&storage, oid));
+            }
+        });
+        assert_eq!(messages.len(), 2, "{mode:?}: {messages:?}");
     }
 }
 

@@ -114,6 +114,27 @@ fn transaction_that_is_not_later_is_kept_unless_it_is_left_over_at_the_end() {
     }
 }
 
+/// They show that it had been on stable storage.
+#[test]
+fn transaction_that_is_not_later_is_kept_at_the_end_if_checksums_cover_it() {
+    let disk = MemoryDisk::new();
+    let storage = open_summed(&disk, ChecksumMode::Full);
+    for number in [10, 20, 10] {
+        commit(&storage, stores(Tid(number), &[(number, b"data")])).unwrap();
+    }
+    storage.close().unwrap();
+    drop(storage);
+    let bytes = data_of(&disk);
+    disk.remove(&companion(".index")).unwrap();
+    drop(open_summed(&disk, ChecksumMode::Full));
+    assert_eq!(data_of(&disk), bytes);
+    disk.remove(&companion(".index")).unwrap();
+    disk.remove(&companion(".checksums")).unwrap();
+    drop(open(disk.clone()));
+    let third = 4 + (bytes.len() - 4) / 3 * 2;
+    assert_eq!(data_of(&disk), &bytes[..third]);
+}
+
 /// As copyTransactionsFrom makes it of two storages, one after the other.
 #[test]
 fn transaction_without_records_is_read_where_tids_go_back() {

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{
     New, Undoing, checked, commit, commit_all, companion, copied_body, damaged_at, data_file,
-    disk_of, stores, tid, transaction, undo_record,
+    data_of, disk_of, logged, overwrite, stores, tid, transaction, undo_record,
 };
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use tracing::Level;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, OpenMode, Operation, PowerCut};
 use zodium_filestorage::{ChecksumMode, FileStorage, OpenOptions};
 use zodium_storage::{Access, Load, NewBody, NewRecord, NewTransaction, PackOptions};
@@ -103,6 +104,55 @@ fn a_commit_without_checksums_is_not_cut_when_it_is_damaged() {
     file.sync().unwrap();
     assert_eq!(damaged_at(try_open(crashed.clone())), start as u64);
     assert_eq!(crashed.bytes(data_file()).unwrap(), damaged);
+}
+
+#[test]
+fn a_batch_that_lacks_a_sector_is_put_aside_and_told_with_the_number_of_its_transactions() {
+    check_lost_sector(&[(2, &[2; 3_000])]);
+}
+
+/// The sector that is lost is another one than those of zeros.
+#[test]
+fn a_batch_with_zeros_that_lacks_a_sector_is_put_aside_too() {
+    check_lost_sector(&[(2, &[2; 3_000]), (4, &[0; 3_000])]);
+}
+
+/// A batch of two transactions, the first with these records, of which a sector was not written.
+fn check_lost_sector(records: &[(u64, &[u8])]) {
+    let disk = FaultyDisk::new(MemoryDisk::new());
+    let storage = open(disk.clone());
+    commit(&storage, stores(tid(1), &[(1, &[1; 50])])).unwrap();
+    let start = storage.size() as usize;
+    disk.keep_images();
+    commit_all(&storage, vec![stores(tid(2), records), stores(tid(3), &[(3, b"x")])]).unwrap();
+    let bytes = data_of(disk.files());
+    let mut written = disk.images().into_iter().map(|image| image.kill);
+    let written = written.find(|image| image.bytes(data_file()).as_ref() == Some(&bytes));
+    // The system goes down before the first sync.
+    let crashed = written.unwrap().after_power_cut();
+    drop(storage);
+    assert_eq!(open(crashed.after_kill()).last_tid(), tid(3), "nothing is missing");
+    let mut torn = bytes.clone();
+    torn[start.next_multiple_of(512) + 512..][..512].fill(0);
+    overwrite(&crashed, data_file(), &torn);
+    let options = OpenOptions {
+        checksums: ChecksumMode::Full,
+        read_only: true,
+        ..OpenOptions::new(data_file())
+    };
+    let reader = || FileStorage::open(Arc::new(crashed.clone()), &options).unwrap();
+    let (reader, messages) = logged(Level::WARN, reader);
+    assert_eq!(reader.last_tid(), tid(1));
+    let [(level, text)] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!(*level, Level::WARN);
+    assert!(text.contains("are not served") && text.contains("whole=2 "), "{text}");
+    let (storage, messages) = logged(Level::WARN, || open(crashed.clone()));
+    assert_eq!(storage.last_tid(), tid(1));
+    let [(level, text)] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!(*level, Level::ERROR);
+    assert!(text.contains("put the last transactions aside"), "{text}");
+    assert!(text.contains(&format!("bytes={} whole=2 ", bytes.len() - start)), "{text}");
+    assert_eq!(crashed.bytes(&companion(".tr0")).unwrap(), &torn[start..]);
 }
 
 /// Its checksums were announced, and those that replace them were not synced yet.

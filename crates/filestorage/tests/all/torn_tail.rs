@@ -9,11 +9,12 @@
 //! forward. There the file must be refused and not one byte of it changed.
 
 use crate::support::{
-    History, check_everything, commit, companion, damaged_at, data_file, data_of, disk_of, open,
-    open_read_only, overwrite, same_answers, stores, try_open,
+    History, check_everything, commit, companion, damaged_at, data_file, data_of, disk_of, logged,
+    open, open_read_only, overwrite, same_answers, stores, try_open,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use tracing::Level;
 use zodium_disk::{Disk, FaultyDisk, MemoryDisk, Operation};
 use zodium_types::Tid;
 
@@ -89,6 +90,21 @@ fn the_cut_is_on_stable_storage_once_the_file_is_open() {
     let disk = disk_of(&written.bytes[..start + 40]);
     let _storage = open(disk.clone());
     assert_eq!(data_of(&disk.after_power_cut()), &written.bytes[..start]);
+}
+
+#[test]
+fn the_log_tells_where_a_tail_began_and_how_long_it_was() {
+    let written = Written::new();
+    let start = written.last_position();
+    for length in [start + 1, start + 40, written.bytes.len() - 1] {
+        let disk = disk_of(&written.bytes[..length]);
+        let (_, messages) = logged(Level::WARN, || open(disk));
+        let [(level, text)] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!(*level, Level::WARN);
+        assert!(text.contains("put an unfinished transaction aside"), "{text}");
+        let place = format!("position={start} bytes={} ", length - start);
+        assert!(text.contains(&place), "{text}");
+    }
 }
 
 #[test]
