@@ -4,6 +4,7 @@
 //! replaced, and neither what another one writes nor a file that only has such a name.
 
 use std::fs::{self, File, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::iter;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,10 @@ impl Part {
         if !folder.is_dir() {
             bail!("{}: there is no such directory", folder.display());
         }
-        require_new(&output)?;
+        if written == output {
+            bail!("{}: a name that ends in .part is that of an unfinished one", output.display());
+        }
+        require_place(&name, &output)?;
         let lock_path = with_suffix(&written, LOCK_SUFFIX);
         let was_locked = lock_path.exists();
         // A part is no link: what that leads to is not ours.
@@ -78,7 +82,7 @@ impl Part {
         }
         let cannot = || format!("cannot create {}", lock_path.display());
         let mut options = File::options();
-        options.create(true).truncate(false).write(true);
+        options.create(true).truncate(false).read(true).write(true);
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = options.open(&lock_path).with_context(cannot)?;
         match file.try_lock() {
@@ -88,6 +92,8 @@ impl Part {
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
         }
+        require_unlocked(&written)?;
+        note_owner(&file, &written, &output)?;
         Ok(Part { name, written, output, lock_path, _lock: file })
     }
 
@@ -121,7 +127,7 @@ impl Part {
     /// A server that was started meanwhile may have made a database there. The part stays.
     pub(crate) fn finish(self) -> Result<()> {
         let kept = || format!("what was written is {}", self.written.display());
-        require_new(&self.output).with_context(kept)?;
+        require_place(&self.name, &self.output).with_context(kept)?;
         for suffix in SIDE_SUFFIXES {
             let side = with_suffix(&self.written, suffix);
             if side.exists() {
@@ -150,10 +156,54 @@ pub(crate) fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
     iter::once(path.to_owned()).chain(sides).filter(is_there)
 }
 
-/// Refuses the name of a database that is there.
-fn require_new(output: &Path) -> Result<()> {
-    if output.metadata().is_ok_and(|found| found.len() > 0) {
+/// Refuses a place that has a database, or what one has left there that the new one would be taken
+/// together with.
+fn require_place(name: &StorageName, output: &Path) -> Result<()> {
+    let has_bytes = |path: &Path| path.metadata().is_ok_and(|found| found.len() > 0);
+    if has_bytes(output) {
         bail!("{} exists already: name a new file", output.display());
+    }
+    if let StorageName::Sqlite(_) = name {
+        let logs = ["-wal", "-journal"].map(|suffix| with_suffix(output, suffix));
+        if let Some(log) = logs.iter().find(|log| has_bytes(log)) {
+            bail!(
+                "{} is the log of a database that is not there any more, and SQLite would apply \
+                 it to the new one: move it away",
+                log.display()
+            );
+        }
+    }
+    require_unlocked(output)
+}
+
+/// Notes in its lock which storage a part is of: `a.db` and `a.sqlite` have the same one. Refuses
+/// that of another storage.
+fn note_owner(mut lock: &File, written: &Path, output: &Path) -> Result<()> {
+    let cannot = || format!("cannot write {}{LOCK_SUFFIX}", written.display());
+    let mut owner = Vec::new();
+    lock.read_to_end(&mut owner).with_context(cannot)?;
+    let name = output.file_name().unwrap_or_default();
+    if owner == name.as_encoded_bytes() {
+        return Ok(());
+    }
+    if !owner.is_empty() && files_of(written).next().is_some() {
+        let owner = String::from_utf8_lossy(&owner);
+        bail!(
+            "{} is the unfinished part of {owner}: rename it, or go on with that",
+            written.display()
+        );
+    }
+    lock.set_len(0).and_then(|()| lock.rewind()).with_context(cannot)?;
+    lock.write_all(name.as_encoded_bytes()).with_context(cannot)
+}
+
+/// Refuses a data file that another process has open: also one that has lost its name since.
+fn require_unlocked(path: &Path) -> Result<()> {
+    let lock = with_suffix(path, ".lock");
+    let is_held = File::open(&lock)
+        .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+    if is_held {
+        bail!("{}: another process has locked it; stop that one first", lock.display());
     }
     Ok(())
 }
@@ -214,6 +264,67 @@ mod tests {
             fs::remove_file(path(other)).unwrap();
         }
         Part::begin(&name).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_a_lost_database_has_left_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let name = StorageName::Sqlite(path("a.sqlite"));
+        let part = Part::begin(&name).unwrap();
+        fs::write(path("a.part"), b"new").unwrap();
+        for log in ["a.sqlite-wal", "a.sqlite-journal"] {
+            fs::write(path(log), b"").unwrap();
+            require_place(&part.name, &part.output).unwrap();
+            fs::write(path(log), b"old").unwrap();
+            let refused = require_place(&part.name, &part.output).unwrap_err().to_string();
+            assert!(refused.contains(log), "{refused}");
+            fs::remove_file(path(log)).unwrap();
+        }
+        fs::write(path("a.sqlite-wal"), b"old").unwrap();
+        let refused = part.finish().unwrap_err().to_string();
+        assert!(refused.contains("a.part"), "{refused}");
+        assert_eq!(fs::read(path("a.part")).unwrap(), b"new");
+        assert!(Part::begin(&name).is_err());
+    }
+
+    #[test]
+    fn a_data_file_that_another_process_has_open_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let name = StorageName::File(path("a.fs"));
+        for locked in ["a.fs.lock", "a.fs.part.lock"] {
+            fs::write(path("a.fs.part"), b"served").unwrap();
+            fs::write(path("a.fs.part.restoring"), b"").unwrap();
+            let lock = File::create(path(locked)).unwrap();
+            lock.try_lock().unwrap();
+            let refused = Part::begin(&name).map(|_| ()).unwrap_err().to_string();
+            assert!(refused.contains(locked), "{refused}");
+            assert_eq!(fs::read(path("a.fs.part")).unwrap(), b"served");
+            drop(lock);
+            fs::remove_file(path(locked)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_part_of_another_database_with_the_same_stem_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| StorageName::Sqlite(folder.path().join(name));
+        drop(Part::begin(&name("a.db")).unwrap());
+        drop(Part::begin(&name("a.sqlite")).unwrap());
+        fs::write(folder.path().join("a.part"), b"begun").unwrap();
+        let refused = Part::begin(&name("a.db")).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("a.sqlite"), "{refused}");
+        assert!(Part::resume(&name("a.sqlite")).unwrap().is_begun());
+        drop(Part::begin(&name("a.sqlite")).unwrap());
+        Part::begin(&name("a.db")).unwrap().discard();
+    }
+
+    #[test]
+    fn a_database_whose_name_is_that_of_its_part_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = StorageName::Sqlite(folder.path().join("a.part"));
+        assert!(Part::begin(&name).is_err());
     }
 
     #[test]
