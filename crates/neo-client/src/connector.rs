@@ -1,7 +1,7 @@
 //! The connector thread: finds the primary master, catches up with what was missed, and does so
 //! again when the master is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender, channel};
@@ -31,18 +31,24 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 const TOLD_MAX: usize = 10;
 /// So many times in a row a master's word that another one is primary is followed at once.
 const REDIRECTIONS_MAX: u32 = 5;
+/// So many times in a row a primary master that takes no clients yet is asked again, before others
+/// are tried.
+const WAITS_MAX: u32 = 20;
 
 /// Where to look for the primary master.
 struct Search {
-    /// Those that were given, then those of which masters have told.
-    masters: Vec<Address>,
-    given: usize,
+    given: Vec<Address>,
+    /// Those of which masters have told. One of them is tried after each round of the given ones:
+    /// where they cannot be reached, each costs the time of a connect.
+    others: VecDeque<Address>,
     /// The address that a name led to last, for when names cannot be looked up.
     led_to: Option<(Address, Address)>,
+    /// The next of the given ones; behind them, one of the others. At 0 a round begins.
     next: usize,
-    /// What another master said.
+    /// The master to try before all others.
     hint: Option<Address>,
     redirections: u32,
+    waits: u32,
     pause: Duration,
     /// Why it was not found, since it was there last: each reason is logged once.
     told: BTreeSet<String>,
@@ -98,7 +104,13 @@ pub(crate) fn run(cluster: &Arc<Cluster>) {
                     info!(reason, "not connected to the NEO cluster, trying again");
                 }
                 cluster.disconnected(&reason);
-                if !search.redirect(receiver.other.lock().take()) {
+                let at_once = if error.code() == Some(ErrorCode::NotReady) {
+                    search.wait_for(&address);
+                    false
+                } else {
+                    search.redirect(receiver.other.lock().take())
+                };
+                if !at_once {
                     cluster.sleep(search.take_pause());
                 }
             }
@@ -126,10 +138,18 @@ fn reason_of(error: &NeoError, master: &Address) -> String {
 }
 
 impl Search {
-    fn new(masters: Vec<Address>) -> Search {
-        let (given, told) = (masters.len(), BTreeSet::new());
-        let (led_to, hint) = (None, None);
-        Search { masters, given, led_to, next: 0, hint, redirections: 0, pause: RETRY, told }
+    fn new(given: Vec<Address>) -> Search {
+        Search {
+            given,
+            others: VecDeque::new(),
+            led_to: None,
+            next: 0,
+            hint: None,
+            redirections: 0,
+            waits: 0,
+            pause: RETRY,
+            told: BTreeSet::new(),
+        }
     }
 
     /// The next master to try.
@@ -137,8 +157,18 @@ impl Search {
         if let Some(hint) = self.hint.take() {
             return hint;
         }
-        let address = self.masters[self.next % self.masters.len()].clone();
-        self.next = (self.next + 1) % self.masters.len();
+        if self.next == self.given.len() {
+            self.next = 0;
+            if let Some(other) = self.others.pop_front() {
+                self.others.push_back(other.clone());
+                return other;
+            }
+        }
+        let address = self.given[self.next].clone();
+        self.next += 1;
+        if self.next == self.given.len() && self.others.is_empty() {
+            self.next = 0;
+        }
         address
     }
 
@@ -154,15 +184,19 @@ impl Search {
         }
     }
 
-    /// Takes the masters of which a master tells, in the place of those of before.
+    /// Takes the masters of which the primary one tells, in the place of those of before.
     fn learn(&mut self, masters: &[Address]) {
-        self.masters.truncate(self.given);
+        self.others.clear();
+        self.add(masters);
+    }
+
+    /// Adds masters that are not known yet.
+    fn add(&mut self, masters: &[Address]) {
         for master in masters {
-            if !self.masters.contains(master) {
-                self.masters.push(master.clone());
+            if !self.given.contains(master) && !self.others.contains(master) {
+                self.others.push_back(master.clone());
             }
         }
-        self.next = if self.next < self.masters.len() { self.next } else { 0 };
     }
 
     /// Notes the primary master, and the address that it was reached at: it is tried first when it
@@ -172,11 +206,11 @@ impl Search {
         if let Some(peer) = peer.filter(|peer| peer != address) {
             self.led_to = Some((address.clone(), peer));
         }
-        (self.redirections, self.pause) = (0, RETRY);
+        (self.redirections, self.waits, self.pause) = (0, 0, RETRY);
         self.told.clear();
-        if let Some(place) = self.masters.iter().position(|one| one == address) {
-            self.next = place;
-        }
+        let place = self.given.iter().position(|one| one == address);
+        self.next = place.unwrap_or(0);
+        self.hint = place.is_none().then(|| address.clone());
     }
 
     /// Whether a reason is to be logged.
@@ -190,8 +224,19 @@ impl Search {
         std::mem::replace(&mut self.pause, next)
     }
 
+    /// After a primary master has said that it takes no clients yet: it is asked again, as a try of
+    /// others may take longer than it needs.
+    fn wait_for(&mut self, primary: &Address) {
+        self.waits += 1;
+        match self.waits <= WAITS_MAX {
+            true => self.hint = Some(primary.clone()),
+            false => self.waits = 0,
+        }
+    }
+
     /// Follows what a master said; whether to try at once.
     fn redirect(&mut self, other: Option<NotPrimaryMaster>) -> bool {
+        self.waits = 0;
         let Some(NotPrimaryMaster { primary, masters }) = other else {
             // A round over all masters is a try of each; then comes a pause.
             return self.next != 0;
@@ -199,7 +244,8 @@ impl Search {
         let masters = masters.into_iter();
         let masters: Vec<Address> =
             masters.map(|one| Address::Tcp { host: one.host, port: one.port }).collect();
-        self.learn(&masters);
+        // It may know fewer than the primary one has told of.
+        self.add(&masters);
         let primary = primary.and_then(|index| masters.get(index as usize));
         self.redirections += 1;
         if self.redirections > REDIRECTIONS_MAX {
@@ -436,19 +482,55 @@ mod tests {
     }
 
     #[test]
-    fn masters_of_which_the_primary_tells_are_tried_after_those_that_were_given() {
-        let mut search = search(&[1]);
-        search.found(&address(1), None);
-        search.learn(&[2, 1, 3].map(address));
-        for port in [1, 2, 3, 1] {
-            assert_eq!(search.take(), address(port));
+    fn one_of_the_masters_of_which_the_primary_tells_is_tried_after_each_round() {
+        let mut search = search(&[1, 2]);
+        search.learn(&[3, 1, 4].map(address));
+        for ports in [[1, 2, 3], [1, 2, 4], [1, 2, 3]] {
+            for port in ports {
+                assert_eq!(search.take(), address(port));
+                assert_eq!(search.redirect(None), port <= 2, "a pause after the round");
+            }
         }
-        assert!(search.redirect(None));
-        search.learn(&[address(4)]);
-        assert_eq!(search.masters, [1, 4].map(address), "those of before are forgotten");
+        search.take();
         search.take();
         search.learn(&[]);
-        assert_eq!(search.take(), address(1));
+        assert_eq!(search.take(), address(1), "those of before are forgotten");
+    }
+
+    #[test]
+    fn a_primary_of_which_another_one_told_is_tried_first_when_it_is_lost() {
+        let mut search = search(&[1, 2]);
+        search.take();
+        search.found(&address(3), None);
+        search.learn(&[4, 3].map(address));
+        for port in [3, 1, 2, 4, 1, 2, 3] {
+            assert_eq!(search.take(), address(port));
+        }
+    }
+
+    #[test]
+    fn a_primary_that_takes_no_clients_yet_is_asked_again() {
+        let mut search = search(&[1]);
+        search.found(&address(1), None);
+        search.learn(&[1, 2, 3].map(address));
+        for other in [2, 3] {
+            for _ in 0..=WAITS_MAX {
+                assert_eq!(search.take(), address(1));
+                search.wait_for(&address(1));
+            }
+            assert_eq!(search.take(), address(other), "it may not be the primary one any more");
+            assert!(!search.redirect(None));
+        }
+    }
+
+    #[test]
+    fn a_master_that_is_not_primary_only_adds_to_what_the_primary_told() {
+        let mut search = search(&[1]);
+        search.learn(&[1, 2, 3].map(address));
+        assert!(search.redirect(not_primary(Some(1), &[1, 4])));
+        assert_eq!(search.others, [2, 3, 4].map(address));
+        search.learn(&[1, 3].map(address));
+        assert_eq!(search.others, [address(3)]);
     }
 
     #[test]
@@ -485,7 +567,7 @@ mod tests {
         let mut search = search(&[1]);
         assert_eq!(search.take(), address(1));
         assert!(search.redirect(not_primary(Some(1), &[1, 3])));
-        assert_eq!((search.take(), search.masters.len()), (address(3), 2));
+        assert_eq!((search.take(), search.others.len()), (address(3), 1));
         assert!(!search.redirect(not_primary(None, &[1, 3])));
         // Two masters that name each other are not asked without a pause for ever.
         let at_once = (0..20).filter(|_| search.redirect(not_primary(Some(0), &[1, 3]))).count();
