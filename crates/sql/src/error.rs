@@ -351,10 +351,12 @@ pub enum SqlError {
     /// The file has lost its name while it was open, and its log was renamed at the end.
     #[error(
         "{path}: the file was removed, renamed or replaced while it was open. Its log is now \
-         {log}, so that a backup that is put in its place opens as it is. If a copy of the open \
-         file is there, and no backup, the last commits are in the log alone: rename it to the \
-         name of the database with -wal at the end, before the database is opened. Otherwise \
-         delete it",
+         {log}, so that a backup that is put in its place opens as it is. The last commits may be \
+         in the log alone. Before the file is opened under its new name, rename the log to that \
+         name with -wal at the end. If the file is gone, but a copy of it, made byte by byte (cp), \
+         has its place, rename the log to the name of the copy with -wal at the end, before the \
+         copy is opened. Delete the log only if a backup is used in the place of both \
+         (docs/operating.md, \"The file changed\")",
         path = path.display(),
         log = log.display()
     )]
