@@ -15,6 +15,7 @@
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,9 @@ use crate::SqlError;
 use crate::connection::{self, Purpose};
 use crate::driver::Connection;
 use crate::place::Place;
+
+/// The end of the name of a log that is set aside.
+const ASIDE: &str = "-wal.replaced";
 
 /// The lock, for as long as it lives.
 #[derive(Debug)]
@@ -63,11 +67,10 @@ impl Lock {
     pub(crate) fn note_log(&mut self) -> Result<(), SqlError> {
         let Lock::Name { path, log, .. } = self else { return Ok(()) };
         let database = canonical(path)?;
-        let aside = beside(&database, "-wal.replaced");
-        if RealDisk.exists(&aside).unwrap_or(false) {
-            warn!(database = %path.display(), log = %aside.display(),
+        for log in logs_aside(&database) {
+            warn!(database = %path.display(), log = %log.display(),
                 "there is the log of an earlier file, which was replaced while it was open. Delete \
-                 it once nothing in it is missed");
+                 it only once nothing in it is missed");
         }
         *log = identity_of(&beside(&database, "-wal"))?.map(|identity| Log { database, identity });
         Ok(())
@@ -172,15 +175,62 @@ fn beside(database: &Path, end: &str) -> PathBuf {
 
 /// A name for a log that is set aside, which no file has.
 fn name_aside(database: &Path) -> io::Result<PathBuf> {
-    let mut name = beside(database, "-wal.replaced");
+    let mut name = beside(database, ASIDE);
     let mut number = 1;
     while RealDisk.exists(&name)? {
-        name = beside(database, &format!("-wal.replaced.{number}"));
+        name = beside(database, &format!("{ASIDE}.{number}"));
         number += 1;
     }
     Ok(name)
 }
 
+/// The logs that were set aside, as [`name_aside`] names them.
+fn logs_aside(database: &Path) -> Vec<PathBuf> {
+    let Some(folder) = database.parent() else { return Vec::new() };
+    let first = beside(database, ASIDE);
+    let entries = RealDisk.list(folder).unwrap_or_default();
+    let paths = entries.into_iter().map(|entry| folder.join(entry.name));
+    let mut logs: Vec<PathBuf> = paths
+        .filter(|path| {
+            let rest = path.as_os_str().as_bytes().strip_prefix(first.as_os_str().as_bytes());
+            rest.is_some_and(|rest| match rest {
+                [] => true,
+                [b'.', number @ ..] => {
+                    !number.is_empty() && number.iter().all(|digit| digit.is_ascii_digit())
+                }
+                _ => false,
+            })
+        })
+        .collect();
+    logs.sort();
+    logs
+}
+
 fn cannot_look(path: &Path, source: io::Error) -> SqlError {
     SqlError::Io { path: path.to_owned(), operation: "look at the file", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_logs_that_were_set_aside_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("neo.sqlite");
+        for name in [
+            "neo.sqlite-wal.replaced.12",
+            "neo.sqlite-wal.replaced",
+            "neo.sqlite-wal.replaced.",
+            "neo.sqlite-wal.replaced.old",
+            "neo.sqlite-wal",
+            "other.sqlite-wal.replaced",
+        ] {
+            std::fs::write(folder.path().join(name), b"").unwrap();
+        }
+        assert_eq!(name_aside(&database).unwrap(), beside(&database, "-wal.replaced.1"));
+        let ends = ["-wal.replaced", "-wal.replaced.12"];
+        assert_eq!(logs_aside(&database), ends.map(|end| beside(&database, end)));
+        assert_eq!(logs_aside(Path::new("/")), [] as [PathBuf; 0]);
+    }
 }
