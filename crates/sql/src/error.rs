@@ -50,6 +50,20 @@ pub enum SqlError {
         /// The database.
         path: PathBuf,
     },
+    /// The log beside it belongs to a server that has an earlier file of that name open.
+    #[error(
+        "{path}: the log beside it, {log}, is in use by another process, which has an earlier file \
+         under that name open, and would share the log with this one; stop that process first, \
+         in order (SIGTERM): it moves its log away",
+        path = path.display(),
+        log = log.display()
+    )]
+    LogInUse {
+        /// The database.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
+    },
     /// It belongs to another cluster.
     #[error(
         "{path}: belongs to the cluster {found:?}, not to {wanted:?}; correct the name of the \
@@ -409,7 +423,7 @@ impl SqlError {
     /// reached.
     pub fn may_pass(&self) -> bool {
         match self {
-            SqlError::InUse { .. } | SqlError::Busy { .. } => true,
+            SqlError::InUse { .. } | SqlError::LogInUse { .. } | SqlError::Busy { .. } => true,
             SqlError::Refused { reason, .. } => reason.may_pass(),
             _ => false,
         }

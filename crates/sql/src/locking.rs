@@ -11,7 +11,8 @@
 //!
 //! SQLite finds a log by its name alone. A log that stays beside another file than its own would be
 //! applied to that one, and destroy it. So the log of a file that has lost its name is renamed when
-//! the database is closed. It may hold what no other file has, so it is not removed.
+//! the database is closed. It may hold what no other file has, so it is not removed. Until then it
+//! is locked as the file is: a server of the file that has taken the place would write to it too.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -47,13 +48,21 @@ pub(crate) struct Log {
     /// Where the file was when it was opened, without symbolic links.
     database: PathBuf,
     identity: FileIdentity,
+    _held: UnixListener,
 }
 
 impl Lock {
-    /// Locks a database. A file must exist.
+    /// Locks a database. A file must exist. No log beside it may be in use: only the server of an
+    /// earlier file under its name can have it open.
     pub(crate) fn take(place: &Place, is_read_only: bool) -> Result<Lock, SqlError> {
         match place.file() {
-            Some(path) => Lock::of_file(path),
+            Some(path) => {
+                let lock = Lock::of_file(path)?;
+                // Held only from `note_log` on: until then SQLite may remove the log, and another
+                // file may get its number.
+                lock_log(path, &canonical(path)?).map(drop)?;
+                Ok(lock)
+            }
             None if is_read_only => {
                 let connection = connection::open(place, Purpose::Lock)?;
                 Ok(Lock::Server { _held: Some(Mutex::new(connection)) })
@@ -63,7 +72,7 @@ impl Lock {
         }
     }
 
-    /// Notes which file the log is. A connection has opened it before.
+    /// Notes which file the log is, and locks it. A connection has opened it before.
     pub(crate) fn note_log(&mut self) -> Result<(), SqlError> {
         let Lock::Name { path, log, .. } = self else { return Ok(()) };
         let database = canonical(path)?;
@@ -72,7 +81,8 @@ impl Lock {
                 "there is the log of an earlier file, which was replaced while it was open. Delete \
                  it only once nothing in it is missed");
         }
-        *log = identity_of(&beside(&database, "-wal"))?.map(|identity| Log { database, identity });
+        let found = lock_log(path, &database)?;
+        *log = found.map(|(identity, _held)| Log { database, identity, _held });
         Ok(())
     }
 
@@ -140,19 +150,42 @@ impl Lock {
     }
 
     fn of_file(path: &Path) -> Result<Lock, SqlError> {
-        let refused =
-            |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
         let identity = identity_of(path)?;
         let identity = identity.ok_or_else(|| SqlError::Missing { path: path.to_owned() })?;
-        let name = format!("neostorage:{}:{}", identity.device, identity.inode);
-        let address = SocketAddr::from_abstract_name(name).map_err(refused("name the lock"))?;
-        match UnixListener::bind_addr(&address) {
-            Ok(_held) => Ok(Lock::Name { _held, path: path.to_owned(), identity, log: None }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Err(SqlError::InUse { path: path.to_owned() })
-            }
-            Err(error) => Err(refused("lock the database")(error)),
+        match take_name("neostorage", identity, path)? {
+            Some(_held) => Ok(Lock::Name { _held, path: path.to_owned(), identity, log: None }),
+            None => Err(SqlError::InUse { path: path.to_owned() }),
         }
+    }
+}
+
+/// Locks the log of a database, if there is one.
+fn lock_log(
+    path: &Path,
+    database: &Path,
+) -> Result<Option<(FileIdentity, UnixListener)>, SqlError> {
+    let log = beside(database, "-wal");
+    let Some(identity) = identity_of(&log)? else { return Ok(None) };
+    match take_name("zodium-log", identity, &log)? {
+        Some(held) => Ok(Some((identity, held))),
+        None => Err(SqlError::LogInUse { path: path.to_owned(), log }),
+    }
+}
+
+/// Takes the name that stands for a file; `None` if another process has it.
+fn take_name(
+    prefix: &str,
+    identity: FileIdentity,
+    path: &Path,
+) -> Result<Option<UnixListener>, SqlError> {
+    let refused =
+        |operation| move |source| SqlError::Io { path: path.to_owned(), operation, source };
+    let name = format!("{prefix}:{}:{}", identity.device, identity.inode);
+    let address = SocketAddr::from_abstract_name(name).map_err(refused("name the lock"))?;
+    match UnixListener::bind_addr(&address) {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(refused("lock the database")(error)),
     }
 }
 

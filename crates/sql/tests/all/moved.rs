@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rusqlite::types::Value;
-use zodium_sql::{NodeDatabase, NodeOptions, SqlStorage};
+use zodium_sql::{NodeDatabase, NodeOptions, SqlError, SqlOptions, SqlStorage};
 use zodium_storage::{StorageError, Write, WriteState};
 use zodium_types::Tid;
 
@@ -78,6 +78,26 @@ fn a_backup_that_is_put_in_the_place_of_an_open_file_stays_as_it_is() {
             let storage = SqlStorage::open(&options(path, 1)).unwrap();
             assert_eq!(current(&storage, 0).as_deref(), Some(text));
         }
+    }
+}
+
+#[test]
+fn a_file_is_not_opened_beside_the_log_of_a_server_that_has_an_earlier_one_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("neo.sqlite");
+    let (storage, aside, restored) = restore_over_open(&path);
+    for read_only in [false, true] {
+        let error = SqlStorage::open(&SqlOptions { read_only, ..options(&path, 1) }).err().unwrap();
+        assert!(matches!(error, SqlError::LogInUse { .. }), "{error}");
+        assert!(error.to_string().contains("neo.sqlite-wal, is in use"), "{error}");
+    }
+    assert_eq!(current(&storage, 0).as_deref(), Some("later"));
+    storage.close().unwrap_err();
+    drop(storage);
+    assert_eq!(std::fs::read(&path).unwrap(), restored);
+    for (path, text) in [(&path, "restored"), (&aside, "later")] {
+        let storage = SqlStorage::open(&options(path, 1)).unwrap();
+        assert_eq!(current(&storage, 0).as_deref(), Some(text));
     }
 }
 
