@@ -1,9 +1,11 @@
 //! Listening sockets, and accepting connections on them.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
@@ -19,6 +21,8 @@ use crate::{Keepalive, Protocol};
 const BACKLOG: u32 = 1024;
 /// Pause after a failed accept, for example when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Unix sockets of one address: the one that has its path, and the one before it.
+const UNIX_LISTENERS_MAX: usize = 2;
 
 /// A bound address that does not accept connections yet.
 ///
@@ -53,7 +57,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum Kind {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    /// The latest first. One that has lost its path may have another name: clients find it there.
+    Unix(Vec<UnixListener>),
 }
 
 /// An accepted connection on its way to a worker.
@@ -130,7 +135,7 @@ impl Bound {
         let bound = listener.local_addr()?;
         let path = bound.as_pathname().unwrap_or(Path::new("(unnamed Unix socket)"));
         let address = Address::Unix(path.to_owned());
-        let kind = Kind::Unix(UnixListener::from_std(listener)?);
+        let kind = Kind::Unix(vec![UnixListener::from_std(listener)?]);
         Ok(Bound { socket: Socket::Inherited(kind), address })
     }
 
@@ -149,7 +154,7 @@ impl Bound {
             }
             Socket::Unix(path) => {
                 let (listener, file) = path.listen(BACKLOG)?;
-                (Kind::Unix(listener), Some(file))
+                (Kind::Unix(vec![listener]), Some(file))
             }
             Socket::Inherited(kind) => (kind, None),
         };
@@ -271,15 +276,17 @@ impl Listener {
         }
     }
 
-    /// Listens again on a Unix socket that another program has removed, as cleaners of /run do.
-    /// Must run within a tokio runtime.
+    /// Listens again on a Unix socket that another program has removed, as cleaners of /run do. It
+    /// may have been renamed, so that the one before is still accepted on. Must run within a tokio
+    /// runtime.
     pub fn mend(&mut self) {
-        let Some(file) = &mut self.file else { return };
+        let (Some(file), Kind::Unix(listeners)) = (&mut self.file, &mut self.kind) else { return };
         let address = &self.address;
         match file.listen_again(BACKLOG) {
             Ok(None) => {}
             Ok(Some(listener)) => {
-                self.kind = Kind::Unix(listener);
+                listeners.insert(0, listener);
+                listeners.truncate(UNIX_LISTENERS_MAX);
                 tracing::warn!(%address, "made again: another program has removed the socket");
             }
             Err(error) => tracing::error!(%error, %address,
@@ -294,8 +301,12 @@ impl Listener {
                 self.keepalive.prepare(&stream);
                 Ok((IncomingStream::Tcp(stream.into_std()?), peer.to_string()))
             }
-            Kind::Unix(listener) => {
-                let (stream, _) = listener.accept().await?;
+            Kind::Unix(listeners) => {
+                let (stream, _) = poll_fn(|context| {
+                    let mut polled = listeners.iter().map(|listener| listener.poll_accept(context));
+                    polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+                })
+                .await?;
                 Ok((IncomingStream::Unix(stream.into_std()?), self.address.to_string()))
             }
         }
@@ -369,6 +380,31 @@ mod tests {
             assert_eq!(text(&bind_each(parsed, &bound).unwrap()), more[1..], "bound already");
             let error = bind_each([addresses[1]].into_iter(), &[]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        });
+    }
+
+    #[test]
+    fn a_unix_socket_that_was_renamed_is_accepted_on_beside_the_one_in_its_place() {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let [path, renamed, again] = ["a", "b", "c"].map(|name| folder.path().join(name));
+            let address = Address::Unix(path.clone());
+            let mut listener = Bound::bind(&address).await.unwrap().listen().unwrap();
+            std::fs::rename(&path, &renamed).unwrap();
+            listener.mend();
+            for path in [&renamed, &path, &renamed] {
+                let _peer = std::os::unix::net::UnixStream::connect(path).unwrap();
+                listener.accept().await;
+            }
+            std::fs::rename(&path, &again).unwrap();
+            listener.mend();
+            for path in [&again, &path] {
+                let _peer = std::os::unix::net::UnixStream::connect(path).unwrap();
+                listener.accept().await;
+            }
+            assert!(std::os::unix::net::UnixStream::connect(&renamed).is_err(), "two at most");
+            drop(listener);
+            assert!(again.exists() && !path.exists());
         });
     }
 
