@@ -4,12 +4,13 @@
 //! listened on yet, looks like one that a killed process has left. The lock of a process ends with
 //! it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, Mode, OFlags, access, open};
+use rustix::fs::{Access, Mode, OFlags, access, fchmod, open};
 use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixSocket};
 use tracing::warn;
@@ -36,6 +37,16 @@ pub(crate) struct SocketFile {
     path: SocketPath,
     /// Device and inode: another process may have replaced it.
     identity: (u64, u64),
+    /// As they were when this was last looked at.
+    rights: Rights,
+}
+
+/// The mode and the owner of a socket, which operators change after the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rights {
+    mode: u32,
+    user: u32,
+    group: u32,
 }
 
 impl SocketPath {
@@ -56,18 +67,24 @@ impl SocketPath {
         if check_unused(&self.path)? {
             std::fs::remove_file(&self.path)?;
         }
-        let (listener, identity) = listen(&self.path, backlog)?;
-        Ok((listener, SocketFile { identity, path: self }))
+        let (listener, made) = listen(&self.path, backlog, None)?;
+        let (identity, rights) = (identity(&made), Rights::of(&made));
+        Ok((listener, SocketFile { path: self, identity, rights }))
     }
 
     /// Takes the lock again if its file was removed, with which the lock is gone.
     fn keep_locked(&mut self) -> io::Result<()> {
-        let locked = self.lock.metadata()?;
-        if identity_of(&self.lock_path).is_ok_and(|named| named == (locked.dev(), locked.ino())) {
-            return Ok(());
+        if !self.has_lock_file() {
+            self.lock = lock(&self.lock_path)?;
         }
-        self.lock = lock(&self.lock_path)?;
         Ok(())
+    }
+
+    /// Whether the lock file is still the one that is locked: it may be removed, and another
+    /// server may have made its own.
+    fn has_lock_file(&self) -> bool {
+        let Ok(locked) = self.lock.metadata() else { return false };
+        identity_of(&self.lock_path).is_ok_and(|named| named == identity(&locked))
     }
 }
 
@@ -77,26 +94,72 @@ impl SocketFile {
     pub(crate) fn listen_again(&mut self, backlog: u32) -> io::Result<Option<UnixListener>> {
         match std::fs::symlink_metadata(&self.path.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(named) if identity(&named) == self.identity => {
+                self.rights = Rights::of(&named);
+                return Ok(None);
+            }
             _ => return Ok(None),
         }
         self.path.keep_locked()?;
-        let (listener, identity) = listen(&self.path.path, backlog)?;
-        self.identity = identity;
+        let (listener, made) = listen(&self.path.path, backlog, Some(self.rights))?;
+        self.identity = identity(&made);
         Ok(Some(listener))
     }
 }
 
-fn listen(path: &Path, backlog: u32) -> io::Result<(UnixListener, (u64, u64))> {
+/// Binds a path, and listens, with rights other than those of new files if they are given.
+fn listen(
+    path: &Path,
+    backlog: u32,
+    rights: Option<Rights>,
+) -> io::Result<(UnixListener, Metadata)> {
     let socket = UnixSocket::new_stream()?;
+    if let Some(rights) = rights {
+        // The file is made with these at most, whatever becomes of what follows.
+        let _ = fchmod(&socket, Mode::from_raw_mode(rights.mode));
+    }
     socket.bind(path)?;
-    let identity = identity_of(path)?;
-    Ok((socket.listen(backlog)?, identity))
+    let made = std::fs::symlink_metadata(path)?;
+    // No client can connect before it is listened on.
+    if let Some(rights) = rights.filter(|rights| *rights != Rights::of(&made))
+        && let Err(error) = rights.set(path, &made)
+    {
+        warn!(path = %path.display(), %error, mode = format!("{:o}", rights.mode),
+            user = rights.user, group = rights.group,
+            "the socket that is made again cannot have its mode and owner of before: set them");
+    }
+    Ok((socket.listen(backlog)?, made))
+}
+
+impl Rights {
+    fn of(metadata: &Metadata) -> Rights {
+        let mode = metadata.mode() & 0o7777;
+        Rights { mode, user: metadata.uid(), group: metadata.gid() }
+    }
+
+    /// Gives a socket these rights, unless its path leads elsewhere by now.
+    fn set(self, path: &Path, made: &Metadata) -> io::Result<()> {
+        let file = File::from(open(
+            path,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
+        if identity(&file.metadata()?) != identity(made) {
+            return Err(io::Error::other("another program has replaced it"));
+        }
+        // A descriptor without rights to read cannot be changed but by this name.
+        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        chown(&opened, Some(self.user), Some(self.group))?;
+        std::fs::set_permissions(&opened, Permissions::from_mode(self.mode))
+    }
 }
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
         // While it is locked: a server that locks the removed file notices that.
-        let _ = std::fs::remove_file(&self.lock_path);
+        if self.has_lock_file() {
+            let _ = std::fs::remove_file(&self.lock_path);
+        }
     }
 }
 
@@ -138,7 +201,7 @@ fn lock(path: &Path) -> io::Result<File> {
             let what = format!("{} is in the way, and is no lock file", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        if identity_of(path).is_ok_and(|named| named == (locked.dev(), locked.ino())) {
+        if identity_of(path).is_ok_and(|named| named == identity(&locked)) {
             return Ok(file);
         }
     }
@@ -152,8 +215,11 @@ fn has_no_locks(error: &io::Error) -> bool {
 }
 
 fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
+    Ok(identity(&std::fs::symlink_metadata(path)?))
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Whether there is a socket on which no process listens any more.
@@ -280,6 +346,36 @@ mod tests {
         assert!(file.listen_again(1).unwrap().is_none(), "another process has it");
         drop(file);
         connect(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_is_made_again_has_the_mode_it_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo.sock");
+        let (_listener, mut file) = SocketPath::take(&path).unwrap().listen(1).unwrap();
+        for mode in [0o666, 0o600] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert!(file.listen_again(1).unwrap().is_none(), "it is there");
+            std::fs::remove_file(&path).unwrap();
+            let _listener = file.listen_again(1).unwrap().unwrap();
+            let made = Rights::of(&std::fs::symlink_metadata(&path).unwrap());
+            assert_eq!((made, made.mode), (file.rights, mode));
+            connect(&path).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_lock_file_of_another_server_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeo.sock");
+        let first = SocketPath::take(&path).unwrap().listen(1).unwrap();
+        for name in std::fs::read_dir(folder.path()).unwrap() {
+            std::fs::remove_file(name.unwrap().path()).unwrap();
+        }
+        let _second = SocketPath::take(&path).unwrap().listen(1).unwrap();
+        drop(first);
+        assert!(with_suffix(&path, LOCK_SUFFIX).exists());
+        assert_eq!(refused(&path), io::ErrorKind::AddrInUse);
     }
 
     #[test]
