@@ -163,6 +163,29 @@ def test_a_reload_tells_of_mistakes_and_of_settings_that_need_a_restart(tmp_path
     assert server.stop() == 0
 
 
+@pytest.mark.parametrize("piped, hangs", [("zeo.conf", False), ("more.conf", True)])
+def test_a_reload_waits_for_no_pipe(tmp_path, serve, piped, hangs):
+    password, port = tmp_path / "password", free_port()
+    password.write_text("secret\n")
+    (tmp_path / "more.conf").write_text("%define unused 1\n")
+    zeo = "%include more.conf\n<zeo>\n address {port}\n</zeo>\n"
+    storage = "<filestorage 1>\n path {folder}/Data.fs\n</filestorage>\n"
+    options = ("--resp", f"{HOST}:{port}", "--resp-password-file", password)
+    server = serve(zeo + storage, *options)
+    (tmp_path / piped).unlink()
+    os.mkfifo(tmp_path / piped)
+    server.process.send_signal(signal.SIGUSR2)
+    time.sleep(0.2)
+    password.write_text("another\n")
+    server.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "read the new password of RESP" in server.log(), "the new password")
+    waits = "the file of the configuration is still being read"
+    if hangs:
+        wait_for(lambda: waits in server.log(), "a warning")
+    assert (waits in server.log()) == hangs and "the next start" not in server.log()
+    assert server.stop() == 0
+
+
 def test_options_override_the_file(tmp_path, serve):
     port = free_port()
     options = ("-a", f"{HOST}:{port}", "-f", tmp_path / "other.fs", "--read-only")

@@ -147,7 +147,7 @@ async fn serve(
     };
     let bound = bound.context("there is no address to listen on: give one with --address")?;
     let kept_server = Arc::clone(&bound.server);
-    let background = Background::start()?;
+    let background = Background::new(resp::PASSWORD_FILE);
     let reload = || {
         reload();
         if let Some(path) = &options.resp_password_file {

@@ -120,7 +120,7 @@ async fn serve(
     let mut pid_file = None;
     let served = async {
         pid_file = configuration.server.pid_file.as_deref().map(PidFile::write).transpose()?;
-        let reload = Reload { logs, background: Background::start()?, started };
+        let reload = Reload { logs, started };
         serve_storages(&configuration, reload, &storages, network, &watched, &mut signals).await
     };
     let served = served.await;
@@ -151,13 +151,12 @@ struct Network {
 /// What a reload reads again.
 struct Reload<'l> {
     logs: &'l Destinations,
-    background: Background,
     started: Option<Arc<Started>>,
 }
 
 async fn serve_storages(
     configuration: &Configuration,
-    Reload { logs, background, started }: Reload<'_>,
+    Reload { logs, started }: Reload<'_>,
     storages: &Storages,
     network: Network,
     watched: &Watched,
@@ -166,14 +165,15 @@ async fn serve_storages(
     let Network { bound, resp, tls } = network;
     let resp_server = resp.as_ref().map(|resp| Arc::clone(&resp.server));
     let resp_server = resp_server.as_ref();
+    let background = Background::new(resp::PASSWORD_FILE);
     let reload = || {
         reload(logs, tls.as_deref());
         let password = configuration.server.resp_password_file.as_ref();
         if let Some((server, path)) = resp_server.zip(password) {
             resp::reload_password(&background, server, path);
         }
-        if let Some(started) = started.clone() {
-            background.run(move || started.look());
+        if let Some(started) = &started {
+            started.look();
         }
     };
     if let Some(server) = resp_server {

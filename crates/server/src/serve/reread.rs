@@ -10,6 +10,7 @@ use zodium_configuration::Configuration;
 
 use super::options::ServeOptions;
 use super::overrides;
+use crate::background::Background;
 use crate::configuration_file;
 
 /// The configuration that the server was started with, and where it is from.
@@ -17,18 +18,32 @@ use crate::configuration_file;
 pub(super) struct Started {
     options: ServeOptions,
     configuration: Configuration,
+    reading: Background,
 }
 
 impl Started {
     /// `None` without a file of configuration.
     pub(super) fn new(options: &ServeOptions, of: &Configuration) -> Option<Arc<Started>> {
         options.config.as_ref()?;
-        Some(Arc::new(Started { options: options.clone(), configuration: of.clone() }))
+        Some(Arc::new(Started {
+            options: options.clone(),
+            configuration: of.clone(),
+            reading: Background::new("the file of the configuration"),
+        }))
     }
 
-    /// Reads the file, and compares. Blocking.
-    pub(super) fn look(&self) {
+    /// Has the file read, and compared.
+    pub(super) fn look(self: &Arc<Started>) {
+        let started = Arc::clone(self);
+        self.reading.run(move || started.compare());
+    }
+
+    fn compare(&self) {
         let Some(file) = &self.options.config else { return };
+        if file.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            // A pipe was read at the start. It is empty now, or to read it could wait for ever.
+            return;
+        }
         let file = file.display();
         match self.read() {
             Err(error) => error!(

@@ -22,6 +22,8 @@ use crate::valkey_conf::ValkeyConf;
 
 /// The place of RESP among the protocols of a server that serves ZEO too.
 pub(crate) const PROTOCOL: Protocol = Protocol(1);
+/// The file of the password, for messages.
+pub(crate) const PASSWORD_FILE: &str = "the file of the RESP password";
 /// Interval between two messages that keys are being read.
 const READING_INTERVAL: Duration = Duration::from_secs(5);
 
