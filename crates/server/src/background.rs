@@ -2,9 +2,10 @@
 //!
 //! Each file has a thread of its own, so that one that hangs does not keep others from being read.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use tracing::warn;
 
 /// Reads a file again at reloads, while callers go on.
@@ -32,7 +33,7 @@ impl Background {
     /// Runs a job on a thread of its own; after the running one, if it has not ended yet.
     pub(crate) fn run(&self, job: impl Fn() + Send + 'static) {
         let what = self.what;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if *state != State::Idle {
             *state = State::ReadingAgain;
             warn!(
@@ -58,14 +59,10 @@ impl Background {
 
     /// Whether the job is to run again.
     fn goes_on(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let again = *state == State::ReadingAgain;
         *state = if again { State::Reading } else { State::Idle };
         again
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +84,7 @@ mod tests {
             let (began, wait) = (began.clone(), Arc::clone(&wait));
             hung.run(move || {
                 began.send(()).unwrap();
-                wait.lock().unwrap().recv().unwrap();
+                wait.lock().recv().unwrap();
             });
         }
         begins.recv_timeout(PATIENCE).unwrap();
@@ -98,7 +95,7 @@ mod tests {
         let_go.send(()).unwrap();
         begins.recv_timeout(PATIENCE).unwrap();
         let_go.send(()).unwrap();
-        while *hung.state() != State::Idle {
+        while *hung.state.lock() != State::Idle {
             thread::sleep(Duration::from_millis(1));
         }
         assert!(begins.try_recv().is_err(), "two reloads while it hung are one");
