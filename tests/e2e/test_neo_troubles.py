@@ -240,6 +240,7 @@ def test_a_backup_that_is_put_in_the_place_of_an_open_database_is_what_a_node_st
     assert log.stat().st_size > 0 and f"Its log is now {log}" in node.log()
     node.start()
     wait_logged(node, "there is the log of an earlier file")
+    cluster.wait_running()
     assert node.stop() == 0
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT COUNT(*) FROM trans").fetchone() == (0,)
