@@ -29,6 +29,17 @@ impl Crafted {
         Crafted { bytes: b"FS30".to_vec() }
     }
 
+    /// Three transactions of one, two and one records, and where each begins.
+    pub(crate) fn three() -> (Crafted, [u64; 3]) {
+        let mut data = Crafted::new();
+        let starts = [
+            data.add(1, &[(1, b"first")]),
+            data.add(2, &[(1, b"second"), (2, b"beside it")]),
+            data.add(3, &[(3, b"third")]),
+        ];
+        (data, starts)
+    }
+
     pub(crate) fn path() -> &'static Path {
         Path::new("Data.fs")
     }

@@ -18,24 +18,13 @@ fn find(data: &Crafted, from: u64) -> Option<u64> {
     Resync::new(&window_of(data)).find(from)
 }
 
-/// Three transactions of one and two records, and where each begins.
-fn three() -> (Crafted, [u64; 3]) {
-    let mut data = Crafted::new();
-    let starts = [
-        data.add(1, &[(1, b"first")]),
-        data.add(2, &[(1, b"second"), (2, b"beside it")]),
-        data.add(3, &[(3, b"third")]),
-    ];
-    (data, starts)
-}
-
 fn entry_at(data: &Crafted, position: u64) -> TransactionEntry {
     framed(&mut window_of(data), position).unwrap()
 }
 
 #[test]
 fn the_first_whole_transaction_is_found_from_every_byte() {
-    let (data, starts) = three();
+    let (data, starts) = Crafted::three();
     for from in 4..data.end() + 40 {
         let expected = starts.iter().copied().find(|start| *start >= from);
         assert_eq!(find(&data, from), expected, "from {from}");
@@ -55,7 +44,7 @@ fn a_transaction_is_found_wherever_the_bytes_that_are_read_at_once_end() {
 
 #[test]
 fn a_transaction_with_any_wrong_field_is_passed_over() {
-    let (data, [first, second, third]) = three();
+    let (data, [first, second, third]) = Crafted::three();
     let records = second + HEADER;
     let beside = records + RECORD + 6;
     let length = third - second - POINTER_BYTES;

@@ -58,20 +58,9 @@ fn entry_at(data: &Crafted, position: u64) -> TransactionEntry {
     }
 }
 
-/// Three transactions of one, two and one records.
-fn three() -> (Crafted, [u64; 3]) {
-    let mut data = Crafted::new();
-    let starts = [
-        data.add(1, &[(1, b"first")]),
-        data.add(2, &[(1, b"second"), (2, b"beside it")]),
-        data.add(3, &[(3, b"third")]),
-    ];
-    (data, starts)
-}
-
 #[test]
 fn a_transaction_is_one_by_its_lengths_and_its_status() {
-    let (data, [_, second, third]) = three();
+    let (data, [_, second, third]) = Crafted::three();
     let end = data.end();
     let length = end - third - POINTER_BYTES;
     assert_eq!(found(scan(&data).transaction(second)), Ok("transaction"));
@@ -177,7 +166,7 @@ fn a_transaction_that_fits_the_window_is_read_in_one_go() {
 
 #[test]
 fn transactions_are_met_backwards_up_to_the_start_of_the_file() {
-    let (data, starts) = three();
+    let (data, starts) = Crafted::three();
     for window in [10, 40, 100, 150, 1_000] {
         let file = data.file();
         let mut scan = Scan::with_window(Crafted::path(), file, data.end(), window);
@@ -201,7 +190,7 @@ fn transactions_are_met_backwards_up_to_the_start_of_the_file() {
 
 #[test]
 fn a_length_that_leads_to_no_transaction_backwards_is_damage() {
-    let (data, [first, second, third]) = three();
+    let (data, [first, second, third]) = Crafted::three();
     let (end, copy) = (data.end(), data.end() - POINTER_BYTES);
     let position = |data: &Crafted, end| match scan(data).transaction_before(end) {
         Err(FileStorageError::Corrupt { position, .. }) => Err(position),
@@ -226,7 +215,7 @@ fn a_length_that_leads_to_no_transaction_backwards_is_damage() {
 
 #[test]
 fn each_field_of_a_record_agrees_with_its_transaction() {
-    let (data, [first, second, third]) = three();
+    let (data, [first, second, third]) = Crafted::three();
     let entry = entry_at(&data, second);
     let (one, two) = (second + HEADER, second + HEADER + RECORD + 6);
     let room = entry.records_end() - one - RECORD;
@@ -261,7 +250,7 @@ fn each_field_of_a_record_agrees_with_its_transaction() {
 
 #[test]
 fn data_are_given_from_any_byte_to_any_other() {
-    let (data, [_, second, _]) = three();
+    let (data, [_, second, _]) = Crafted::three();
     let entry = entry_at(&data, second);
     let mut scan = scan(&data);
     let record = scan.record(second + HEADER, &entry).unwrap();
@@ -291,7 +280,7 @@ fn a_back_pointer_leads_to_an_earlier_position() {
 
 #[test]
 fn bytes_up_to_the_end_of_the_scan_are_given_and_none_behind_it() {
-    let (data, _) = three();
+    let (data, _) = Crafted::three();
     let mut scan = Scan::new(Crafted::path(), data.file(), 50);
     for (position, length, given) in
         [(40, 10, true), (40, 11, false), (50, 0, true), (51, 0, false), (u64::MAX, 2, false)]
@@ -304,7 +293,7 @@ fn bytes_up_to_the_end_of_the_scan_are_given_and_none_behind_it() {
 
 #[test]
 fn missing_bytes_are_damage_where_they_were_committed() {
-    let (data, [first, second, third]) = three();
+    let (data, [first, second, third]) = Crafted::three();
     let mut cut = data.clone();
     cut.bytes.truncate((third + 10) as usize);
     let of = |file| Scan::with_window(Crafted::path(), file, data.end(), 40);
@@ -325,7 +314,7 @@ fn missing_bytes_are_damage_where_they_were_committed() {
 
 #[test]
 fn the_first_record_confirms_a_header_without_a_checksum() {
-    let (data, [first, second, _]) = three();
+    let (data, [first, second, _]) = Crafted::three();
     assert_eq!(found(committed(&data).transaction(second)), Ok("transaction"));
     let record = second + HEADER;
     for (at, number) in [(second, 3), (record + 8, 1), (record + 24, first)] {

@@ -24,16 +24,6 @@ fn only_damage(data: &Crafted) -> (DamageKind, u64, String) {
     one.clone()
 }
 
-fn three() -> (Crafted, [u64; 3]) {
-    let mut data = Crafted::new();
-    let starts = [
-        data.add(1, &[(1, b"first")]),
-        data.add(2, &[(1, b"second"), (2, b"beside it")]),
-        data.add(3, &[(3, b"third")]),
-    ];
-    (data, starts)
-}
-
 #[test]
 fn transaction_with_bytes_that_cannot_be_read_is_not_whole_and_the_others_are() {
     let mut data = Crafted::new();
@@ -50,7 +40,7 @@ fn transaction_with_bytes_that_cannot_be_read_is_not_whole_and_the_others_are() 
 
 #[test]
 fn whole_transactions_are_pieces_with_their_records() {
-    let (data, [first, second, third]) = three();
+    let (data, [first, second, third]) = Crafted::three();
     let found = pieces(&data);
     assert!(found.iter().all(|piece| piece.is_whole() && piece.damage.is_empty()));
     let places: Vec<_> = found.iter().map(|piece| (piece.start, piece.end)).collect();
@@ -69,7 +59,7 @@ fn whole_transactions_are_pieces_with_their_records() {
 
 #[test]
 fn what_a_vote_leaves_at_the_end_is_a_tail_and_elsewhere_a_damaged_transaction() {
-    let (data, [_, second, third]) = three();
+    let (data, [_, second, third]) = Crafted::three();
     let with = |position| {
         let mut changed = data.clone();
         changed.put(position + 16, &[STATUS_CHECKPOINT]);
@@ -89,7 +79,7 @@ fn what_a_vote_leaves_at_the_end_is_a_tail_and_elsewhere_a_damaged_transaction()
 
 #[test]
 fn the_reason_of_a_gap_is_told_with_its_length() {
-    let (data, [_, second, third]) = three();
+    let (data, [_, second, third]) = Crafted::three();
     let bytes = third - second;
     let length = bytes - POINTER_BYTES;
     for (number, reason) in [
@@ -134,7 +124,7 @@ fn a_gap_before_a_transaction_is_no_tail_whatever_the_tid_of_that() {
 
 #[test]
 fn a_gap_that_cannot_be_read_says_so() {
-    let (data, [_, second, third]) = three();
+    let (data, [_, second, third]) = Crafted::three();
     let mut long = Crafted { bytes: data.bytes[..third as usize].to_vec() };
     let gap = long.end();
     long.append(&[0xff; 9_000]);
@@ -175,7 +165,7 @@ fn the_tid_of_a_gap_is_that_of_its_header_if_it_lies_between_those_around() {
 
 #[test]
 fn a_transaction_whose_description_is_too_long_still_has_its_records() {
-    let (data, [_, second, third]) = three();
+    let (data, [_, second, third]) = Crafted::three();
     let mut changed = data.clone();
     // The high byte of the description's length.
     changed.put(second + 19, &[1]);
@@ -203,7 +193,7 @@ fn a_transaction_whose_description_is_too_long_still_has_its_records() {
 
 #[test]
 fn each_wrong_field_of_a_record_is_told() {
-    let (data, [_, second, third]) = three();
+    let (data, [_, second, third]) = Crafted::three();
     let one = second + HEADER;
     // Bytes of data up to the end of the transaction.
     let all = third - POINTER_BYTES - one - RECORD;
@@ -310,7 +300,7 @@ fn the_tid_of_a_transaction_is_the_one_that_fits() {
 
 #[test]
 fn what_else_is_wrong_is_told_beside_the_tid() {
-    let (data, [_, second, _]) = three();
+    let (data, [_, second, _]) = Crafted::three();
     let one = second + HEADER;
     let changed = data.with_number(second, 9).with_number(one + 16, one);
     // The third transaction has the tid 3, so that of the header does not fit.
